@@ -1,0 +1,67 @@
+# Two commands to know: `make demo` shows the service at work, `make test` proves it.
+# Each sets up what it needs; the only thing to bring along is Python 3.11 with pip.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	@touch $@
+
+.PHONY: demo
+demo: $(READY) ## Start a bus and a worker, send requests, show the contexts
+	$(BIN)/ctxb demo
+
+.PHONY: test
+test: $(READY) ## Run all tests, on servers that they start themselves
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/coverage report --include='formatters/*,service/budget/*' --fail-under=100 --skip-covered
+
+.PHONY: unit
+unit: $(READY) ## Run the tests that do no I/O
+	$(BIN)/python -m pytest tests/unit tests/laws
+
+.PHONY: check
+check: lint types ## Run everything that reads the code without running it
+
+.PHONY: lint
+lint: $(READY) ## Check style, spelling and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+	$(BIN)/lint-imports
+
+.PHONY: types
+types: $(READY) ## Check types
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(READY) ## Put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: schemas
+schemas: $(READY) ## Write the JSON Schemas of the wire into docs/
+	$(BIN)/python -m service.schemas docs/schemas
+
+.PHONY: bench
+bench: $(READY) ## Measure, as ratios to baselines in the same run
+	$(BIN)/python -m bench.build
+
+.PHONY: up
+up: ## Start the local stack with docker compose
+	docker compose up --build --detach --wait
+
+.PHONY: down
+down: ## Stop the local stack; its volumes stay
+	docker compose down

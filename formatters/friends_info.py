@@ -1,0 +1,62 @@
+"""The `[FRIENDS_INFO]` block: what is known about the human."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from formatters.guard import quoted
+from formatters.model import Block, Entry, Facts, GivesWay
+from formatters.rows import repaired
+from formatters.times import parse_timestamp
+
+HEADER: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n"
+NEW_FRIEND: Final = "(New friend, getting to know each other)"
+NO_TEXT: Final = "(Still learning about this friend's preferences)"
+SHORTENED: Final = "(shortened)"
+
+
+def friends_info(facts: Facts) -> Block:
+    """Show the profile text: the request's or the stored one, else the configured default."""
+    text = profile_text(facts.profile) or facts.default_profile.strip()
+    entry = _profile(text, facts.tags, len(text)) if text else Entry(text=_nothing(facts.profile))
+    return Block(
+        tag="FRIENDS_INFO",
+        header=HEADER,
+        entries=(entry,),
+        gives_way=GivesWay.BY_TAIL if text else GivesWay.NEVER,
+    )
+
+
+def profile_text(profile: Mapping[str, object]) -> str:
+    """Return the text of a profile: ``friends_profile``, else the older ``learning``."""
+    overrides = profile.get("prompt_overrides")
+    if not isinstance(overrides, Mapping):
+        return ""
+    texts = (overrides.get(key) for key in ("friends_profile", "learning"))
+    stripped = (repaired(text).strip() for text in texts if isinstance(text, str))
+    return next(filter(None, stripped), "")
+
+
+class FriendsInfoFormatter:
+    """The block as text, for callers who have no use for its pieces."""
+
+    @staticmethod
+    def format_friends_info(profile: Mapping[str, object] | None) -> str:
+        """Return the block for a profile with ``prompt_overrides`` and ``created_at``."""
+        return friends_info(Facts(current_input="", profile=profile or {})).text
+
+
+def _profile(text: str, tags: frozenset[str], chars: int) -> Entry:
+    shown = quoted(text[:chars].rstrip(), tags)
+    if chars < len(text):
+        shown = f"{shown}\n{SHORTENED}" if shown else SHORTENED
+    return Entry(text=shown, shorten=partial(_profile, text, tags), longest=len(text))
+
+
+def _nothing(profile: Mapping[str, object]) -> str:
+    if not profile:
+        return NEW_FRIEND
+    if not profile.get("created_at"):
+        return NO_TEXT
+    since = parse_timestamp(profile["created_at"])
+    return f"Member since: {since.date() if since else 'Unknown'}\n{NO_TEXT}"

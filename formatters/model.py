@@ -1,0 +1,175 @@
+"""The shapes that facts and context take on their way from the store to the model.
+
+Everything here is frozen: a step that changes something returns a new value.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+#: A row of history as stores and callers hold it: ``id``, ``run_id``, ``role``, ``content``,
+#: ``timestamp``, ``metadata``. Nothing in it is trusted; `formatters.rows` reads it.
+Row = Mapping[str, object]
+
+#: A tool as an OpenAI function definition: ``{"type": "function", "function": {…}}``.
+Tool = Mapping[str, object]
+
+#: Count the tokens of a text.
+Count = Callable[[str], int]
+
+
+class Role(StrEnum):
+    """Who speaks. ``user`` is read as human and ``assistant`` as AI; all else is OTHER."""
+
+    HUMAN = "human"
+    AI = "ai"
+    TOOL = "tool"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool that an AI message asked for."""
+
+    id: str | None
+    name: str
+    #: None where the arguments could not be read.
+    arguments: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A row of history, read."""
+
+    id: str
+    role: Role
+    content: str
+    #: True where the row has parts that are neither text nor image; ``content`` lacks them.
+    partial: bool = False
+    run_id: str | None = None
+    #: Aware, or None where the row has none that can be read.
+    timestamp: datetime | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """How history is shown."""
+
+    #: Printed rows at most; None for no limit, 0 for an empty block.
+    limit: int | None = 20
+    #: Characters a message at most, before merging; None for no limit.
+    message_chars: int | None = 500
+    #: The zone of the times shown, in minutes west of UTC.
+    minutes_west: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that a context is made of, gathered before anything is rendered."""
+
+    current_input: str
+    #: The moment of the request in the client's zone; None leaves the time out.
+    now: datetime | None = None
+    #: Oldest first, without the current run.
+    history: tuple[Message, ...] = ()
+    #: Whether there is more history than was read.
+    more_history: bool = False
+    tools: tuple[Tool, ...] = ()
+    profile: Mapping[str, object] = field(default_factory=dict)
+    #: The profile text of the configuration, for owners who have none.
+    default_profile: str = ""
+    #: Blocks that the request brought along: tag to text.
+    blocks: Mapping[str, str] = field(default_factory=dict)
+    memory: MemoryView = MemoryView()
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Return the tags that this build adds to the built-in ones, for the guard."""
+        return frozenset(self.blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A piece of a block that is kept or dropped whole."""
+
+    text: str
+    #: The rows of history that it stands for, in their order.
+    messages: tuple[Message, ...] = ()
+    #: How many rows it prints, for ``count=N``.
+    rows: int = 0
+    #: True where a message in it was cut to the limit of characters.
+    cut: bool = False
+    #: Smaller texts to fall back on, largest first.
+    shorter: tuple[str, ...] = ()
+    #: Give the same entry with at most n characters a message.
+    shorten: Callable[[int], "Entry"] | None = None
+    #: Characters of its longest message: the n from which ``shorten`` changes nothing.
+    longest: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Omission:
+    """Rows of history that a block left out before any budget was asked."""
+
+    message_ids: tuple[str, ...]
+    #: A reason code of `service.budget.decisions`.
+    reason: str
+
+
+class GivesWay(StrEnum):
+    """How a block yields when the budget is short."""
+
+    NEVER = "never"
+    #: Entries go as the chosen strategy decides.
+    BY_STRATEGY = "by_strategy"
+    #: The block goes as a whole.
+    WHOLE = "whole"
+    #: Entries take their shorter texts, last entry first.
+    BY_DETAIL = "by_detail"
+    #: The end of its only entry is cut.
+    BY_TAIL = "by_tail"
+
+
+#: Stands in a header where the number of printed rows goes once it is known.
+COUNT_MARK = "count=N"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A tagged part of the context, kept in pieces until the budget has been applied."""
+
+    tag: str
+    entries: tuple[Entry, ...]
+    header: str = ""
+    #: Stands in place of the entries where there are none.
+    placeholder: str = ""
+    #: The same, where the budget took the last entry.
+    placeholder_when_cut: str = ""
+    role: Literal["system", "user"] = "user"
+    gives_way: GivesWay = GivesWay.NEVER
+    #: True where each entry opens with a fixed literal, so that token counts add up.
+    additive: bool = False
+    #: True where its text changes from build to build, so that a provider's cache ends here.
+    volatile: bool = False
+    omissions: tuple[Omission, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """Return the header with the number of printed rows written in."""
+        rows = sum(entry.rows for entry in self.entries)
+        return self.header.replace(COUNT_MARK, f"count={rows}")
+
+    @property
+    def text(self) -> str:
+        """Return the block as it is sent."""
+        body = "\n".join(entry.text for entry in self.entries)
+        return self.heading + (body if self.entries else self.placeholder)
+
+
+#: Show facts as a block.
+Formatter = Callable[[Facts], Block]

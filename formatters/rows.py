@@ -1,0 +1,128 @@
+"""Read rows of history as stores and strangers hand them over; odd rows never raise."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from formatters.model import Message, Role, Row, ToolCall
+from formatters.times import parse_timestamp
+
+_ROLES = {
+    "human": Role.HUMAN,
+    "user": Role.HUMAN,
+    "ai": Role.AI,
+    "assistant": Role.AI,
+    "tool": Role.TOOL,
+}
+
+_IMAGE_PARTS = frozenset({"image", "image_url", "input_image"})
+
+
+def read_rows(rows: Iterable[Row]) -> tuple[Message, ...]:
+    """Read rows in their order; of rows with one id the first stands, and a missing id is made."""
+    given = [_mapping(row) for row in rows]
+    known = {_name(row.get("id")) for row in given}
+    messages: dict[str, Message] = {}
+    for place, row in enumerate(given):
+        made = f"row_{place}"
+        while made in known:
+            made = f"{made}_"
+        message = read_row(row, fallback_id=made)
+        messages.setdefault(message.id, message)
+    return tuple(messages.values())
+
+
+def read_row(row: Row, *, fallback_id: str = "") -> Message:
+    """Read a row; what it lacks or what cannot be read is left empty."""
+    metadata = _mapping(row.get("metadata"))
+    return Message(
+        id=_name(row.get("id")) or fallback_id,
+        role=read_role(row.get("role")),
+        content=read_content(row.get("content")),
+        partial=is_partial(row.get("content")),
+        run_id=_name(row.get("run_id")) or None,
+        timestamp=parse_timestamp(row.get("timestamp")),
+        tool_calls=read_tool_calls(metadata.get("tool_calls")),
+        tool_call_id=_name(metadata.get("tool_call_id")) or None,
+        name=_text(metadata.get("name")) or None,
+    )
+
+
+def read_role(value: object) -> Role:
+    """Read a role's name in any case; an unknown one is OTHER."""
+    return _ROLES.get(value.strip().lower(), Role.OTHER) if isinstance(value, str) else Role.OTHER
+
+
+def read_content(value: object) -> str:
+    """Read content as text: parts of a list joined by newlines, an image as ``[image]``."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "\n".join(filter(None, map(_part, value)))
+    return _part(value)
+
+
+def is_partial(value: object) -> bool:
+    """Tell whether content has parts that are neither text nor image, which are not shown."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return not all(map(_is_shown, value))
+    return value is not None and not _is_shown(value)
+
+
+def read_tool_calls(value: object) -> tuple[ToolCall, ...]:
+    """Read calls in the flat form and in OpenAI's nested one, with arguments as object or JSON."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return ()
+    return tuple(_tool_call(call) for call in value if isinstance(call, Mapping))
+
+
+def repaired(text: str) -> str:
+    """Join surrogate pairs, and replace surrogates that stand alone by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _tool_call(call: Mapping[str, object]) -> ToolCall:
+    function = _mapping(call.get("function")) or call
+    return ToolCall(
+        id=_name(call.get("id")) or None,
+        name=_text(function.get("name")) or "unknown",
+        arguments=_arguments(function.get("arguments")),
+    )
+
+
+def _arguments(value: object) -> Mapping[str, object] | None:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, Mapping) else None
+
+
+def _part(part: object) -> str:
+    if isinstance(part, str):
+        return repaired(part)
+    fields = _mapping(part)
+    if _text(fields.get("type")) in _IMAGE_PARTS:
+        return "[image]"
+    return _text(fields.get("text"))
+
+
+def _is_shown(part: object) -> bool:
+    return isinstance(part, str) or isinstance(_mapping(part).get("text"), str) or bool(_part(part))
+
+
+def _text(value: object) -> str:
+    return repaired(value) if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    """Read an id; stores that number their rows have whole numbers of up to 64 bits."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
+        return str(value)
+    return _text(value)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

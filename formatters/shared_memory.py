@@ -1,0 +1,164 @@
+"""The `[SHARED_MEMORY]` block: earlier conversation, a turn an entry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from formatters.annotations import annotation
+from formatters.guard import quoted
+from formatters.model import (
+    COUNT_MARK,
+    Block,
+    Entry,
+    Facts,
+    GivesWay,
+    MemoryView,
+    Message,
+    Omission,
+    Role,
+    Row,
+)
+from formatters.rows import read_rows
+from formatters.times import stamp
+from formatters.turns import in_order, showable, turns_of
+
+HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
+NO_HISTORY: Final = "(No previous conversations yet)"
+NONE_FITS: Final = "(There are previous conversations, but none fits here)"
+
+#: Ends a message that was cut.
+CUT_MARK: Final = "..."
+
+
+def shared_memory(facts: Facts) -> Block:
+    """Show the history, oldest first: human messages with their time, answers indented."""
+    messages = in_order(facts.history)
+    shown = [message for message in messages if showable(message)]
+    printed = [_PrintedTurn(turn.messages, turn.rows) for turn in turns_of(shown)]
+    turns, beyond = _newest(printed, facts.memory.limit)
+    omitted = (_omitted(message) for message in messages if not showable(message))
+    return Block(
+        tag="SHARED_MEMORY",
+        header=HEADER,
+        entries=tuple(_entry(turn, facts.memory, facts.tags) for turn in turns if turn.rows),
+        placeholder=NONE_FITS if beyond or facts.more_history else NO_HISTORY,
+        gives_way=GivesWay.BY_STRATEGY,
+        placeholder_when_cut=NONE_FITS,
+        additive=True,
+        volatile=True,  # the header's number changes with each turn
+        omissions=(*omitted, *beyond, *(_silent(turn) for turn in turns if not turn.rows)),
+    )
+
+
+class MemoryFormatter:
+    """The block as text, for callers who have no use for its pieces."""
+
+    @staticmethod
+    def format_shared_memory(history: Sequence[Row], limit: int | None = 20) -> str:
+        """Return the block for rows given newest first; ``limit`` counts printed rows."""
+        messages = read_rows(reversed(history))
+        view = MemoryView(limit=limit)
+        return shared_memory(Facts(current_input="", history=messages, memory=view)).text
+
+
+@dataclass(frozen=True, slots=True)
+class _PrintedTurn:
+    """A turn, and the rows that it prints: each one human message, or one answer's messages."""
+
+    messages: tuple[Message, ...]
+    rows: tuple[tuple[Message, ...], ...]
+
+
+def _omitted(message: Message) -> Omission:
+    reason = "role" if message.role is Role.OTHER else "empty"
+    return Omission(message_ids=(message.id,), reason=reason)
+
+
+def _newest(
+    turns: Sequence[_PrintedTurn], limit: int | None
+) -> tuple[list[_PrintedTurn], list[Omission]]:
+    """Keep the newest ``limit`` rows; the oldest turn kept may lose its first rows."""
+    if limit is None:
+        return list(turns), []
+    kept: list[_PrintedTurn] = []
+    omissions: list[Omission] = []
+    room = limit
+    for turn in reversed(turns):
+        rows = turn.rows[max(len(turn.rows) - room, 0) :]
+        room -= len(rows)
+        if len(rows) == len(turn.rows):
+            kept.append(turn)
+            continue
+        lost = _lost(turn, rows)
+        omissions.append(
+            Omission(message_ids=tuple(message.id for message in lost), reason="memory_limit")
+        )
+        if rows:
+            kept.append(replace(turn, messages=_without(turn.messages, lost), rows=rows))
+    return kept[::-1], omissions[::-1]
+
+
+def _lost(turn: _PrintedTurn, rows: Sequence[tuple[Message, ...]]) -> tuple[Message, ...]:
+    """Return the messages of a turn that go when only these of its rows stay."""
+    if not rows:
+        return turn.messages
+    return tuple(message for row in turn.rows[: -len(rows)] for message in row)
+
+
+def _without(messages: Sequence[Message], lost: Sequence[Message]) -> tuple[Message, ...]:
+    gone = {message.id for message in lost}
+    return tuple(message for message in messages if message.id not in gone)
+
+
+def _silent(turn: _PrintedTurn) -> Omission:
+    return Omission(message_ids=tuple(message.id for message in turn.messages), reason="tool_only")
+
+
+def _entry(turn: _PrintedTurn, view: MemoryView, tags: frozenset[str]) -> Entry:
+    lines = [
+        _row(row, view, tags, answers=bool(place) and turn.rows[place - 1][0].role is Role.HUMAN)
+        for place, row in enumerate(turn.rows)
+    ]
+    return Entry(
+        text="\n".join(lines),
+        messages=turn.messages,
+        rows=len(lines),
+        cut=any(_is_cut(message, view) for row in turn.rows for message in row),
+        shorten=partial(_shortened, turn, view, tags),
+        longest=max(_shown_chars(message, view) for row in turn.rows for message in row),
+    )
+
+
+def _shortened(turn: _PrintedTurn, view: MemoryView, tags: frozenset[str], chars: int) -> Entry:
+    limit = chars if view.message_chars is None else min(chars, view.message_chars)
+    return _entry(turn, replace(view, message_chars=limit), tags)
+
+
+def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answers: bool) -> str:
+    texts: list[str] = []
+    for message in row:
+        if message.content.strip():
+            texts.append(quoted(_cut(message.content, view.message_chars), tags))
+        if message.tool_calls:
+            texts.append(annotation(message.tool_calls))
+    said = "\n".join(texts)
+    if answers:
+        return f"  Nexus: {said}"
+    speaker = "Human" if row[0].role is Role.HUMAN else "Nexus"
+    return f"{stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {said}"
+
+
+def _cut(text: str, chars: int | None) -> str:
+    if chars is None or len(text) <= chars:
+        return text
+    return (text[: max(chars - len(CUT_MARK), 0)] + CUT_MARK)[:chars]
+
+
+def _is_cut(message: Message, view: MemoryView) -> bool:
+    return len(message.content) > _shown_chars(message, view)
+
+
+def _shown_chars(message: Message, view: MemoryView) -> int:
+    chars = len(message.content)
+    return chars if view.message_chars is None else min(chars, view.message_chars)

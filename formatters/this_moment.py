@@ -1,0 +1,32 @@
+"""The `[THIS_MOMENT]` block: the time, and what the human says now."""
+
+from formatters.guard import quoted
+from formatters.model import Block, Entry, Facts
+from formatters.rows import repaired
+from formatters.times import clock_time, local_time, parse_minutes_west, parse_timestamp
+
+
+def this_moment(facts: Facts) -> Block:
+    """Pin the human's words: no budget cuts them."""
+    time = f"<current_time>{clock_time(facts.now)}</current_time>\n" if facts.now else ""
+    words = quoted(facts.current_input, facts.tags)
+    return Block(
+        tag="THIS_MOMENT",
+        header="[THIS_MOMENT]\n",
+        entries=(Entry(text=f"{time}<human_input>\n{words}\n</human_input>"),),
+        volatile=True,
+    )
+
+
+class MomentFormatter:
+    """The block as text, for callers who have no use for its pieces."""
+
+    @staticmethod
+    def format_this_moment(
+        current_input: str, timestamp_utc: str, timezone_offset: int | str = 0
+    ) -> str:
+        """Return the block; the offset is in minutes west of UTC, 0 where it can't be read."""
+        moment = parse_timestamp(timestamp_utc)
+        west = parse_minutes_west(timezone_offset) or 0
+        now = local_time(moment, west) if moment else None
+        return this_moment(Facts(current_input=repaired(current_input), now=now)).text

@@ -1,0 +1,1 @@
+"""What the system itself says: its identity and the account of its tools."""

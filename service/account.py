@@ -1,0 +1,105 @@
+"""The account of a build: what was sent, what it costs, what was left out and why."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Final
+
+from formatters.model import Tool
+from formatters.render import render
+from service.budget.decisions import Decision, tally
+from service.budget.shares import Fitted
+from service.gather import Gathered
+from service.payload import digest
+from service.plan import Plan
+from service.ports import TokenCounter
+from service.result import BuildSuccess, DecisionRecord, Usage, WarningRecord
+from service.wire import BuildRequest
+
+#: Where rows of history are decided on.
+MEMORY: Final = "SHARED_MEMORY"
+
+_YIELDED: Final = {
+    "block_dropped": "the block [{tag}] was left out, since the budget is short",
+    "block_shortened": "the block [{tag}] was shortened, since the budget is short",
+}
+
+
+def account(
+    request: BuildRequest, plan: Plan, gathered: Gathered, fitted: Fitted, counter: TokenCounter
+) -> BuildSuccess:
+    """Put a context together with its account."""
+    messages = render(fitted.blocks)
+    decisions = [*fitted.decisions, *_unseen(gathered)]
+    kept, dropped = tally(decisions)
+    identity = (request.owner_key, request.id, request.fingerprint)
+    return BuildSuccess(
+        messages=messages,
+        tools=[dict(tool) for tool in gathered.tools],
+        usage=_usage(plan, fitted, counter),
+        build_id=f"bld_{digest(*identity, *(message['content'] for message in messages))}",
+        kept=kept,
+        dropped=dropped,
+        decisions=[_record(decision) for decision in decisions] if plan.explain else [],
+        warnings=[*plan.warnings, *gathered.warnings, *_budget_warnings(plan, fitted)],
+    )
+
+
+def tools_json(tools: Sequence[Tool]) -> str:
+    """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
+    return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+
+
+def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
+    total = sum(fitted.tokens.values()) + fitted.tools
+    stable = takewhile(lambda block: not block.volatile, fitted.blocks)
+    return Usage(
+        model=plan.model,
+        tokenizer=counter.name,
+        exact=counter.exact and plan.exact,
+        budget=plan.window.limit,
+        reserve=plan.window.reserve,
+        available=plan.window.available,
+        total=total,
+        tools=fitted.tools,
+        utilization=round(total / plan.window.available, 3),
+        cacheable_prefix=sum(fitted.tokens[block.tag] for block in stable),
+        blocks=fitted.tokens,
+    )
+
+
+def _unseen(gathered: Gathered) -> Iterator[Decision]:
+    """Account for rows that no block was shown."""
+    history = gathered.history
+    if history.current:
+        ids = tuple(message.id for message in history.current)
+        yield Decision(message_ids=ids, block=MEMORY, outcome="filtered", reason="current_run")
+    if history.not_read:
+        yield Decision(
+            message_ids=(),
+            block=MEMORY,
+            outcome="not_read",
+            reason="not_read",
+            count=history.not_read,
+        )
+
+
+def _record(decision: Decision) -> DecisionRecord:
+    return DecisionRecord(
+        message_ids=list(decision.message_ids),
+        block=decision.block,
+        decision=decision.outcome,
+        reason=decision.reason,
+        detail=decision.detail,
+        tokens=decision.tokens,
+        score=decision.score,
+        count=decision.count,
+    )
+
+
+def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
+    for block in fitted.yielded:
+        yield WarningRecord(code=block.code, detail=_YIELDED[block.code].format(tag=block.tag))
+    if fitted.insufficient:
+        detail = f"{plan.strategy.name} kept more than the budget holds; the oldest turns went too"
+        yield WarningRecord(code="strategy_insufficient", detail=detail)

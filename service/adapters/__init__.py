@@ -1,0 +1,53 @@
+"""Adapters by the scheme of their URL. A new one is a module here and a line in a table."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.stores import Clock, Stores
+from service.ports import Bus, TokenCounter
+
+OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
+OpenStores = Callable[[str, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]
+
+
+def _redis_bus(url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
+    from service.adapters.redis_bus import open_redis_bus
+
+    return open_redis_bus(url, options)
+
+
+def _memory_bus(_url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
+    from service.adapters.memory_bus import open_memory_bus
+
+    return open_memory_bus(options)
+
+
+def _sql_stores(
+    url: str, counter: TokenCounter, clock: Clock
+) -> AbstractAsyncContextManager[Stores]:
+    from service.adapters.sql_store import open_sql_store
+
+    return open_sql_store(url, counter, clock)
+
+
+def _memory_stores(
+    _url: str, counter: TokenCounter, clock: Clock
+) -> AbstractAsyncContextManager[Stores]:
+    from service.adapters.memory_store import open_memory_store
+
+    return open_memory_store(counter, clock)
+
+
+BUSES: dict[str, OpenBus] = {
+    "memory": _memory_bus,
+    "redis": _redis_bus,
+    "rediss": _redis_bus,
+    "unix": _redis_bus,
+}
+
+STORES: dict[str, OpenStores] = {
+    "memory": _memory_stores,
+    "sqlite": _sql_stores,
+    "sqlite+aiosqlite": _sql_stores,
+}

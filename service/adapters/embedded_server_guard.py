@@ -1,0 +1,119 @@
+"""Run a bus server for exactly as long as the process that wants it lives.
+
+A script of its own that needs the standard library alone: ``python -I -S`` starts it in a few
+hundredths of a second. Its standard input carries the server's configuration, closed by an empty
+line, and then says by its own end that the parent is gone, however it died.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+#: Seconds between two looks at whether the server and the parent are still there.
+LOOK_SECONDS = 0.5
+#: Seconds that the server has to write its log of commands to disk and to end.
+STOP_SECONDS = 5.0
+#: `prctl(2)`: the signal to get when the parent dies.
+PR_SET_PDEATHSIG = 1
+#: Bytes of the server's log that are shown when it fails.
+LOG_TAIL = 2000
+
+
+def main(parent: int, server: str, directory: str | None) -> int:
+    """Run the server until it ends or the parent does; returns the exit code."""
+    signal.signal(signal.SIGTERM, _exit)
+    configuration = b"".join(iter(sys.stdin.buffer.readline, b"\n"))
+    with _home(directory) as home, (home / "server.lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"another server uses {home}")
+            return 1
+        with (home / "server.log").open("w+b") as log:
+            # The lock goes with the server, should it outlive this process.
+            child = _start(server, home, log.fileno(), lock.fileno())
+            try:
+                _feed(child, configuration)
+                _wait(child, parent)
+            finally:
+                _stop(child)
+            return _report(child, log.fileno())
+
+
+def _exit(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+@contextlib.contextmanager
+def _home(directory: str | None) -> Iterator[Path]:
+    if directory is not None:
+        home = Path(directory)
+        home.mkdir(parents=True, exist_ok=True)
+        yield home
+        return
+    with tempfile.TemporaryDirectory(prefix="ctxb-bus-") as temporary:
+        yield Path(temporary)
+
+
+def _start(server: str, home: Path, log: int, lock: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - the program that `find_server` found
+        [server, "-"],
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        pass_fds=(lock,),
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - safe: this process has a single thread
+    )
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _feed(child: subprocess.Popen[bytes], configuration: bytes) -> None:
+    # A server that refuses to start closes its end early; its log says why.
+    with contextlib.suppress(BrokenPipeError), child.stdin or contextlib.nullcontext() as pipe:
+        if pipe is not None:
+            pipe.write(configuration)
+
+
+def _wait(child: subprocess.Popen[bytes], parent: int) -> None:
+    """Return when the server has ended, or the parent has or wants it to."""
+    while child.poll() is None and os.getppid() == parent:
+        readable, _, _ = select.select([sys.stdin], [], [], LOOK_SECONDS)
+        if readable and not os.read(sys.stdin.fileno(), 1):
+            return
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _report(child: subprocess.Popen[bytes], log: int) -> int:
+    if child.returncode <= 0:
+        return 0
+    size = os.fstat(log).st_size
+    sys.stderr.buffer.write(os.pread(log, LOG_TAIL, max(0, size - LOG_TAIL)))
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))

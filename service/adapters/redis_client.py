@@ -1,0 +1,171 @@
+"""Connections to Redis or Valkey, and what is peculiar about them."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from service.adapters.bus_options import BusOptions
+from service.errors import BusError, ConfigError, OverloadedError
+from service.loop import heed_cancellation
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+#: Connections of one kind at most; more callers than that wait for one.
+MAX_CONNECTIONS = 32
+
+#: How a server says that it takes no writes now, whatever they are; Redis 6.2 says it mid-sentence.
+_CLOSED = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN)\b")
+
+#: An entry as the server gave it: its id and its fields.
+Entry = tuple[str, Mapping[bytes, bytes]]
+
+
+class GroupMissingError(BusError):
+    """The consumer group does not exist, as after a flush."""
+
+
+class ClosedError(BusError, OverloadedError):
+    """The server answers but takes no writes now: it is full, a replica, or cannot save."""
+
+
+@contextmanager
+def bus_errors(doing: str) -> Iterator[None]:
+    """Raise `BusError` for whatever Redis raises; ``doing`` says what was tried."""
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise _kind(error)(f"{doing}: {str(error) or type(error).__name__}") from error
+
+
+def _kind(error: Exception) -> type[BusError]:
+    if not isinstance(error, ResponseError):
+        return BusError
+    # redis-py takes the code off those messages for which it has a class
+    said = f"{error.status_code} {error}"
+    # Redis 7.0 calls the group of a deleted stream UNBLOCKED where a reader waits for it.
+    if "NOGROUP" in said or "UNBLOCKED" in said:
+        return GroupMissingError
+    return ClosedError if _CLOSED.search(said) else BusError
+
+
+class ServerClock:
+    """The server's time, reckoned from the local clock and the difference last measured."""
+
+    def __init__(self) -> None:
+        self._offset = 0.0
+
+    async def measure(self, client: Redis) -> None:
+        """Ask the server for its time; half of the round trip is taken for the way there."""
+        before = time.time()
+        seconds, microseconds = await client.time()
+        middle = (before + time.time()) / 2
+        self._offset = seconds + microseconds / 1e6 - middle
+
+    def now(self) -> datetime:
+        """Return the server's time."""
+        return datetime.fromtimestamp(time.time() + self._offset, UTC)
+
+    def written_at(self, entry_id: str) -> datetime:
+        """Return when an entry was written; now, where a producer made the id up."""
+        try:
+            return EPOCH + timedelta(milliseconds=int(entry_id.partition("-")[0]))
+        except OverflowError:
+            return self.now()
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The connections of a bus. Each kind has its own way of waiting and of failing."""
+
+    #: Commands that answer at once.
+    commands: Redis
+    #: Reads that wait for entries: the caller sets the time limit.
+    blocking: Redis
+    #: Subscriptions: a lost connection is seen, not silently replaced.
+    listening: Redis
+    clock: ServerClock
+
+
+@asynccontextmanager
+async def open_clients(url: str, options: BusOptions) -> AsyncIterator[Clients]:
+    """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`.
+
+    Commands that fail because the connection broke are sent again for about a second, so each
+    must bear being carried out twice. A server that accepts but does not answer costs
+    ``socket_timeout`` seconds and is not asked again.
+    """
+    patient = Retry(ExponentialWithJitterBackoff(0.5, 0.05), 3, (RedisConnectionError,))
+    # With nothing to retry on, redis-py never reconnects behind our back.
+    plain = Retry(NoBackoff(), 0, ())
+    async with AsyncExitStack() as stack:
+        commands = await _open(stack, url, options, patient)
+        blocking = await _open(stack, url, options, patient)
+        blocking.connection_pool.connection_kwargs["socket_timeout"] = None
+        listening = await _open(stack, url, options, plain)
+        clock = ServerClock()
+        with bus_errors("connect"):
+            await clock.measure(commands)
+        yield Clients(commands, blocking, listening, clock)
+
+
+async def _open(stack: AsyncExitStack, url: str, options: BusOptions, retry: Retry) -> Redis:
+    try:
+        # It waits for a free connection where redis-py's own pool would fail in a burst.
+        pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=MAX_CONNECTIONS,
+            timeout=options.socket_timeout,
+            socket_timeout=options.socket_timeout,
+            socket_connect_timeout=options.socket_timeout,
+            client_name=options.consumer,
+            retry=retry,
+        )
+    except ValueError as error:
+        raise ConfigError(f"bus url: {error}") from error
+    pool.connection_class = _heeding(pool.connection_class)
+    # Payloads are bytes, whatever the URL's query asks for.
+    pool.connection_kwargs["decode_responses"] = False
+    client = Redis.from_pool(pool)
+    stack.push_async_callback(client.aclose)
+    return client
+
+
+def _heeding(connection: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return a kind of connection on which no cancellation is lost, and so no timeout either.
+
+    redis-py sends under `asyncio.wait_for`, which up to Python 3.11 swallows a cancellation that
+    arrives as the sending ends.
+    """
+
+    class Heeding(connection):  # type: ignore[misc, valid-type] # which kind, the URL tells
+        async def send_packed_command(self, *args: object, **options: object) -> None:
+            await super().send_packed_command(*args, **options)
+            try:
+                heed_cancellation()
+            except asyncio.CancelledError:
+                # the answer to what was sent must not be taken for the answer to the next command
+                await self.disconnect(nowait=True)
+                raise
+
+    return Heeding
+
+
+def entries(reply: Any) -> Iterator[tuple[str, list[Entry]]]:  # noqa: ANN401 - as the driver gives it
+    """Read a reply to XREADGROUP: streams with their entries, in the shape of any protocol."""
+    pairs = reply.items() if isinstance(reply, Mapping) else reply or ()
+    for stream, found in pairs:
+        # With protocol=3 in the URL, redis-py puts the entries into one more list.
+        flat = found[0] if found and isinstance(found[0], list) else found
+        yield stream.decode(), [(entry.decode(), fields) for entry, fields in flat if entry]

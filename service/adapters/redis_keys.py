@@ -1,0 +1,44 @@
+"""The names of the keys on a Redis bus; those of results are part of the wire contract."""
+
+import hashlib
+from dataclasses import dataclass
+
+from service.ports import Identity
+from service.wire import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The keys that belong to one request stream and share its slot in a cluster."""
+
+    prefix: str
+    #: The name of the stream itself, prefix included.
+    stream: str
+
+    def result(self, identity: Identity) -> str:
+        """Return the key that holds the answer to a request."""
+        # The length tells ("a", "bc") from ("ab", "c").
+        owner = identity.owner_key.encode()
+        digest = hashlib.sha256(b"%d:%b%b" % (len(owner), owner, identity.id.encode()))
+        return self._key("context.build.result", digest.hexdigest())
+
+    def heard(self, payload: bytes) -> str:
+        """Return the key of the set of workers that have heard a payload."""
+        return self._key("context.build.heard", hashlib.sha256(payload).hexdigest())
+
+    def _key(self, kind: str, digest: str) -> str:
+        return f"{self.prefix}{kind}.{{{self.stream}}}.{digest}"
+
+
+def shard(prefix: str = "") -> Shard:
+    """Return the keys of the one shard there is."""
+    return Shard(prefix, prefix + Topics.CONTEXT_BUILD_REQUEST)
+
+
+def result_key(identity: Identity, prefix: str = "") -> str:
+    """Return where the answer to a request is kept, for readers in any language.
+
+    The key is ``context.build.result.{context.build.request}.<hex>``, with the SHA-256 of
+    ``<length of the owner key in bytes>:<owner key><id>``, all in UTF-8.
+    """
+    return shard(prefix).result(identity)

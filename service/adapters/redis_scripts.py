@@ -1,0 +1,223 @@
+"""The steps that Redis takes as one, in Lua; plain enough for Redis 6.2 and every Valkey."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, ResponseError
+
+Argument = str | bytes | int
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the name under which the server caches it."""
+
+    source: str
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A script with what it works on."""
+
+    script: Script
+    keys: Sequence[str]
+    arguments: Sequence[Argument]
+
+
+async def run(client: Redis, calls: Sequence[Call]) -> list[Any]:
+    """Run scripts in their order in one round trip, each as one step; returns their replies.
+
+    All of them run, whatever becomes of the others; then the first `ResponseError` is raised.
+    """
+    if not calls:
+        return []
+    replies = await _send(client, calls, by_name=True)
+    unknown = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+    if unknown:
+        again = await _send(client, [calls[place] for place in unknown], by_name=False)
+        for place, reply in zip(unknown, again, strict=True):
+            replies[place] = reply
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise reply
+    return replies
+
+
+def flat(fields: Mapping[str, bytes]) -> list[Argument]:
+    """Return names and values in turn, as XADD takes them."""
+    return [part for pair in fields.items() for part in pair]
+
+
+async def _send(client: Redis, calls: Sequence[Call], *, by_name: bool) -> list[Any]:
+    async with client.pipeline(transaction=False) as pipeline:
+        for call in calls:
+            name = ("EVALSHA", call.script.sha) if by_name else ("EVAL", call.script.source)
+            pipeline.execute_command(*name, len(call.keys), *call.keys, *call.arguments)
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        return replies
+
+
+def _script(source: str) -> Script:
+    return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+#: KEYS: set of the workers that heard the payload, stream.
+#: ARGV: consumer, time to live of the set in ms, largest backlog, payload.
+ENQUEUE = _script("""
+local heard, stream = KEYS[1], KEYS[2]
+local consumer, ttl, max_backlog, payload = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+if redis.call('SISMEMBER', heard, consumer) == 1 then
+  redis.call('DEL', heard) -- a retry: the others will hear it again as well
+end
+local first = redis.call('EXISTS', heard) == 0
+redis.call('SADD', heard, consumer)
+if not first then return 'known' end
+redis.call('PEXPIRE', heard, ttl)
+if redis.call('XLEN', stream) >= max_backlog then return 'refused' end
+redis.call('XADD', stream, '*', 'data', payload)
+return 'enqueued'
+""")
+
+#: KEYS: result, stream, dead letter, reply.
+#: ARGV: mode, result, its time to live in ms, group, consumer, entry, kind of reply, response,
+#: time to live of replies in ms, length of a reply stream; where the request is dead as well, the
+#: length of the dead letter and its fields. Returns the outcome and the receivers: -1 where they
+#: are not known, -2 where the reply's place takes none.
+FINISH = _script("""
+local result, stream, dead, reply = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
+
+local function holder()
+  -- the group may be gone: then nobody holds the entry, and the answer goes out all the same
+  local pending = redis.pcall('XPENDING', stream, group, entry, entry, 1)
+  return pending[1] and pending[1][2]
+end
+
+local function wins()
+  if mode == 'first' then return redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) end
+  local who = holder()
+  if who and who ~= consumer then return false end
+  return mode == 'again' or redis.call('EXISTS', result) == 0
+end
+
+local function send()
+  local kind, response = ARGV[7], ARGV[8]
+  if kind == 'channel' then return redis.pcall('PUBLISH', reply, response) end
+  local held = redis.call('TYPE', reply)['ok']
+  if held ~= 'none' and held ~= kind then return -2 end
+  local sent
+  if kind == 'list' then
+    sent = redis.pcall('RPUSH', reply, response)
+  else
+    sent = redis.pcall('XADD', reply, 'MAXLEN', '~', ARGV[10], '*', 'data', response)
+  end
+  if type(sent) == 'table' then return sent end
+  redis.call('PEXPIRE', reply, ARGV[9])
+  return -1
+end
+
+if not wins() then
+  return {holder() == consumer and 'answered' or 'not_mine', -1}
+end
+local receivers = send()
+if type(receivers) == 'table' then
+  -- ERR is this reply's own; OOM and its like mean every write: nothing is settled then
+  if string.sub(receivers['err'], 1, 4) ~= 'ERR ' then return receivers end
+  receivers = -2
+end
+if #ARGV > 10 then redis.call('XADD', dead, 'MAXLEN', '~', ARGV[11], '*', unpack(ARGV, 12)) end
+redis.call('XACK', stream, group, entry)
+return {'sent', receivers}
+""")
+
+#: KEYS: stream. ARGV: group, consumer, lease in ms, entries at most.
+#: Returns the entries as id, fields, deliveries; and the ids of those that were deleted.
+CLAIM = _script("""
+local stream, group, consumer, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local claimed, lost = {}, {}
+local pending = redis.call('XPENDING', stream, group, 'IDLE', lease, '-', '+', ARGV[4])
+for _, held in ipairs(pending) do
+  local entry = redis.call('XCLAIM', stream, group, consumer, lease, held[1])[1]
+  if entry then
+    claimed[#claimed + 1] = {entry[1], entry[2], held[4] + 1}
+  else
+    redis.call('XACK', stream, group, held[1])
+    lost[#lost + 1] = held[1]
+  end
+end
+return {claimed, lost}
+""")
+
+#: KEYS: stream. ARGV: group, consumer, how long the entries were idle in ms, entries.
+SET_IDLE = _script("""
+local stream, group, consumer, idle = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+for place = 4, #ARGV do
+  local entry = ARGV[place]
+  local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
+  if held and held[2] == consumer then
+    redis.call('XCLAIM', stream, group, consumer, 0, entry, 'IDLE', idle, 'JUSTID')
+  end
+end
+""")
+
+#: KEYS: stream, dead letter. ARGV: group, consumer, entry, length of the dead letter, its fields.
+DEAD_LETTER = _script("""
+local stream, dead, group, consumer, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
+if held and held[2] == consumer then
+  redis.call('XADD', dead, 'MAXLEN', '~', ARGV[4], '*', unpack(ARGV, 5))
+  redis.call('XACK', stream, group, entry)
+end
+""")
+
+#: KEYS: stream. Returns how many entries were deleted.
+TRIM = _script("""
+local stream = KEYS[1]
+
+local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
+
+-- ids are 64 bits wide, a Lua number holds 53: compared as digits, none starts with a zero
+local function less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+
+local function before(a, b)
+  local ms_a, seq_a = split(a)
+  local ms_b, seq_b = split(b)
+  if ms_a ~= ms_b then return less(ms_a, ms_b) end
+  return less(seq_a, seq_b)
+end
+
+local function after(id)
+  local ms, seq = split(id)
+  if #seq > 15 then return id end -- keeps one entry that could go
+  return string.format('%s-%d', ms, tonumber(seq) + 1)
+end
+
+if redis.call('EXISTS', stream) == 0 then return 0 end
+local keep_from = nil
+local function need(id)
+  if not keep_from or before(id, keep_from) then keep_from = id end
+end
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local facts = {}
+  for place = 1, #group, 2 do facts[group[place]] = group[place + 1] end
+  need(after(facts['last-delivered-id']))
+  local oldest = redis.call('XPENDING', stream, facts['name'])[2]
+  if oldest then need(oldest) end
+end
+if not keep_from then return 0 end
+return redis.call('XTRIM', stream, 'MINID', keep_from)
+""")
+
+#: KEYS: stream. ARGV: group, consumer.
+LEAVE = _script("""
+if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
+  redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+end
+""")

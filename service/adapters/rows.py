@@ -1,0 +1,192 @@
+"""Read the rows that callers hand over into the records that stores keep."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from formatters.model import Role
+from formatters.rows import read_content, read_role, repaired
+from formatters.times import parse_timestamp
+from service.errors import InvalidRequestError, Problem
+from service.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
+from service.ports import TokenCounter
+
+#: Characters of a message that ``[SHARED_MEMORY]`` prints, the mark of the cut included.
+PRINTED_CHARS: Final = 500
+_CUT_MARK: Final = "..."
+
+#: Characters of a batch from which on it is read in a thread: to count them takes some 10 ms.
+LARGE_BATCH: Final = 50_000
+#: Whose rows the memory block prints.
+_PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
+
+_FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A row of history as a store keeps it."""
+
+    id: str
+    conversation_id: str | None
+    #: Microseconds since 1970, UTC; None where the row's timestamp cannot be read.
+    written_at: int | None
+    #: The whole row as JSON.
+    body: str
+    #: Of the whole text.
+    tokens: int
+    #: Of the text as the memory block prints it; 0 for rows that it never prints.
+    printed_tokens: int
+
+
+async def read_batch(
+    rows: Sequence[object], conversation_id: str | None, counter: TokenCounter
+) -> list[Record]:
+    """Read rows as `read_records` does; large ones in a thread, so that the loop goes on."""
+    if _is_large(rows):
+        return await asyncio.to_thread(read_records, rows, conversation_id, counter)
+    return read_records(rows, conversation_id, counter)
+
+
+def read_records(
+    rows: Iterable[object], conversation_id: str | None, counter: TokenCounter
+) -> list[Record]:
+    """Read rows in their order; of rows with one id the first stands.
+
+    Raises:
+        InvalidRequestError: A row is no mapping, its ids cannot be used, or it is no JSON.
+    """
+    default = _conversation(conversation_id, "/conversation_id")
+    bodies: dict[str, tuple[str, dict[str, object]]] = {}
+    for place, row in enumerate(rows):
+        body = _body(row, default, f"/{place}")
+        # What is read from here on is what a reader of the store will get.
+        fields = json.loads(body)
+        bodies.setdefault(fields["id"], (body, fields))
+    return [_record(body, fields, counter) for body, fields in bodies.values()]
+
+
+def sort_times(records: Sequence[Record], before: int) -> list[int]:
+    """Return where records sort, in microseconds since 1970: one without a time as the last did.
+
+    The first follows ``before``, where it has no time of its own.
+    """
+    times: list[int] = []
+    for record in records:
+        before = before if record.written_at is None else record.written_at
+        times.append(before)
+    return times
+
+
+def microseconds(moment: datetime) -> int:
+    """Return microseconds since 1970, UTC."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def checked_owner(owner_key: str) -> str:
+    """Return an owner key that can be stored.
+
+    Raises:
+        InvalidRequestError: It is empty or too long, or holds a lone surrogate, whose repair could
+            make two owners one.
+    """
+    return _checked_text(owner_key, MAX_OWNER_KEY, "/owner_key")
+
+
+def to_json(value: object, pointer: str) -> str:
+    """Return JSON that every database stores as text: without NUL and lone surrogates.
+
+    Raises:
+        InvalidRequestError: It holds what JSON does not know, or is nested deeper than `MAX_DEPTH`.
+    """
+    if not _within(value, MAX_DEPTH):
+        raise _refused(pointer, f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError) as error:
+        raise _refused(pointer, f"cannot be written as JSON: {error}") from error
+    return repaired(text)
+
+
+def _body(row: object, conversation_id: str | None, pointer: str) -> str:
+    if not isinstance(row, Mapping):
+        raise _refused(pointer, f"a row is an object, not {type(row).__name__}")
+    fields = {name: row.get(name) for name in _FIELDS}
+    fields["id"] = _checked_text(_repaired(row.get("id")), MAX_ID, f"{pointer}/id")
+    own = _conversation(row.get("conversation_id"), f"{pointer}/conversation_id")
+    if own is not None or conversation_id is not None:
+        fields["conversation_id"] = own or conversation_id
+    return to_json(fields, pointer)
+
+
+def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
+    text = read_content(row["content"])
+    printed = read_role(row["role"]) in _PRINTED
+    moment = parse_timestamp(row["timestamp"])
+    conversation_id = row.get("conversation_id")
+    return Record(
+        id=str(row["id"]),
+        conversation_id=None if conversation_id is None else str(conversation_id),
+        written_at=None if moment is None else microseconds(moment),
+        body=body,
+        tokens=counter.count(text),
+        printed_tokens=counter.count(_printed(text)) if printed else 0,
+    )
+
+
+def _is_large(rows: Sequence[object]) -> bool:
+    left, size = list(rows), 0
+    while left and size <= LARGE_BATCH:
+        value = left.pop()
+        # each value counts, so that one which holds itself comes to an end
+        size += len(value) if isinstance(value, str) else 1
+        if isinstance(value, Mapping):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+    return size > LARGE_BATCH
+
+
+def _printed(text: str) -> str:
+    if len(text) <= PRINTED_CHARS:
+        return text
+    return text[: PRINTED_CHARS - len(_CUT_MARK)] + _CUT_MARK
+
+
+def _conversation(value: object, pointer: str) -> str | None:
+    return None if value is None else _checked_text(_repaired(value), MAX_ID, pointer)
+
+
+def _checked_text(value: object, limit: int, pointer: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != repaired(value):
+        raise _refused(pointer, f"a string of 1 to {limit} characters is needed")
+    return value
+
+
+def _repaired(value: object) -> object:
+    return repaired(value) if isinstance(value, str) else value
+
+
+def _within(value: object, levels: int) -> bool:
+    """Tell whether a value is nested at most so many levels deep."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return True
+    return levels > 0 and all(_within(item, levels - 1) for item in value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _refused(pointer: str, detail: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{pointer}: {detail}", [Problem(pointer, detail)])

@@ -1,0 +1,208 @@
+"""The composition root: open everything, hand it on, close it in reverse.
+
+Nothing else knows an adapter.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from formatters.model import Tool
+from service.adapters import BUSES, STORES
+from service.adapters.bus_options import BusOptions, consumer_name
+from service.adapters.embedded_server import embedded_server, find_server
+from service.adapters.stores import Stores
+from service.adapters.tokenizers import TiktokenTokenizers
+from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.tool_sources import discover, load_tools, tool_files
+from service.budget.groups import Strategy
+from service.builder import ContextBuilder
+from service.client import ContextClient, open_client
+from service.config.settings import Settings
+from service.errors import ConfigError
+from service.gather import Sources
+from service.plugins import load_strategies
+from service.ports import Bus, TokenCounter
+from service.worker import Worker
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+def now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(UTC)
+
+
+@asynccontextmanager
+async def open_builder(settings: Settings | None = None) -> AsyncIterator[ContextBuilder]:
+    """Open a builder for use in this process, without a bus; its store is in memory by default.
+
+    Raises:
+        ConfigError: There is no such strategy, or no adapter knows the store's URL.
+        StoreError: The store can't be opened.
+        ToolError: A tool file is wrong.
+    """
+    settings = settings or Settings()
+    strategies = check_strategy(settings)
+    tokenizers = TiktokenTokenizers()
+    await asyncio.to_thread(tokenizers.load, settings.budget.tokenizer)
+    async with open_stores(settings, tokenizers) as stores:
+        yield ContextBuilder(
+            sources=Sources(
+                history=stores.history, profiles=stores.profiles, tools=open_registry(settings)
+            ),
+            tokenizers=tokenizers,
+            clock=now,
+            settings=settings,
+            strategies=strategies,
+        )
+
+
+def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
+    """Return the strategies there are; raises `ConfigError` unless the configured one is there."""
+    strategies = load_strategies()
+    name = settings.budget.strategy
+    if name not in strategies:
+        known = ", ".join(sorted(strategies))
+        raise ConfigError(f"budget.strategy: {name!r} is no strategy; there are {known}")
+    return strategies
+
+
+@asynccontextmanager
+async def open_stores(
+    settings: Settings, tokenizers: TiktokenTokenizers | None = None
+) -> AsyncIterator[Stores]:
+    """Open the configured store; raises `ConfigError` or `StoreError`."""
+    counter = (tokenizers or TiktokenTokenizers()).counter(settings.budget.tokenizer)
+    url = settings.store.url.get_secret_value()
+    async with _by_scheme(STORES, url, "store.url")(url, counter, now) as stores:
+        yield stores
+
+
+def open_registry(settings: Settings) -> InMemoryToolRegistry:
+    """Load the configured tools; raises `ToolError` with the place of what is wrong."""
+    registry = InMemoryToolRegistry()
+    for source in tool_sources(settings):
+        for definition in source.read():
+            registry.register(definition)
+    return registry
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """A file or a module that holds tool definitions."""
+
+    name: str
+    #: Raises `ToolError` with the place of what is wrong.
+    read: Callable[[], list[Tool]]
+
+
+def tool_sources(settings: Settings) -> list[ToolSource]:
+    """Return where the configured tools are, files before modules; none is read yet."""
+    files = [file for path in settings.tools.paths for file in tool_files(path)]
+    modules = settings.tools.modules
+    return [
+        *(ToolSource(str(file), partial(load_tools, [file])) for file in files),
+        *(ToolSource(module, partial(discover, module)) for module in modules),
+    ]
+
+
+def open_counter(settings: Settings) -> TokenCounter:
+    """Load the configured tokenizer; takes up to half a second of CPU."""
+    return TiktokenTokenizers().counter(settings.budget.tokenizer)
+
+
+async def upgrade_store(settings: Settings) -> None:
+    """Bring the configured store to the newest schema; raises `StoreError`."""
+    from service.adapters.sql_migrate import upgrade  # noqa: PLC0415 - only databases need it
+
+    await upgrade(settings.store.url.get_secret_value())
+
+
+async def store_revision(settings: Settings) -> str | None:
+    """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
+    from service.adapters.sql_migrate import current  # noqa: PLC0415 - only databases need it
+
+    return await current(settings.store.url.get_secret_value())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedBus:
+    """A bus, and how it was come by."""
+
+    bus: Bus
+    #: For other processes to connect to; None for a bus that lives in this one only.
+    url: str | None
+    #: Where the bus is, for people.
+    origin: str
+
+
+@asynccontextmanager
+async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
+    """Connect to the configured bus; without one, start a server, or fall back to one in memory.
+
+    Raises:
+        BusError: The bus does not answer.
+        ConfigError: No adapter knows its URL.
+    """
+    async with AsyncExitStack() as stack:
+        url, origin = await _bus_url(settings, stack)
+        opened = _by_scheme(BUSES, url, "bus.url")(url, _bus_options(settings))
+        bus = await stack.enter_async_context(opened)
+        yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, origin=origin)
+
+
+@asynccontextmanager
+async def open_worker(settings: Settings, bus: Bus) -> AsyncIterator[Worker]:
+    """Open a worker on a bus; raises as `open_builder` does."""
+    async with open_builder(settings) as builder:
+        yield Worker(bus, builder)
+
+
+@asynccontextmanager
+async def connect_client(settings: Settings, bus: Bus) -> AsyncIterator[ContextClient]:
+    """Open a client on a bus; raises `ConfigError` where the settings allow no replies."""
+    prefixes = settings.bus.reply_prefixes
+    if not prefixes:
+        raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
+    async with open_client(bus, reply_prefix=prefixes[0]) as client:
+        yield client
+
+
+async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]:
+    if settings.bus.url is not None:
+        return settings.bus.url.get_secret_value(), "bus.url"
+    server = find_server()
+    if server is None:
+        log.warning("bus.in_memory", reason="no server to embed was found")
+        return "memory://", "memory of this process"
+    return await stack.enter_async_context(embedded_server(binary=server)), server.origin
+
+
+def _bus_options(settings: Settings) -> BusOptions:
+    bus = settings.bus
+    return BusOptions(
+        prefix=bus.prefix,
+        lease_seconds=bus.lease_seconds,
+        result_ttl_seconds=bus.result_ttl_seconds,
+        result_max_bytes=bus.result_max_bytes,
+        max_backlog=bus.max_backlog,
+        reply_ttl_seconds=bus.reply_ttl_seconds,
+        socket_timeout=bus.socket_timeout,
+        consumer=settings.worker.consumer or consumer_name(),
+    )
+
+
+def _by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:
+    scheme = url.partition(":")[0]
+    if scheme not in table:
+        raise ConfigError(f"{setting}: {scheme!r} is not known; {', '.join(sorted(table))} are")
+    return table[scheme]

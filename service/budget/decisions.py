@@ -1,0 +1,61 @@
+"""Decisions: what became of every candidate, with a code and a sentence."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Outcome = Literal[
+    "kept", "dropped", "cleared", "truncated", "summarized", "filtered", "repaired", "not_read"
+]
+
+#: Outcomes of candidates of which something is in the messages.
+PRESENT: Final = frozenset({"kept", "cleared", "truncated", "repaired"})
+
+#: Why: the code, and the sentence for a person.
+REASONS: Final = {
+    "fits": "it fits into the budget",
+    "message_chars": "a message in it was longer than the limit of characters and was cut",
+    "shortened": "it was too large for the budget as a whole, so its messages were cut",
+    "older": "newer turns filled the tokens that history may use",
+    "middle": "the first turn and newer ones filled the tokens that history may use",
+    "window": "it lies outside the window of messages that the strategy keeps",
+    "score": "others score higher for the tokens that history may use",
+    "too_large": "it does not fit into the tokens that history may use, not even shortened",
+    "insufficient": "the strategy kept more than the budget holds, so the oldest went",
+    "memory_limit": "it lies beyond the number of rows that history may show",
+    "role": "messages of this role are not shown as history",
+    "empty": "it says nothing and calls no tool",
+    "tool_only": "it holds tool results without a message that belongs to them",
+    "current_run": "it belongs to the run that is being built",
+    "not_read": "neither the limit of rows nor the budget had room for them, so they stayed unread",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What became of candidates that share one fate."""
+
+    message_ids: tuple[str, ...]
+    block: str
+    outcome: Outcome
+    reason: str
+    #: Tokens that they cost, or would have cost.
+    tokens: int | None = None
+    score: float | None = None
+    #: How many rows it speaks of, where they were not read.
+    count: int | None = None
+
+    @property
+    def detail(self) -> str:
+        """Return the reason as a sentence."""
+        size = f" ({self.tokens} tokens)" if self.tokens is not None else ""
+        return f"{self.outcome.replace('_', ' ')}{size}: {REASONS[self.reason]}"
+
+
+def tally(decisions: Iterable[Decision]) -> tuple[int, int]:
+    """Return how many candidates are in the messages, at least in part, and how many are not."""
+    counts: Counter[bool] = Counter()
+    for decision in decisions:
+        counts[decision.outcome in PRESENT] += len(decision.message_ids)
+    return counts[True], counts[False]

@@ -1,0 +1,95 @@
+"""Groups: what a strategy keeps or drops whole."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from formatters.model import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Messages that stay together, such as a turn, or a tool call with its results."""
+
+    #: Its place among the groups, 0 for the oldest.
+    index: int
+    #: Tokens where another group follows, and as the last of its block.
+    tokens: int
+    tokens_last: int
+    messages: tuple[Message, ...] = ()
+    #: Messages, as limits count them: printed rows, or native messages.
+    size: int = 1
+
+    @property
+    def calls_tools(self) -> bool:
+        """Tell whether a tool is called in it."""
+        return any(message.tool_calls for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a strategy says of a group that it drops or scores."""
+
+    #: A code of `service.budget.decisions.REASONS`.
+    reason: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What a strategy chose."""
+
+    #: In their order.
+    kept: tuple[Group, ...]
+    #: By the index of the group.
+    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
+    #: True where the groups that the strategy protects exceed the budget by themselves.
+    over_budget: bool = False
+
+
+class Strategy(Protocol):
+    """Choose groups for a budget. Pure: the same groups and budget give the same choice."""
+
+    @property
+    def name(self) -> str:
+        """The name in requests and configuration."""
+        ...
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it chooses from all of the history, not just from its newest part."""
+        ...
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return the groups that fit into so many tokens, in their order."""
+        ...
+
+
+def cost(groups: Sequence[Group]) -> int:
+    """Return the tokens of groups that stand one after the other."""
+    if not groups:
+        return 0
+    return sum(group.tokens for group in groups[:-1]) + groups[-1].tokens_last
+
+
+def chosen(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason: str) -> Fit:
+    """Return the fit that keeps some of the groups and drops the others for one reason."""
+    indices = {group.index for group in kept}
+    return Fit(
+        kept=tuple(kept),
+        verdicts={g.index: Verdict(reason) for g in groups if g.index not in indices},
+        over_budget=cost(kept) > budget,
+    )
+
+
+def newest_that_fit(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
+    """Return the longest run of newest groups within the budget; none where the newest exceeds it.
+
+    The run has no gaps: it ends at the first group that does not fit.
+    """
+    used = 0
+    for taken, group in enumerate(reversed(groups)):
+        used += group.tokens if taken else group.tokens_last
+        if used > budget:
+            return tuple(groups[len(groups) - taken :])
+    return tuple(groups)

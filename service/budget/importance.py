@@ -1,0 +1,92 @@
+"""Keep what scores highest by role, age, keywords and length."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from formatters.model import Message, Role
+from service.budget.groups import Fit, Group, Verdict, cost
+
+#: Points by role; others get none. A system message is no part of history in the service.
+ROLE_WEIGHTS: Final[Mapping[Role, float]] = MappingProxyType(
+    {Role.HUMAN: 20.0, Role.AI: 10.0, Role.TOOL: 10.0}
+)
+#: Points by what a message speaks of: whole words, in any case.
+KEYWORD_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "error|errors|fail|failed|failure|exception": 15.0,
+        "tool|tools|function|functions": 10.0,
+        "create|update|delete|success|completed": 10.0,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importance:
+    """Keep the groups that score highest; a group scores as its best message.
+
+    The weights are those of the source document (REPLOID's context manager), whose score is the sum
+    of role, recency, keywords and length, at most 100.
+    """
+
+    name: str = "importance"
+    reads_all: bool = True
+    role_weights: Mapping[Role, float] = field(default_factory=lambda: ROLE_WEIGHTS)
+    #: Points of the newest message; the oldest gets none.
+    recency_weight: float = 40.0
+    #: Points for keywords at most.
+    keyword_limit: float = 25.0
+    #: Points for a message of more than ``long_chars`` characters.
+    length_weight: float = 5.0
+    long_chars: int = 1000
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return the groups that score highest and fit; the newest is kept whatever it costs.
+
+        A group that does not fit is passed over. Of groups with one score the newer goes first.
+        """
+        scores = self.scores(groups)
+        newest = groups[-1:]
+        kept = {group.index: group for group in newest}
+        ranked = sorted(groups[:-1], key=lambda g: (scores[g.index], g.index), reverse=True)
+        used = cost(newest)
+        for group in ranked:
+            if used + group.tokens <= budget:
+                kept[group.index] = group
+                used += group.tokens
+        return Fit(
+            kept=tuple(group for group in groups if group.index in kept),
+            verdicts={
+                group.index: Verdict("score", round(scores[group.index], 2)) for group in groups
+            },
+            over_budget=used > budget,
+        )
+
+    def scores(self, groups: Sequence[Group]) -> dict[int, float]:
+        """Return the score of each group, by its index."""
+        messages = [message for group in groups for message in group.messages]
+        places = {id(message): place for place, message in enumerate(messages)}
+        total = len(messages)
+        return {
+            group.index: max(
+                (self.score(m, places[id(m)], total) for m in group.messages), default=0.0
+            )
+            for group in groups
+        }
+
+    def score(self, message: Message, place: int, total: int) -> float:
+        """Return the score of one of ``total`` messages; ``place`` is 0 for the oldest."""
+        newest = place == total - 1
+        recency = self.recency_weight if newest else self.recency_weight * place / total
+        keywords = sum(points for words, points in _KEYWORDS if words.search(message.content))
+        length = self.length_weight if len(message.content) > self.long_chars else 0.0
+        role = self.role_weights.get(message.role, 0.0)
+        return role + recency + min(keywords, self.keyword_limit) + length
+
+
+_KEYWORDS: Final = tuple(
+    (re.compile(rf"\b(?:{words})\b", re.IGNORECASE), points)
+    for words, points in KEYWORD_WEIGHTS.items()
+)

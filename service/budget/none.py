@@ -1,0 +1,18 @@
+"""Keep every group."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.budget.groups import Fit, Group, cost
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAll:
+    """Drop nothing; a context that does not fit is refused."""
+
+    name: str = "none"
+    reads_all: bool = True
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return all groups."""
+        return Fit(kept=tuple(groups), over_budget=cost(groups) > budget)

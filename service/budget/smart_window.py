@@ -1,0 +1,55 @@
+"""Keep the newest messages, with the first ones and those with tools if asked to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.budget.groups import Fit, Group, chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmartWindow:
+    """Keep ``max_messages`` messages: the first ``preserve_initial``, then the newest.
+
+    A group that does not go in whole is passed over, and an older one may take its place.
+    """
+
+    name: str = "smart_window"
+    reads_all: bool = True
+    #: In `[SHARED_MEMORY]` these are printed rows.
+    max_messages: int = 20
+    preserve_initial: int = 0
+    #: Take groups with tool calls before all others.
+    prioritize_tools: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_messages < 1:
+            raise ValueError("max_messages has to be at least 1")
+        if not 0 <= self.preserve_initial < self.max_messages:
+            raise ValueError("preserve_initial has to be at least 0 and less than max_messages")
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return the chosen groups in their order."""
+        taken: dict[int, Group] = {}
+        room = self.max_messages
+        first = self._first(groups)
+        for group in (*first, *self._by_rank(groups[len(first) :])):
+            if group.size <= room:
+                taken[group.index] = group
+                room -= group.size
+        kept = [group for group in groups if group.index in taken]
+        return chosen(groups, kept, budget, "window")
+
+    def _first(self, groups: Sequence[Group]) -> Sequence[Group]:
+        room = self.preserve_initial
+        for count, group in enumerate(groups):
+            room -= group.size
+            if room < 0:
+                return groups[:count]
+        return groups
+
+    def _by_rank(self, groups: Sequence[Group]) -> list[Group]:
+        """Order groups by what is taken first."""
+        newest = list(reversed(groups))
+        if not self.prioritize_tools:
+            return newest
+        return sorted(newest, key=lambda group: not group.calls_tools)

@@ -1,0 +1,96 @@
+"""The strategies by their names. A new one is a file here and a line in the table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Final
+
+from service.budget.composite import Composite
+from service.budget.groups import Strategy
+from service.budget.importance import Importance
+from service.budget.middle_out import MiddleOut
+from service.budget.none import KeepAll
+from service.budget.oldest_first import OldestFirst
+from service.budget.sliding_window import SlidingWindow
+from service.budget.smart_window import SmartWindow
+from service.budget.window_size import WindowSize
+
+STRATEGIES: Final[dict[str, Strategy]] = {
+    strategy.name: strategy
+    for strategy in (
+        KeepAll(),
+        OldestFirst(),
+        MiddleOut(),
+        SlidingWindow(),
+        WindowSize(),
+        SmartWindow(),
+        Importance(),
+    )
+}
+
+#: What a strategy says of itself, and no caller sets.
+_FIXED: Final = frozenset({"name", "reads_all"})
+
+#: What may be set from outside: plain values, not tables of weights.
+_PLAIN: Final = (bool, int, float)
+
+
+class UnknownStrategyError(ValueError):
+    """There is no such strategy or parameter; ``place`` says which part is meant."""
+
+    def __init__(self, place: str, detail: str) -> None:
+        super().__init__(detail)
+        #: The rest of a JSON pointer, below the strategy.
+        self.place = place
+
+
+def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> Strategy:
+    """Return the strategy of a name, of ``{"name": …, parameters}``, or of a list of these.
+
+    Raises:
+        UnknownStrategyError: The name, a parameter or its value is wrong.
+    """
+    if isinstance(spec, Sequence) and not isinstance(spec, str):
+        if not spec:
+            raise UnknownStrategyError("", "a list of strategies needs at least one")
+        return Composite(strategies=tuple(_read(s, known, f"/{n}") for n, s in enumerate(spec)))
+    return _read(spec, known, "")
+
+
+def _read(spec: object, known: Mapping[str, Strategy], place: str) -> Strategy:
+    parameters = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
+    name = parameters.pop("name", None)
+    strategy = known.get(name) if isinstance(name, str) else None
+    if strategy is None:
+        detail = f"{name!r} is no strategy; there are {', '.join(sorted(known))}"
+        raise UnknownStrategyError(place, detail)
+    return _with(strategy, parameters, place) if parameters else strategy
+
+
+def _with(strategy: Strategy, parameters: Mapping[str, object], place: str) -> Strategy:
+    settable = _settable(strategy)
+    for name, value in parameters.items():
+        if name not in settable:
+            has = ", ".join(sorted(settable)) or "none"
+            detail = f"{strategy.name} has no parameter {name!r}; it has {has}"
+            raise UnknownStrategyError(f"{place}/{name}", detail)
+        if type(value) is not settable[name] and not (
+            type(value) is int and settable[name] is float
+        ):
+            detail = f"{name} has to be of the type {settable[name].__name__}"
+            raise UnknownStrategyError(f"{place}/{name}", detail)
+    try:
+        return replace(strategy, **parameters)  # type: ignore[type-var] # `_settable` has looked
+    except ValueError as error:
+        raise UnknownStrategyError(place, str(error)) from error
+
+
+def _settable(strategy: Strategy) -> dict[str, type]:
+    """Return the parameters of a strategy with the types of their defaults."""
+    if not is_dataclass(strategy):
+        return {}
+    values = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+    return {
+        name: type(value)
+        for name, value in values.items()
+        if name not in _FIXED and type(value) in _PLAIN
+    }

@@ -1,0 +1,34 @@
+"""Keep so many of the newest messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.budget.groups import Fit, Group, chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSize:
+    """Keep the newest groups that have at most ``max_messages`` messages together."""
+
+    name: str = "window_size"
+    reads_all: bool = False
+    #: In `[SHARED_MEMORY]` these are printed rows.
+    max_messages: int = 20
+
+    def __post_init__(self) -> None:
+        if self.max_messages < 1:
+            raise ValueError("max_messages has to be at least 1")
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return the newest groups, up to the first that does not go in whole."""
+        return chosen(groups, newest_messages(groups, self.max_messages), budget, "window")
+
+
+def newest_messages(groups: Sequence[Group], most: int) -> list[Group]:
+    """Return the newest groups with at most so many messages, without a gap."""
+    taken = 0
+    for count, group in enumerate(reversed(groups)):
+        taken += group.size
+        if taken > most:
+            return list(groups[len(groups) - count :])
+    return list(groups)

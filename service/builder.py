@@ -1,0 +1,154 @@
+"""How a context is built, on one page: gather facts, show them as blocks, fit, account.
+
+    request -> Plan -> gather -> Facts -> BLOCKS -> Block(entries) -> fit_blocks -> account
+
+Everything behind `gather` is pure. To add a block, write a formatter and put it into `BLOCKS`; to
+add a strategy, see `service.budget.strategies`.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from formatters.custom import custom
+from formatters.friends_info import friends_info, profile_text
+from formatters.model import Facts, Formatter
+from formatters.rows import repaired
+from formatters.shared_memory import shared_memory
+from formatters.this_moment import this_moment
+from prompts.capabilities import capabilities
+from prompts.identity import core_identity
+from service.account import account, tools_json
+from service.budget.groups import Strategy
+from service.budget.shares import Budget, Fitted, fit_blocks
+from service.budget.strategies import STRATEGIES
+from service.config.settings import Settings
+from service.errors import ContextBuilderError, InvalidRequestError
+from service.gather import Gathered, Sources, gather
+from service.plan import Plan, make_plan
+from service.ports import HistoryStore, TokenCounter, Tokenizers
+from service.result import BuildSuccess
+from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
+
+#: The blocks in their order. Blocks that a request brings along go before the last one.
+BLOCKS: Final[tuple[Formatter, ...]] = (
+    core_identity,
+    capabilities,
+    shared_memory,
+    friends_info,
+    this_moment,
+)
+
+#: Characters from which on facts are fitted in a thread, so that the event loop stays free.
+LARGE: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextBuilder:
+    """Builds contexts from the facts that its sources hold."""
+
+    sources: Sources
+    tokenizers: Tokenizers
+    #: Tells the moment of a request that came without one, and of each response.
+    clock: Callable[[], datetime]
+    settings: Settings = field(default_factory=Settings)
+    blocks: Sequence[Formatter] = BLOCKS
+    strategies: Mapping[str, Strategy] = field(default_factory=lambda: STRATEGIES)
+
+    @property
+    def history(self) -> HistoryStore:
+        """Return the store that histories are read from."""
+        return self.sources.history
+
+    async def build(self, request: BuildRequest) -> BuildResponse:
+        """Answer a request with a context, or with the error that kept it from one."""
+        try:
+            content = await self._content(request)
+        except ContextBuilderError as error:
+            return failed(request.envelope, error, self.clock())
+        return succeeded(request.envelope, content, self.clock())
+
+    async def _content(self, request: BuildRequest) -> BuildSuccess:
+        receipt = request.received_at or self.clock()
+        plan = make_plan(request, self.settings, self.strategies, receipt)
+        gathered = await gather(request, plan, self.sources, self.settings)
+        counter = self.tokenizers.counter(plan.tokenizer)
+        facts = self._facts(request, plan, gathered)
+        definitions = tools_json(facts.tools)
+        if _size(facts) + len(definitions) < LARGE:
+            fitted = self._fit(facts, plan, counter, definitions)
+        else:
+            fitted = await asyncio.to_thread(self._fit, facts, plan, counter, definitions)
+        return account(request, plan, gathered, fitted, counter)
+
+    def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
+        defaults = self.settings.user_defaults.prompts.friends_profile
+        blocks = request.options.blocks or {}
+        return Facts(
+            current_input=repaired(request.current_input),
+            now=plan.now,
+            history=gathered.history.messages,
+            more_history=gathered.history.not_read > 0,
+            tools=gathered.tools,
+            profile=gathered.profile,
+            default_profile=defaults.content,
+            blocks={tag: repaired(text) for tag, text in blocks.items()},
+            memory=plan.memory,
+        )
+
+    def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, definitions: str) -> Fitted:
+        *leading, last = (show(facts) for show in self.blocks)
+        budget = Budget(
+            available=plan.window.available,
+            tools=counter.count(definitions) if facts.tools else 0,
+            strategy=plan.strategy,
+            memory=plan.memory_tokens,
+        )
+        return fit_blocks((*leading, *custom(facts), last), budget, counter.count)
+
+    async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
+        """Answer a message as it stands on the bus.
+
+        Raises:
+            RejectedError: It is no JSON, or has no readable id and owner, so that nobody can be
+                answered.
+        """
+        try:
+            payload = json.dumps(message, default=str).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RejectedError(InvalidRequestError(f"not JSON: {error}"), None) from error
+        try:
+            request = decode(payload, received_at=self.clock())
+        except RejectedError as rejected:
+            if rejected.envelope is None:
+                raise
+            return failed(rejected.envelope, rejected.error, self.clock())
+        return await self.build(request)
+
+    async def build_context(
+        self,
+        owner_key: str,
+        user_profile: Mapping[str, object] | None,
+        current_input: str,
+        timestamp_utc: str = "",
+        timezone_offset: int | str = 0,
+        current_run_id: str = "",
+    ) -> list[dict[str, Any]]:
+        """Return the messages of a context; raises `ContextBuilderError` where there is none."""
+        content = {
+            "current_input": current_input,
+            "user_profile": user_profile,
+            "timestamp_utc": timestamp_utc,
+            "timezone_offset": timezone_offset,
+        }
+        named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
+        return (await self._content(BuildRequest.model_validate(named))).messages
+
+
+def _size(facts: Facts) -> int:
+    profile = profile_text(facts.profile) or facts.default_profile
+    texts = (facts.current_input, profile, *facts.blocks.values())
+    return sum(map(len, texts)) + sum(len(message.content) for message in facts.history)

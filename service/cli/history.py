@@ -1,0 +1,123 @@
+"""``ctxb history``: bring conversations into the store, take them out, look at them."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from service.cli.options import Conversation, Json, Owner
+from service.cli.request import read_bytes
+
+history = typer.Typer(no_args_is_help=True, help="Import, export and show conversations.")
+
+File = Annotated[
+    Path,
+    typer.Argument(help="JSONL rows or OpenAI messages; - reads stdin."),
+]
+ImportForm = Annotated[
+    Literal["auto", "jsonl", "openai"],
+    typer.Option("--format", help="auto looks at the first line."),
+]
+ExportForm = Annotated[Literal["jsonl", "openai"], typer.Option("--format", help="What to write.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the file and store nothing.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Store what can be read.")]
+Limit = Annotated[int, typer.Option(min=1, help="The newest so many rows.")]
+
+
+@history.command("import")
+def import_(
+    ctx: typer.Context,
+    file: File,
+    owner: Owner,
+    conversation: Conversation = None,
+    form: ImportForm = "auto",
+    dry_run: DryRun = False,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Store the conversation of a file; what is stored already is left as it is.
+
+    ctxb history import chat.jsonl --owner ana
+    ctxb history import messages.json --owner ana --conversation trip --dry-run
+
+    A file in which something can't be read is refused as a whole, unless
+    --skip-bad is given; so is one with roles other than human, ai and tool
+    (user, assistant). Instructions, of the roles system and developer, are
+    left out, and it is said how many. Give each of several conversations its own
+    --conversation: ids that are missing are made from place and content.
+    """
+    from service.cli.history_files import read_history
+    from service.cli.history_store import store_rows
+    from service.cli.start import kept_store, start
+    from service.cli.tables import printable
+
+    settings = start(ctx.obj)
+    found = read_history(
+        read_bytes(file),
+        None if form == "auto" else form,
+        owner_key=owner,
+        conversation_id=conversation,
+    )
+    if not skip_bad:
+        found.check(str(file))
+    for problem in found.problems:
+        typer.echo(f"skipped: {printable(problem)}", err=True)
+    found.tell_left_out()
+    if dry_run:
+        typer.echo(f"{len(found.rows)} rows can be stored; nothing was")
+        return
+    new = asyncio.run(store_rows(kept_store(settings), owner, found.rows))
+    typer.echo(f"{new} rows stored, {len(found.rows) - new} were there already")
+
+
+@history.command()
+def export(
+    ctx: typer.Context,
+    owner: Owner,
+    conversation: Conversation = None,
+    form: ExportForm = "jsonl",
+) -> None:
+    """Print a history, oldest first.
+
+    ctxb history export --owner ana > ana.jsonl
+    ctxb history export --owner ana --format openai > messages.json
+
+    The form openai is for other programs and no backup: it drops ids and
+    times.
+    """
+    from service.cli.history_store import read_rows
+    from service.cli.history_text import as_lines, as_openai
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    rows = asyncio.run(read_rows(settings, owner, conversation))
+    if form == "openai":
+        typer.echo(json.dumps(as_openai(rows), indent=2, ensure_ascii=False))
+        return
+    for line in as_lines(rows):
+        typer.echo(line)
+
+
+@history.command()
+def show(
+    ctx: typer.Context,
+    owner: Owner,
+    conversation: Conversation = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Print the newest rows of a history, the newest last.
+
+    ctxb history show --owner ana --limit 5
+    """
+    from service.cli.history_store import read_rows
+    from service.cli.history_text import print_history
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    rows = asyncio.run(read_rows(settings, owner, conversation, limit))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    print_history(rows)

@@ -1,0 +1,67 @@
+"""Write history for other programs, and for people."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from formatters.model import Message, Role, Row, ToolCall
+from formatters.rows import read_rows
+from formatters.times import stamp
+from service.cli.tables import console, printable, table
+
+
+def as_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Return rows as JSONL."""
+    for row in rows:
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def as_openai(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return rows as messages of OpenAI's API; rows of other roles than its own are left out."""
+    return [_message(message) for message in read_rows(rows) if message.role is not Role.OTHER]
+
+
+def print_history(rows: Sequence[Row]) -> None:
+    """Print rows, the newest last."""
+    shown = table("Time (UTC)", "Role", "Said")
+    shown.columns[0].no_wrap = True
+    for message in read_rows(rows):
+        time = stamp(message.timestamp).strip("[]")
+        shown.add_row(time, message.role.value, Text(printable(_said(message))))
+    console().print(shown)
+
+
+def _said(message: Message) -> str:
+    calls = [f"calls {call.name}({_arguments(call)})" for call in message.tool_calls]
+    return "\n".join(filter(None, [message.content, *calls]))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.role is Role.TOOL:
+        return {
+            "role": "tool",
+            "tool_call_id": message.tool_call_id or "",
+            "content": message.content,
+        }
+    if message.role is Role.HUMAN:
+        return {"role": "user", "content": message.content}
+    calls = [_call(call) for call in message.tool_calls]
+    return {
+        "role": "assistant",
+        "content": message.content,
+        **({"tool_calls": calls} if calls else {}),
+    }
+
+
+def _call(call: ToolCall) -> Mapping[str, object]:
+    return {
+        "id": call.id or "",
+        "type": "function",
+        "function": {"name": call.name, "arguments": _arguments(call)},
+    }
+
+
+def _arguments(call: ToolCall) -> str:
+    return json.dumps(call.arguments or {}, ensure_ascii=False)

@@ -1,0 +1,67 @@
+"""Options that several commands share."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+
+
+def check_owner(key: str | None) -> str | None:
+    """Return an owner key that the wire takes; raises `typer.BadParameter` for others."""
+    if key is not None:
+        from service.payload import MAX_OWNER_KEY
+
+        if not 1 <= len(key) <= MAX_OWNER_KEY:
+            raise typer.BadParameter(f"a key has 1 to {MAX_OWNER_KEY} characters")
+    return key
+
+
+Owner = Annotated[
+    str,
+    typer.Option("--owner", "-o", metavar="KEY", callback=check_owner, help="Whose history it is."),
+]
+
+Conversation = Annotated[
+    str | None,
+    typer.Option("--conversation", metavar="ID", help="One conversation, not all of the owner's."),
+]
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="Settings in YAML. Also: CTXB_CONFIG, ./config.yml."
+    ),
+]
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+LogLevel = Annotated[
+    Level | None,
+    typer.Option(
+        help=(
+            "What to log: info for the worker, error for the demo, else warning."
+            " Also: CTXB_LOG__LEVEL."
+        ),
+        show_choices=False,
+        metavar="LEVEL",
+    ),
+]
+
+Format = Literal["auto", "json", "console"]
+LogFormat = Annotated[
+    Format | None,
+    typer.Option(
+        help="auto, json or console. Also: CTXB_LOG__FORMAT.", show_choices=False, metavar="FORMAT"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What was given before the command's name."""
+
+    config: Path | None = None
+    log_level: Level | None = None
+    log_format: Format | None = None

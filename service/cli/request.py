@@ -1,0 +1,171 @@
+"""The request that `build` and `send` are about: its options, and what is made of them."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.options import check_owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What the command line says about a request."""
+
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            "--owner",
+            "-o",
+            metavar="KEY",
+            callback=check_owner,
+            help="Whose history and profile are used.",
+        ),
+    ] = None
+    text: Annotated[
+        str | None, typer.Option("--input", "-i", metavar="TEXT", help="What the human says.")
+    ] = None
+    request: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A request in JSON in place of --input; - reads it from stdin.",
+        ),
+    ] = None
+    conversation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Use the history of this conversation only.")
+    ] = None
+    model: Annotated[str | None, typer.Option(help="The model that will read the context.")] = None
+    max_tokens: Annotated[int | None, typer.Option(help="The whole window, in tokens.")] = None
+    reserve_tokens: Annotated[
+        int | None, typer.Option(help="Kept free for the answer, in tokens.")
+    ] = None
+    strategy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What goes when history does not fit.")
+    ] = None
+    memory_limit: Annotated[int | None, typer.Option(help="Rows of history shown at most.")] = None
+    memory_tokens: Annotated[
+        int | None, typer.Option(help="Tokens for all that holds history.")
+    ] = None
+    timezone_offset: Annotated[
+        int | None,
+        typer.Option(metavar="MINUTES", help="The client's zone, in minutes west of UTC."),
+    ] = None
+    profile: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="About the human, for [FRIENDS_INFO].")
+    ] = None
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="History in place of the store's: JSONL rows or OpenAI messages.",
+        ),
+    ] = None
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show where the tokens went, and every decision.")
+    ] = False
+
+
+def takes_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of a request, which it gets as one ``asked``."""
+    wanted = inspect.signature(RequestOptions).parameters
+    own = inspect.signature(command).parameters
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:  # noqa: ANN401 - whatever the command declares
+        asked = RequestOptions(**{name: given.pop(name) for name in wanted})
+        command(asked=asked, **given)
+
+    others = [parameter for name, parameter in own.items() if name != "asked"]
+    keyword_only = [each.replace(kind=each.KEYWORD_ONLY) for each in others]
+    # typer reads the signature to learn the options
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*wanted.values(), *keyword_only]
+    )
+    return called
+
+
+def make_request(asked: RequestOptions) -> dict[str, Any]:
+    """Return the request in the form of the wire.
+
+    Raises:
+        typer.BadParameter: The options contradict each other.
+        InvalidRequestError: A file holds no request, or no history.
+    """
+    if asked.request is not None and asked.text is None:
+        request = _read(asked.request, asked)
+    elif asked.request is None and asked.text is not None:
+        request = _short(asked.text, asked)
+    else:
+        raise typer.BadParameter("one of --input and --request is needed")
+    named = {"owner_key": asked.owner, "conversation_id": asked.conversation}
+    request.update({key: value for key, value in named.items() if value is not None})
+    options = _options(request)
+    options.update({key: value for key, value in _wishes(asked).items() if value is not None})
+    return request
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what a file holds, or stdin for ``-``; raises `typer.BadParameter`."""
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from error
+
+
+def _short(text: str, asked: RequestOptions) -> dict[str, Any]:
+    if asked.owner is None:
+        raise typer.BadParameter("--owner is needed")
+    content: dict[str, Any] = {"current_input": text}
+    if asked.timezone_offset is not None:
+        content["timezone_offset"] = asked.timezone_offset
+    if asked.profile is not None:
+        content["user_profile"] = {"prompt_overrides": {"friends_profile": asked.profile}}
+    return {"content": content}
+
+
+def _read(path: Path, asked: RequestOptions) -> dict[str, Any]:
+    from service.payload import MAX_BYTES, read_json
+
+    if asked.profile is not None or asked.timezone_offset is not None:
+        raise typer.BadParameter("--profile and --timezone-offset go with --input only")
+    return read_json(read_bytes(path), max_bytes=MAX_BYTES)
+
+
+def _options(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the place of the options in a request, in either form of its content."""
+    place = request.get("content")
+    if isinstance(place, dict) and "current_input" not in place:
+        place = place.setdefault("metadata", {})
+    options = place.setdefault("context", {}) if isinstance(place, dict) else None
+    # what is something else altogether is left for the service to refuse
+    return options if isinstance(options, dict) else {}
+
+
+def _wishes(asked: RequestOptions) -> dict[str, Any]:
+    return {
+        "model": asked.model,
+        "max_tokens": asked.max_tokens,
+        "reserve_tokens": asked.reserve_tokens,
+        "strategy": asked.strategy,
+        "memory_limit": asked.memory_limit,
+        "memory_tokens": asked.memory_tokens,
+        "past": _past(asked),
+        "explain": asked.explain or None,
+    }
+
+
+def _past(asked: RequestOptions) -> list[dict[str, Any]] | None:
+    if asked.history is None:
+        return None
+    from service.cli.history_files import read_history
+
+    found = read_history(read_bytes(asked.history))
+    found.check(str(asked.history))
+    found.tell_left_out()
+    return found.rows

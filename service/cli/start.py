@@ -1,0 +1,44 @@
+"""What a command does first: read the settings and start logging."""
+
+import os
+from collections.abc import Mapping
+
+from service.cli.options import Common
+from service.config.load import load_settings
+from service.config.settings import Settings
+from service.errors import ConfigError
+from service.logs import configure_logging
+
+
+def start(common: Common, *, level: str = "warning", **sections: Mapping[str, object]) -> Settings:
+    """Return the settings, with what the command line says on top, and log as they say.
+
+    ``level`` is logged from where nobody set one. Raises `ConfigError`.
+    """
+    sections = {**sections, "log": {"level": common.log_level, "format": common.log_format}}
+    given = {name: _given(values) for name, values in sections.items()}
+    settings = load_settings(
+        common.config, **{name: values for name, values in given.items() if values}
+    )
+    chosen = "log.level" in settings.origins
+    configure_logging(
+        settings.log.level if chosen else level,
+        settings.log.format,
+        content=settings.log.content,
+        colors="NO_COLOR" not in os.environ,
+    )
+    return settings
+
+
+def kept_store(settings: Settings) -> Settings:
+    """Return settings whose store outlives this process; raises `ConfigError` for others."""
+    if settings.store.url.get_secret_value().startswith("memory:"):
+        raise ConfigError(
+            "the store is in memory and would end with this command; for a file, set"
+            " CTXB_STORE__URL=sqlite:///ctxb.db, or store.url in config.yml"
+        )
+    return settings
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,1 @@
+"""Configuration: the only reader of YAML settings and of the environment."""

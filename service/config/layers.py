@@ -1,0 +1,84 @@
+"""A source of settings: what it sets, and where every value of it stands."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from service.config.paths import Keys, dotted
+
+#: Names of the source systems, and what they are called here.
+RENAMED: Mapping[Keys, Keys] = {("memory", "history_context_size"): ("memory", "limit")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """What one source sets."""
+
+    values: dict[str, object] = field(default_factory=dict)
+    #: A file with line and column, or the name of a variable.
+    places: dict[Keys, str] = field(default_factory=dict)
+    #: Lines for the error message.
+    problems: list[str] = field(default_factory=list)
+
+    def place(self, keys: Keys) -> str | None:
+        """Return where a value stands, or None where this source does not set it."""
+        if keys in self.places:
+            return self.places[keys]
+        if not keys or lookup(self.values, keys[:-1], keys[-1]) is None:
+            return None
+        # a whole section may stand in one place, as in a variable that holds JSON
+        return self.place(keys[:-1])
+
+    def renamed(self) -> "Layer":
+        """Move values that stand under a source system's name to where they belong."""
+        layer = deepcopy(self)
+        for old, new in RENAMED.items():
+            section = lookup(layer.values, old[:-1], old[-1])
+            if section is None:
+                continue
+            place = layer.place(old) or ""
+            if new[-1] in section:
+                same = f"another name of {dotted(new)}, which is set as well"
+                layer.problems.append(f"{place}  {dotted(old)}: {same}")
+            section[new[-1]] = section.pop(old[-1])
+            layer.places[new] = place
+        return layer
+
+
+def lookup(values: dict[str, object], keys: Keys, last: str) -> dict[str, object] | None:
+    """Return the mapping that the keys lead to, if the last key stands in it."""
+    section: object = values
+    for key in keys:
+        section = section.get(key) if isinstance(section, dict) else None
+    return section if isinstance(section, dict) and last in section else None
+
+
+def arguments(values: Mapping[str, object]) -> Layer:
+    """Return the layer of values that were given in code."""
+    places: dict[Keys, str] = {(key,): "argument" for key in values}
+    plain = {
+        key: value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+        for key, value in values.items()
+    }
+    return Layer(values=plain, places=places).renamed()
+
+
+def merged(layers: Sequence[Layer]) -> dict[str, object]:
+    """Return the values of all layers; the first goes before the others, key by key."""
+    values: dict[str, object] = {}
+    for layer in reversed(layers):
+        values = _over(layer.values, values)
+    return values
+
+
+def _over(upper: Mapping[str, object], lower: Mapping[str, object]) -> dict[str, object]:
+    result = dict(lower)
+    for key, value in upper.items():
+        below = result.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            result[key] = _over(value, below)
+        else:
+            result[key] = value
+    return result

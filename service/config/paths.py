@@ -1,0 +1,45 @@
+"""The tree of settings: which keys there are, and which values they hold."""
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from pydantic import BaseModel
+
+from service.config.settings import Settings
+
+#: The keys that lead to a value, such as ``("bus", "url")``.
+Keys = tuple[str, ...]
+
+
+def dotted(keys: Keys) -> str:
+    """Return the path as it is written for people."""
+    return ".".join(keys)
+
+
+def leaves(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
+    """Yield every value that is not a section itself, in the order of the model."""
+    if isinstance(value, BaseModel):
+        parts = [(name, getattr(value, name)) for name in type(value).model_fields]
+    elif isinstance(value, Mapping) and value:
+        parts = list(value.items())
+    else:
+        yield keys, value
+        return
+    for name, part in parts:
+        yield from leaves(part, (*keys, name))
+
+
+def known_keys(keys: Keys) -> list[str]:
+    """Return the keys that may stand below a section; none where there is no such section."""
+    kind: object = Settings
+    for key in keys:
+        fields = _fields(kind)
+        # below a mapping of sections, any key leads to a section
+        kind = fields[key] if key in fields else next(iter(get_args(kind)[1:]), None)
+    return list(_fields(kind))
+
+
+def _fields(kind: object) -> dict[str, object]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return {}

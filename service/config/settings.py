@@ -1,0 +1,265 @@
+"""All settings with their defaults and bounds; `service.config.load` fills them in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """A group of settings; an empty one holds its defaults."""
+
+    # defaults are validated too: a bound may depend on a value that was set
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_null_as_empty(cls, value: object) -> object:
+        # `bus:` with nothing below it is null in YAML
+        return {} if value is None else value
+
+
+class BusSettings(Section):
+    """Where requests come from and responses go to."""
+
+    #: None starts a server of our own, for demonstrations and tests.
+    url: SecretStr | None = None
+    #: Put before every topic and key.
+    prefix: str = ""
+    #: A request whose worker has not been heard of for so long goes to another worker.
+    lease_seconds: Seconds = 5.0
+    heartbeat_seconds: Seconds = 1.0
+    #: Deliveries of one request, before it goes to the dead letter.
+    max_deliveries: Count = 3
+    result_ttl_seconds: Seconds = 60.0
+    #: Larger responses are sent but not stored; compressed size.
+    result_max_bytes: Count = 1_048_576
+    #: Waiting requests from which on new ones are refused as `overloaded`.
+    max_backlog: Count = 100_000
+    #: What a request's `reply_to` must begin with.
+    reply_prefixes: tuple[Text, ...] = ("context.reply.",)
+    #: Life of a reply of the kinds list and stream.
+    reply_ttl_seconds: Seconds = 300.0
+    #: For requests that bring neither a timeout nor a deadline.
+    default_timeout_ms: Count = 15_000
+    max_payload_bytes: Count = 4_194_304
+    #: Seconds.
+    socket_timeout: Seconds = 5.0
+
+    @field_validator("heartbeat_seconds")
+    @classmethod
+    def _beat_within_the_lease(cls, value: float, info: ValidationInfo) -> float:
+        lease = info.data.get("lease_seconds")
+        if lease is not None and value >= lease:
+            raise ValueError(f"must be less than bus.lease_seconds ({lease:g})")
+        return value
+
+    @field_validator("reply_prefixes")
+    @classmethod
+    def _keep_replies_off_our_keys(
+        cls, value: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
+        for ours in (f"{info.data.get('prefix', '')}{key}" for key in OWN_KEYS):
+            for prefix in value:
+                if prefix.startswith(ours) or ours.startswith(prefix):
+                    raise ValueError(f"{prefix!r} would let replies overwrite {ours!r}")
+        return value
+
+
+#: What our own topics and keys begin with, after the bus prefix.
+OWN_KEYS = (
+    "context.build.",
+    "llm.results",
+    "tools.results",
+    "context.pruned",
+    "context.summarized",
+    "context.compacted",
+)
+
+
+class WorkerSettings(Section):
+    """The process that builds contexts."""
+
+    #: Builds at the same time.
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 16
+    #: Time for running builds when the worker is told to stop.
+    shutdown_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
+    #: Touched by the loop that reads requests, for liveness probes.
+    heartbeat_file: Path | None = None
+    #: The worker's name in the consumer group; None makes one that no other process has.
+    consumer: Text | None = None
+
+
+class StoreSettings(Section):
+    """Where history and profiles are kept."""
+
+    url: SecretStr = SecretStr("memory://")
+
+
+class ModelLimit(Section):
+    """What a model takes."""
+
+    #: Tokens.
+    max_input: Count
+    tokenizer: Text | None = None
+
+
+class BudgetSettings(Section):
+    """Token budgets of requests that bring none; all in tokens."""
+
+    model: Text | None = None
+    max_tokens: Count | None = None
+    reserve_tokens: Annotated[int, Field(ge=0)] | None = None
+    strategy: Text = "oldest_first"
+    tokenizer: Text = "o200k_base"
+    #: By model; these go before the table that is shipped.
+    model_limits: Mapping[str, ModelLimit] = {}
+
+    @field_validator("reserve_tokens")
+    @classmethod
+    def _leave_something(cls, value: int | None, info: ValidationInfo) -> int | None:
+        limit = info.data.get("max_tokens")
+        if value is not None and limit is not None and value >= limit:
+            raise ValueError(f"must be less than budget.max_tokens ({limit})")
+        return value
+
+
+class MemorySettings(Section):
+    """How history is shown."""
+
+    #: Printed rows at most; None for no limit.
+    limit: Annotated[int, Field(ge=0)] | None = 20
+    #: Characters a message at most; None for no limit.
+    message_chars: Annotated[int, Field(ge=20)] | None = 500
+    timezone: Literal["utc", "client"] = "utc"
+    #: Rows read of a history at most.
+    max_rows: Count = 5000
+
+
+class GatherSettings(Section):
+    """How long a build waits for what it reads."""
+
+    history_timeout_seconds: Seconds = 2.0
+    tools_timeout_seconds: Seconds = 1.0
+    profile_timeout_seconds: Seconds = 1.0
+    #: Build without history where it can't be read, instead of refusing.
+    degrade_history: bool = False
+
+
+class RecorderSettings(Section):
+    """Whether history is written from the bus."""
+
+    enabled: bool = True
+
+
+class ToolsSettings(Section):
+    """Where tool definitions come from."""
+
+    #: Files and folders, seen from the working directory.
+    paths: tuple[Path, ...] = ()
+    #: Python modules.
+    modules: tuple[Text, ...] = ()
+
+
+class ProfilePrompt(Section):
+    """What stands in [FRIENDS_INFO] for owners who have no profile."""
+
+    content: str = ""
+    editable: bool = True
+    description: str = "About this friend: preferences, patterns and context"
+
+
+class PromptDefaults(Section):
+    """Texts of owners who have none of their own."""
+
+    friends_profile: ProfilePrompt = ProfilePrompt()
+
+
+class UserDefaults(Section):
+    """What new owners start with."""
+
+    prompts: PromptDefaults = PromptDefaults()
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class LogSettings(Section):
+    """What is logged, and how; always to stderr."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
+    ] = "info"
+    #: auto is console where stderr is a terminal, else json.
+    format: Annotated[Literal["auto", "json", "console"], BeforeValidator(_lower)] = "auto"
+    #: Whether fields that hold people's words are logged.
+    content: bool = False
+
+
+class Settings(BaseSettings):
+    """The configuration of a process; built directly, it reads neither files nor environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="CTXB_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        env_parse_none_str="null",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    bus: BusSettings = BusSettings()
+    worker: WorkerSettings = WorkerSettings()
+    store: StoreSettings = StoreSettings()
+    budget: BudgetSettings = BudgetSettings()
+    memory: MemorySettings = MemorySettings()
+    gather: GatherSettings = GatherSettings()
+    recorder: RecorderSettings = RecorderSettings()
+    tools: ToolsSettings = ToolsSettings()
+    user_defaults: UserDefaults = UserDefaults()
+    log: LogSettings = LogSettings()
+
+    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Return where values came from, by dotted path; what is not in it is a default."""
+        return self._origins
+
+    def traced(self, origins: Mapping[str, str]) -> "Settings":
+        """Return the same settings with a note of where their values came from."""
+        traced = self.model_copy()
+        traced._origins = dict(origins)  # noqa: SLF001 - of its own class
+        return traced
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings fixes the signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read arguments only: `load_settings` merges the sources, to know each value's origin."""
+        return (init_settings,)

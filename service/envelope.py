@@ -1,0 +1,76 @@
+"""What an answer has to know of its request, readable even where the rest is not."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from formatters.rows import repaired
+from service.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
+from service.tolerant import Tolerant
+
+
+class RequestMetadata(Tolerant):
+    """How the answer finds its way back, and until when it is wanted."""
+
+    model_config = ConfigDict(strict=True)
+
+    correlation_id: Annotated[str, Field(max_length=256)] | None = None
+    #: Where the response goes in place of `context.build.response`.
+    reply_to: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    reply_kind: Literal["channel", "stream", "list"] = "channel"
+    #: Milliseconds after receipt until which an answer is wanted.
+    timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
+    #: The moment until which an answer is wanted; goes before ``timeout_ms``.
+    deadline: Annotated[datetime, Field(strict=False)] | None = None
+    traceparent: Annotated[str, Field(max_length=256)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What an answer has to know of its request, readable even where the rest is not."""
+
+    id: str
+    owner_key: str
+    run_id: str | None
+    fingerprint: str
+    metadata: RequestMetadata
+
+
+def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
+    """Read what an answer needs from a message that may be wrong elsewhere."""
+    owner_key, request_id, run_id = (raw.get(key) for key in ("owner_key", "id", "run_id"))
+    if not (isinstance(owner_key, str) and 0 < len(owner_key) <= MAX_OWNER_KEY):
+        return None
+    if not (isinstance(request_id, str) and len(request_id) <= MAX_ID):
+        return None
+    return Envelope(
+        id=repaired(request_id),
+        owner_key=repaired(owner_key),
+        run_id=repaired(run_id) if isinstance(run_id, str) else None,
+        fingerprint=_fingerprint(raw, payload),
+        metadata=_readable_metadata(raw.get("metadata")),
+    )
+
+
+def _readable_metadata(value: object) -> RequestMetadata:
+    """Read each key that is right by itself, and leave out the others."""
+    fields = value if isinstance(value, dict) else {}
+    readable = {}
+    for key in RequestMetadata.model_fields:
+        try:
+            RequestMetadata.model_validate({key: fields[key]})
+        except (KeyError, ValidationError):
+            continue
+        readable[key] = fields[key]
+    return RequestMetadata.model_validate(readable)
+
+
+def _fingerprint(raw: Mapping[str, object], payload: bytes) -> str:
+    try:
+        return fingerprint(raw)
+    except RecursionError:  # nested too deeply to be asked for; the bytes tell it apart as well
+        return hashlib.sha256(payload).hexdigest()

@@ -1,0 +1,110 @@
+"""The errors that the service raises, each with the code that stands on the wire."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One place in a request, and what is wrong there."""
+
+    #: A JSON pointer into the request (RFC 6901).
+    pointer: str
+    detail: str
+
+
+class ContextBuilderError(Exception):
+    """Something went wrong while a context was built."""
+
+    code = "internal"
+    #: True where the same request may succeed later.
+    retryable = False
+
+    def __init__(self, detail: str = "", problems: Sequence[Problem] = ()) -> None:
+        super().__init__(detail or self.title)
+        self.problems = tuple(problems)
+
+    @property
+    def title(self) -> str:
+        """Return what the error means in general: the first line of its docstring."""
+        return (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+    @property
+    def detail(self) -> str:
+        """Return what happened in this case."""
+        return str(self)
+
+
+#: The name that the source documents use for the root.
+ContextError = ContextBuilderError
+
+
+class InvalidRequestError(ContextBuilderError):
+    """The request does not have the form that the wire contract asks for."""
+
+    code = "invalid_request"
+
+
+class UnsupportedContentError(ContextBuilderError):
+    """The request is well formed, but asks for something this version does not build."""
+
+    code = "unsupported_content"
+
+
+class UnsupportedVersionError(ContextBuilderError):
+    """The request speaks a version of the wire contract that is not known here."""
+
+    code = "unsupported_version"
+
+
+class IdConflictError(ContextBuilderError):
+    """The same owner used the same id for another request."""
+
+    code = "id_conflict"
+
+
+class BudgetExceededError(ContextBuilderError):
+    """The parts that may not be left out do not fit into the token budget."""
+
+    code = "budget_exceeded"
+
+
+class DeadlineExceededError(ContextBuilderError):
+    """The request's deadline passed before its context was ready."""
+
+    code = "deadline_exceeded"
+    retryable = True
+
+
+class HistoryUnavailableError(ContextBuilderError):
+    """The history could not be read."""
+
+    code = "history_unavailable"
+    retryable = True
+
+
+class OverloadedError(ContextBuilderError):
+    """More requests are waiting than the service accepts."""
+
+    code = "overloaded"
+    retryable = True
+
+
+class StoreError(ContextBuilderError):
+    """A store could not be read or written."""
+
+    retryable = True
+
+
+class BusError(ContextBuilderError):
+    """The bus could not be reached, or refused a command."""
+
+    retryable = True
+
+
+class ToolError(ContextBuilderError):
+    """A tool definition is not one."""
+
+
+class ConfigError(ContextBuilderError):
+    """The configuration cannot be used."""

@@ -1,0 +1,265 @@
+"""Every read of a build, at the same time, each with a timeout."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from formatters.friends_info import profile_text
+from formatters.model import Message, Row, Tool
+from formatters.rows import read_rows
+from formatters.turns import count_rows
+from service.config.settings import Settings
+from service.errors import (
+    HistoryUnavailableError,
+    InvalidRequestError,
+    Problem,
+    StoreError,
+    ToolError,
+)
+from service.plan import Plan
+from service.ports import HistoryStore, ProfileStore, ToolRegistry
+from service.result import WarningRecord
+from service.toolcheck import check_definition
+from service.wire import BuildRequest
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+#: Rows read at first for each row that is to be printed; a turn with tools takes several.
+ROWS_A_PRINTED_ROW: Final = 2
+#: Rows from which on they are read in a thread, so that the event loop stays free.
+MANY_ROWS: Final = 500
+#: Ids that a warning names at most.
+NAMED_IDS: Final = 5
+#: By how much a read that turned out too small grows.
+GROWTH: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where facts come from."""
+
+    history: HistoryStore
+    profiles: ProfileStore
+    tools: ToolRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The rows that were read, oldest first, and how many were not."""
+
+    messages: tuple[Message, ...] = ()
+    #: Rows of the run that is being built; the context does not show them as history.
+    current: tuple[Message, ...] = ()
+    not_read: int = 0
+
+    @property
+    def read(self) -> int:
+        """Return how many messages were read."""
+        return len(self.messages) + len(self.current)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """What a build works on."""
+
+    history: History
+    tools: tuple[Tool, ...]
+    profile: Mapping[str, object]
+    warnings: tuple[WarningRecord, ...] = ()
+
+
+async def gather(
+    request: BuildRequest, plan: Plan, sources: Sources, settings: Settings
+) -> Gathered:
+    """Read history, tools and profile.
+
+    Tools and profile degrade to nothing, with a warning; so does history where it may.
+
+    Raises:
+        HistoryUnavailableError: The history can't be read, and has to be.
+        InvalidRequestError: The request names a tool that there isn't, or brings a bad one.
+    """
+    limits = settings.gather
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            history = tasks.create_task(_history(request, plan, sources.history, settings))
+            tools = tasks.create_task(
+                _or_nothing(
+                    "tools", _tools(request, sources.tools), (), limits.tools_timeout_seconds
+                )
+            )
+            profile = tasks.create_task(
+                _or_nothing(
+                    "profile",
+                    _profile(request, sources.profiles),
+                    {},
+                    limits.profile_timeout_seconds,
+                )
+            )
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors  # one is enough to answer with
+    reads = (history.result(), tools.result(), profile.result())
+    return Gathered(
+        history=reads[0].value,
+        tools=reads[1].value,
+        profile=reads[2].value,
+        warnings=(
+            *(read.warning for read in reads if read.warning),
+            *_shortcomings(plan, history.result().value),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[T]):
+    """What was read, or what stands in for it and a warning."""
+
+    value: T
+    warning: WarningRecord | None = None
+
+
+async def _or_nothing(what: str, read: Awaitable[T], nothing: T, seconds: float) -> _Read[T]:
+    """Give a read so many seconds; where it fails, let ``nothing`` stand in with a warning."""
+    try:
+        async with asyncio.timeout(seconds):
+            return _Read(await read)
+    except (StoreError, ToolError, TimeoutError) as error:
+        log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
+        warning = WarningRecord(code=f"{what}_unavailable", detail=f"the {what} could not be read")
+        return _Read(nothing, warning)
+
+
+# --- history ---------------------------------------------------------------------------------
+
+
+async def _history(
+    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings
+) -> _Read[History]:
+    if request.options.past is not None:
+        past = request.options.past
+        return _Read(await asyncio.to_thread(_read, request, past, len(past)))
+    read = _or_nothing(
+        "history",
+        _stored(request, plan, store, settings),
+        History(),
+        settings.gather.history_timeout_seconds,
+    )
+    history = await read
+    if history.warning and not settings.gather.degrade_history:
+        raise HistoryUnavailableError("the store did not give the history in time")
+    return history
+
+
+async def _stored(
+    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings
+) -> History:
+    """Read the newest rows: as many as the limit of rows and the budget can use, and no more."""
+    limit, most = plan.memory.limit, settings.memory.max_rows
+    rows = most if limit is None else min(max(limit, 1) * ROWS_A_PRINTED_ROW, most)
+    while True:
+        page = await store.recent(
+            request.owner_key, plan.conversation_id, max_rows=rows, max_tokens=plan.reading_tokens
+        )
+        if len(page.rows) < MANY_ROWS:
+            history = _read(request, page.rows[::-1], page.total)
+        else:
+            history = await asyncio.to_thread(_read, request, page.rows[::-1], page.total)
+        # one row more than the limit shows that the oldest row shown is whole
+        if limit is None or count_rows(history.messages) > limit:
+            return history
+        if len(page.rows) < rows or rows >= most:
+            return history
+        rows = min(rows * GROWTH, most)
+
+
+def _read(request: BuildRequest, rows: Sequence[Row], total: int) -> History:
+    """Read rows given oldest first, and set apart what belongs to the current run."""
+    messages: list[Message] = []
+    current: list[Message] = []
+    run_id, input_id = request.run_id, request.input_id
+    for message in read_rows(rows):
+        mine = message.run_id == run_id or message.id == input_id
+        (current if mine else messages).append(message)
+    return History(
+        messages=tuple(messages), current=tuple(current), not_read=max(total - len(rows), 0)
+    )
+
+
+def _shortcomings(plan: Plan, history: History) -> Iterator[WarningRecord]:
+    """Warn of what no decision tells: rows that a strategy could not see, and parts not shown."""
+    if history.not_read and plan.strategy.reads_all and plan.memory.limit is None:
+        detail = f"{plan.strategy.name} chose from the newest {history.read} rows only"
+        yield WarningRecord(code="history_capped", detail=detail)
+    ids = [message.id for message in history.messages if message.partial]
+    if ids:
+        named = ", ".join(ids[:NAMED_IDS]) + (", …" if len(ids) > NAMED_IDS else "")
+        detail = f"parts that are neither text nor image are left out of {len(ids)}: {named}"
+        yield WarningRecord(code="content_skipped", detail=detail)
+
+
+# --- tools and profile -----------------------------------------------------------------------
+
+
+async def _tools(request: BuildRequest, registry: ToolRegistry) -> tuple[Tool, ...]:
+    """Return the tools that the request asks for.
+
+    A registry may block; in a thread it delays nobody else, and the timeout holds.
+    """
+    asked = request.run.tools
+    if asked is None:
+        return ()
+    if not asked:
+        return tuple(await asyncio.to_thread(registry.get_all_tool_definitions))
+    if isinstance(asked[0], str):
+        return await asyncio.to_thread(_chosen, asked, registry)
+    return _brought(asked)
+
+
+def _chosen(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
+    found = {name: registry.get_tool_definition(name) for name in names}
+    problems = [
+        Problem(f"/content/tools/{place}", f"the registry has no tool {name!r}")
+        for place, name in enumerate(names)
+        if found[name] is None
+    ]
+    if problems:
+        raise InvalidRequestError(problems[0].detail, problems)
+    return tuple(tool for tool in found.values() if tool)
+
+
+def _brought(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
+    problems: list[Problem] = []
+    names: set[object] = set()
+    for place, definition in enumerate(definitions):
+        pointer = f"/content/tools/{place}"
+        try:
+            check_definition(definition, pointer)
+        except ToolError as error:
+            problems += [Problem(pointer + p.pointer, p.detail) for p in error.problems]
+            continue
+        name = _name(definition)
+        if name in names:
+            problems.append(Problem(pointer, f"there is another tool {name!r}"))
+        names.add(name)
+    if problems:
+        raise InvalidRequestError(f"{problems[0].pointer}: {problems[0].detail}", problems)
+    return tuple(definitions)
+
+
+def _name(definition: Tool) -> object:
+    function = definition["function"]
+    return function["name"] if isinstance(function, Mapping) else None
+
+
+async def _profile(request: BuildRequest, store: ProfileStore) -> Mapping[str, object]:
+    """Return the request's profile where it says something, else the stored one."""
+    sent = request.run.metadata.user_profile or {}
+    if profile_text(sent):
+        return sent
+    stored = await store.get(request.owner_key)
+    return {**sent, **{key: value for key, value in stored.items() if value}}

@@ -1,0 +1,271 @@
+"""What a delivery comes to: a context, a stored answer again, an error, or the dead letter."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from service.builder import LARGE, ContextBuilder
+from service.config.settings import BusSettings
+from service.envelope import Envelope
+from service.errors import (
+    ContextBuilderError,
+    DeadlineExceededError,
+    IdConflictError,
+    InvalidRequestError,
+    OverloadedError,
+    Problem,
+)
+from service.ports import (
+    Answer,
+    AnswerMode,
+    Bus,
+    Delivery,
+    Identity,
+    Outcome,
+    ReplyKind,
+    StoredResult,
+)
+from service.recorder import Recorder
+from service.sender import Sender
+from service.wire import (
+    BuildRequest,
+    BuildResponse,
+    RejectedError,
+    Topics,
+    decode,
+    echo,
+    failed,
+)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A delivery, read: its envelope, and the request or what is wrong with it."""
+
+    delivery: Delivery
+    envelope: Envelope
+    request: BuildRequest | None = None
+    error: ContextBuilderError | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Return what makes two requests the same one."""
+        return Identity(self.envelope.owner_key, self.envelope.id)
+
+
+class Handler:
+    """Answers deliveries."""
+
+    def __init__(
+        self, bus: Bus, builder: ContextBuilder, sender: Sender, recorder: Recorder | None
+    ) -> None:
+        self._bus = bus
+        self._builder = builder
+        self._sender = sender
+        self._recorder = recorder
+        self._settings = builder.settings.bus
+
+    async def read(self, deliveries: Sequence[Delivery]) -> list[Incoming]:
+        """Read deliveries; what nobody can be answered for goes to the dead letter."""
+        incoming: list[Incoming] = []
+        for delivery in deliveries:
+            try:
+                incoming.append(await self._read(delivery))
+            except RejectedError as rejected:
+                log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
+                await self._bus.requests.dead_letter(delivery, rejected.detail)
+        return incoming
+
+    async def _read(self, delivery: Delivery) -> Incoming:
+        """Read a delivery; a large one in a thread, so that the event loop stays free."""
+        if len(delivery.payload) < LARGE:
+            return _read(delivery, self._settings)
+        return await asyncio.to_thread(_read, delivery, self._settings)
+
+    async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
+        """Answer one delivery and settle it."""
+        if stored is None:
+            receipt = await self._sender.send(await self._first_answer(incoming))
+            if receipt.outcome is not Outcome.ANSWERED:
+                return
+            # another delivery of this request was answered while this one was built
+            (stored,) = await self._bus.stored([incoming.identity])
+        await self._sender.send(await self._further_answer(incoming, stored))
+
+    async def refuse(self, payload: bytes) -> None:
+        """Tell the sender of a payload that the backlog is full, if it can be told."""
+        try:
+            request = decode(payload, max_bytes=self._settings.max_payload_bytes)
+        except RejectedError as rejected:
+            envelope = rejected.envelope
+        else:
+            envelope = request.envelope
+        if envelope is None:
+            return
+        error = OverloadedError("too many requests are waiting; try again later")
+        response = failed(envelope, error, self._bus.now()).model_dump_json().encode()
+        # a list or a stream is for answers; who reads one hears of this on the common channel
+        reply_to, kind = self._reply(envelope)
+        await self._bus.tell(reply_to if kind == "channel" else self._response_topic, response)
+
+    @property
+    def _response_topic(self) -> str:
+        return f"{self._settings.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+
+    async def _first_answer(self, incoming: Incoming) -> Answer:
+        attempts = incoming.delivery.attempt - 1
+        if attempts >= self._settings.max_deliveries:
+            reason = f"delivered {attempts} times without an answer"
+            error = ContextBuilderError(f"the request was {reason}")
+            return self._answer(incoming, self._failed(incoming, error), dead_letter=reason)
+        response = await self._built(incoming)
+        return self._answer(incoming, response, mode=_mode(response))
+
+    async def _further_answer(self, incoming: Incoming, stored: StoredResult | None) -> Answer:
+        """Answer what was answered before: with the same, whatever has changed since."""
+        if stored is not None and stored.fingerprint != incoming.envelope.fingerprint:
+            error = IdConflictError(f"the id {incoming.envelope.id!r} was used for another request")
+            return self._answer(incoming, self._failed(incoming, error), mode="again")
+        if stored is None or stored.response is None:  # expired just now, or too large to store
+            return self._answer(incoming, await self._built(incoming), mode="again")
+        answered = BuildResponse.model_validate_json(stored.response)
+        repeated = answered.model_copy(update={"metadata": echo(incoming.envelope)})
+        return self._answer(incoming, repeated, mode="again")
+
+    async def _built(self, incoming: Incoming) -> BuildResponse:
+        began = self._bus.now()
+        try:
+            if incoming.request is None:
+                raise incoming.error or ContextBuilderError()
+            self._check_reply(incoming.envelope)
+            response = await self._in_time(incoming.request, self._deadline(incoming))
+        except ContextBuilderError as error:
+            response = self._failed(incoming, error)
+        _log_build(incoming, response, self._bus.now() - began)
+        return response
+
+    async def _in_time(self, request: BuildRequest, deadline: datetime) -> BuildResponse:
+        """Build and record before the deadline.
+
+        Raises:
+            DeadlineExceededError: It has passed, or passes meanwhile.
+            HistoryUnavailableError: The input can't be recorded.
+        """
+        left = (deadline - self._bus.now()).total_seconds()
+        late = f"the deadline {deadline.isoformat()} has passed"
+        if left <= 0:
+            raise DeadlineExceededError(late)
+        try:
+            async with asyncio.timeout(left):
+                response = await self._builder.build(request)
+                if self._recorder and response.content.status == "success":
+                    await self._recorder.record_input(request)
+        except TimeoutError as error:
+            raise DeadlineExceededError(late) from error
+        return response
+
+    def _deadline(self, incoming: Incoming) -> datetime:
+        asked = incoming.envelope.metadata
+        if asked.deadline is not None:
+            naive = asked.deadline.tzinfo is None
+            return asked.deadline.replace(tzinfo=UTC) if naive else asked.deadline
+        timeout = asked.timeout_ms or self._settings.default_timeout_ms
+        return incoming.delivery.received_at + timedelta(milliseconds=timeout)
+
+    def _check_reply(self, envelope: Envelope) -> None:
+        """Raise `InvalidRequestError` for a reply that may not go where it is asked to."""
+        asked = envelope.metadata
+        if asked.reply_to is None and asked.reply_kind != "channel":
+            detail = f"a reply of the kind {asked.reply_kind} needs a reply_to"
+        elif asked.reply_to is not None and not self._allowed(asked.reply_to):
+            detail = f"it has to begin with one of {', '.join(self._settings.reply_prefixes)}"
+        else:
+            return
+        problem = Problem("/metadata/reply_to", detail)
+        raise InvalidRequestError(f"{problem.pointer}: {detail}", [problem])
+
+    def _reply(self, envelope: Envelope) -> tuple[str, ReplyKind]:
+        """Return where a response goes: to the common channel, unless it may go elsewhere."""
+        asked = envelope.metadata
+        if asked.reply_to is None or not self._allowed(asked.reply_to):
+            return self._response_topic, "channel"
+        return asked.reply_to, asked.reply_kind
+
+    def _allowed(self, reply_to: str) -> bool:
+        return reply_to.startswith(tuple(self._settings.reply_prefixes))
+
+    def _failed(self, incoming: Incoming, error: ContextBuilderError) -> BuildResponse:
+        return failed(incoming.envelope, error, self._bus.now())
+
+    def _answer(
+        self,
+        incoming: Incoming,
+        response: BuildResponse,
+        *,
+        mode: AnswerMode = "first",
+        dead_letter: str | None = None,
+    ) -> Answer:
+        reply_to, reply_kind = self._reply(incoming.envelope)
+        return Answer(
+            delivery=incoming.delivery,
+            identity=incoming.identity,
+            fingerprint=incoming.envelope.fingerprint,
+            response=response.model_dump_json().encode(),
+            reply_to=reply_to,
+            reply_kind=reply_kind,
+            mode=mode,
+            dead_letter=dead_letter,
+        )
+
+
+def _read(delivery: Delivery, settings: BusSettings) -> Incoming:
+    try:
+        request = decode(
+            delivery.payload,
+            received_at=delivery.received_at,
+            max_bytes=settings.max_payload_bytes,
+        )
+    except RejectedError as rejected:
+        if rejected.envelope is None:
+            raise
+        return Incoming(delivery=delivery, envelope=rejected.envelope, error=rejected.error)
+    return Incoming(delivery=delivery, envelope=request.envelope, request=request)
+
+
+def _mode(response: BuildResponse) -> AnswerMode:
+    """Tell how a response is kept: an error that may pass must not hide the later answer."""
+    content = response.content
+    return "unstored" if content.status == "error" and content.error.retryable else "first"
+
+
+def _log_build(incoming: Incoming, response: BuildResponse, took: timedelta) -> None:
+    """Write the one line that a build leaves in the log."""
+    line = log.bind(
+        request_id=incoming.envelope.id,
+        run_id=response.run_id,
+        owner_key=response.owner_key,
+        attempt=incoming.delivery.attempt,
+        milliseconds=round(took.total_seconds() * 1000, 1),
+    )
+    content = response.content
+    if content.status == "error":
+        # places, not details: those may quote the request
+        places = [problem["pointer"] for problem in content.error.errors]
+        line.warning("context.refused", code=content.error.code, places=places)
+        return
+    line.info(
+        "context.built",
+        build_id=content.build_id,
+        model=content.usage.model,
+        total=content.usage.total,
+        available=content.usage.available,
+        blocks=content.usage.blocks,
+        kept=content.kept,
+        dropped=content.dropped,
+        warnings=[warning.code for warning in content.warnings],
+    )

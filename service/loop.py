@@ -1,0 +1,53 @@
+"""Run a step again and again, through every outage of the bus."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from service.errors import BusError, StoreError
+
+log = structlog.get_logger()
+
+#: Seconds until the first retry, and at most between two.
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 2.0
+
+
+async def keep_on(
+    name: str, step: Callable[[], Awaitable[object]], stop: asyncio.Event | None = None
+) -> None:
+    """Repeat a step until ``stop`` is set; while the bus or a store fails, with pauses between."""
+    pause = FIRST_PAUSE
+    while stop is None or not stop.is_set():
+        try:
+            await step()
+        except (BusError, StoreError) as error:
+            log.warning("loop.interrupted", loop=name, error=error.detail, pause=pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        else:
+            pause = FIRST_PAUSE
+        heed_cancellation()
+        await asyncio.sleep(0)  # a step that never waits must not keep others from running
+
+
+def heed_cancellation() -> None:
+    """Raise the cancellation that a library may have swallowed on its way to a loop.
+
+    Up to Python 3.11, `asyncio.wait_for` loses one that arrives as the awaited call ends.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def every(seconds: float, name: str, step: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a step with so many seconds between, until cancelled."""
+
+    async def spaced() -> None:
+        await asyncio.sleep(seconds)
+        await step()
+
+    await keep_on(name, spaced)

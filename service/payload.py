@@ -1,0 +1,106 @@
+"""Strangers' bytes as plain JSON values, or a clear refusal."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from formatters.rows import repaired
+from service.errors import InvalidRequestError, Problem
+
+#: Bytes of the largest message that is read.
+MAX_BYTES: Final = 4 * 1024 * 1024
+#: Characters of the longest owner key and the longest id.
+MAX_OWNER_KEY: Final = 128
+MAX_ID: Final = 256
+#: Levels of the deepest nesting that is read.
+MAX_DEPTH: Final = 64
+
+JsonObject = dict[str, object]
+
+
+def read_json(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject:
+    """Read one JSON object in UTF-8; what is in it still has to be `cleaned`.
+
+    Raises:
+        InvalidRequestError: It is too large, no UTF-8, no JSON or no object.
+    """
+    if len(payload) > max_bytes:
+        raise InvalidRequestError(f"the message has {len(payload)} bytes, {max_bytes} are allowed")
+    try:
+        value = json.loads(payload.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"not UTF-8 at byte {error.start}: {error.reason}") from error
+    except RecursionError as error:
+        raise InvalidRequestError(f"nested deeper than {MAX_DEPTH} levels") from error
+    except ValueError as error:
+        raise InvalidRequestError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidRequestError(f"a JSON object is needed, not {_kind(value)}")
+    return value
+
+
+def cleaned(value: object, *, depth: int = 0, pointer: str = "") -> object:
+    """Return a JSON value with lone surrogates replaced, in keys and strings.
+
+    Raises:
+        InvalidRequestError: It is nested deeper than `MAX_DEPTH`, or holds a number that is not
+            finite.
+    """
+    if isinstance(value, str):
+        return repaired(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        detail = f"{value} is no JSON number"
+        raise InvalidRequestError(detail, [Problem(pointer, detail)])
+    if not isinstance(value, dict | list):
+        return value
+    if depth >= MAX_DEPTH:
+        detail = f"nested deeper than {MAX_DEPTH} levels"
+        raise InvalidRequestError(detail, [Problem(pointer, detail)])
+    if isinstance(value, list):
+        return [
+            cleaned(item, depth=depth + 1, pointer=f"{pointer}/{place}")
+            for place, item in enumerate(value)
+        ]
+    keys = {key: repaired(str(key)) for key in value}
+    return {
+        keys[key]: cleaned(item, depth=depth + 1, pointer=f"{pointer}/{escaped(keys[key])}")
+        for key, item in value.items()
+    }
+
+
+def payload_id(payload: bytes) -> str:
+    """Name a request that has no id: every worker that hears the same bytes finds this one."""
+    return f"msg_{hashlib.sha256(payload).hexdigest()[:32]}"
+
+
+def canonical(value: object) -> bytes:
+    """Return JSON that two requests share only if they say the same; other types as text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+
+
+def fingerprint(request: Mapping[str, object]) -> str:
+    """Return what tells two requests with one id apart: SHA-256 of what they ask for."""
+    asked = {key: request.get(key) for key in ("content", "run_id", "conversation_id")}
+    return hashlib.sha256(canonical(asked)).hexdigest()
+
+
+def digest(*parts: str) -> str:
+    """Return 32 hex digits that stand for these strings in this order."""
+    return hashlib.sha256(canonical(parts)).hexdigest()[:32]
+
+
+def escaped(key: str) -> str:
+    """Escape a key for a JSON pointer (RFC 6901, section 3)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+    }
+    return names.get(type(value), "a number")

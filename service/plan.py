@@ -1,0 +1,149 @@
+"""What one build will do: the request's wishes, the configuration's defaults, and the limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from formatters.model import MemoryView
+from formatters.times import local_time, parse_minutes_west, parse_timestamp
+from service.budget.groups import Strategy
+from service.budget.limits import ModelLimits, Window, model_limits, window
+from service.budget.strategies import UnknownStrategyError, read_strategy
+from service.config.settings import Settings
+from service.errors import InvalidRequestError, Problem
+from service.result import WarningRecord
+from service.run import RunMetadata
+from service.wire import BuildRequest
+
+#: Characters a message for which stores keep the tokens that history takes; with fewer shown, more
+#: messages fit than those tokens tell.
+STORED_CHARS: Final = 500
+#: Read as the offset where the client sent one that can't be used.
+UTC_OFFSET: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The settled choices of one build."""
+
+    model: str | None
+    window: Window
+    tokenizer: str
+    #: False where the tokenizer only estimates what the model counts.
+    exact: bool
+    strategy: Strategy
+    #: Tokens for all that holds history; None for what the rest leaves.
+    memory_tokens: int | None
+    memory: MemoryView
+    #: The conversation whose history is read; None for all of the owner's.
+    conversation_id: str | None
+    #: The moment of the request, in the client's zone.
+    now: datetime
+    explain: bool
+    warnings: tuple[WarningRecord, ...]
+
+    @property
+    def reading_tokens(self) -> int | None:
+        """Return how many tokens of history are worth reading; None for all of it."""
+        chars = self.memory.message_chars
+        if self.strategy.reads_all or (chars is not None and chars < STORED_CHARS):
+            return None
+        return min(self.memory_tokens or self.window.available, self.window.available)
+
+
+def make_plan(
+    request: BuildRequest,
+    settings: Settings,
+    strategies: Mapping[str, Strategy],
+    receipt: datetime,
+) -> Plan:
+    """Settle a build; ``receipt`` is its moment where the client sent none.
+
+    Raises:
+        InvalidRequestError: The strategy is not known, or the reserve leaves nothing.
+    """
+    options, pointer = request.options, request.options_pointer
+    model = options.model or settings.budget.model
+    limits = _limits(model, settings)
+    room = _window(request, settings, model, limits)
+    now, west, odd_times = _moment(request.run.metadata, receipt)
+    zone = options.memory_timezone or settings.memory.timezone
+    limited = "memory_limit" in options.model_fields_set
+    unknown = (_warning("unknown_key", "means nothing here", at) for at in request.unknown_keys)
+    return Plan(
+        model=model,
+        window=room,
+        tokenizer=limits.tokenizer if limits else settings.budget.tokenizer,
+        exact=limits.exact if limits else model is None,
+        strategy=_strategy(options.strategy or settings.budget.strategy, strategies, pointer),
+        memory_tokens=options.memory_tokens,
+        memory=MemoryView(
+            limit=options.memory_limit if limited else settings.memory.limit,
+            message_chars=settings.memory.message_chars,
+            minutes_west=west if zone == "client" else UTC_OFFSET,
+        ),
+        conversation_id=request.conversation_id if options.scope != "owner" else None,
+        now=now,
+        explain=bool(options.explain),
+        warnings=(
+            *unknown,
+            *(_warning(code, detail) for code, detail in room.warnings),
+            *odd_times,
+        ),
+    )
+
+
+def _limits(model: str | None, settings: Settings) -> ModelLimits | None:
+    overrides = {
+        name: ModelLimits(
+            max_input=row.max_input, tokenizer=row.tokenizer or settings.budget.tokenizer
+        )
+        for name, row in settings.budget.model_limits.items()
+    }
+    return model_limits(model, overrides)
+
+
+def _window(
+    request: BuildRequest, settings: Settings, model: str | None, limits: ModelLimits | None
+) -> Window:
+    options, defaults = request.options, settings.budget
+    reserve = options.reserve_tokens
+    try:
+        return window(
+            model,
+            limits,
+            defaults.max_tokens if options.max_tokens is None else options.max_tokens,
+            defaults.reserve_tokens if reserve is None else reserve,
+        )
+    except InvalidRequestError as error:
+        place = f"{request.options_pointer}/reserve_tokens"
+        raise InvalidRequestError(error.detail, [Problem(place, error.detail)]) from error
+
+
+def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) -> Strategy:
+    try:
+        return read_strategy(spec, strategies)
+    except UnknownStrategyError as error:
+        problem = Problem(f"{pointer}/strategy{error.place}", str(error))
+        raise InvalidRequestError(problem.detail, [problem]) from error
+
+
+def _moment(
+    client: RunMetadata, receipt: datetime
+) -> tuple[datetime, int, tuple[WarningRecord, ...]]:
+    """Return the request's moment in the client's zone, and that zone in minutes west of UTC."""
+    warnings: list[WarningRecord] = []
+    moment = parse_timestamp(client.client_timestamp_utc)
+    west = parse_minutes_west(client.client_timezone_offset)
+    if moment is None and client.client_timestamp_utc not in (None, ""):
+        west = UTC_OFFSET
+        warnings.append(_warning("unreadable_timestamp", "the time of receipt, in UTC, is shown"))
+    if west is None:
+        west = UTC_OFFSET
+        warnings.append(_warning("unreadable_offset", "the time is shown in UTC"))
+    return local_time(moment or receipt, west), west, tuple(warnings)
+
+
+def _warning(code: str, detail: str, pointer: str | None = None) -> WarningRecord:
+    return WarningRecord(code=code, pointer=pointer, detail=detail)

@@ -1,0 +1,86 @@
+"""Strategies of other packages, by entry point; a broken one is reported and stops nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+import structlog
+
+from service.budget.groups import Fit, Group, Strategy
+from service.budget.oldest_first import OldestFirst
+from service.budget.strategies import STRATEGIES
+
+log = structlog.get_logger()
+
+#: Where a package names its strategies: a class that takes no arguments, or an instance.
+STRATEGY_GROUP: Final = "contextbuilder.strategies"
+
+
+def load_strategies(shipped: Mapping[str, Strategy] = STRATEGIES) -> dict[str, Strategy]:
+    """Return the shipped strategies and those of installed packages, by their names.
+
+    One that can't be loaded is left out, and so is one that bears a shipped name; both are logged.
+    """
+    found = dict(shipped)
+    for point in entry_points(group=STRATEGY_GROUP):
+        if point.name in shipped:
+            log.warning("plugin.name_taken", plugin=point.name, package=_package(point))
+            continue
+        strategy = _loaded(point)
+        if strategy is not None:
+            found[point.name] = Foreign(strategy, point.name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A strategy that is not trusted: where it fails, the oldest groups go first."""
+
+    strategy: Strategy
+    #: As the entry point names it.
+    name: str
+
+    @property
+    def reads_all(self) -> bool:
+        """Return whether it says that it chooses from all of the history."""
+        return bool(getattr(self.strategy, "reads_all", False))
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return its choice, if that is one."""
+        try:
+            fit = self.strategy.fit(groups, budget)
+            if _is_choice(fit, groups):
+                return fit
+            reason = "it did not choose from the groups in their order"
+        except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+            reason = f"{type(error).__name__}: {error}"
+        log.warning("plugin.failed", plugin=self.name, reason=reason)
+        return OldestFirst().fit(groups, budget)
+
+
+def _loaded(point: EntryPoint) -> Strategy | None:
+    try:
+        loaded = point.load()
+        strategy: Strategy = loaded() if isinstance(loaded, type) else loaded
+        strategy.fit([], 0)
+    except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+        reason = f"{type(error).__name__}: {error}"
+        log.warning("plugin.broken", plugin=point.name, package=_package(point), reason=reason)
+        return None
+    return strategy
+
+
+def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
+    """Tell whether a fit keeps some of the groups, each once and in their order."""
+    if not isinstance(fit, Fit):
+        return False
+    known = {group.index: group for group in groups}
+    indices = [group.index for group in fit.kept]
+    return indices == sorted(set(indices)) and all(
+        known.get(group.index) == group for group in fit.kept
+    )
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "unknown"

@@ -1,0 +1,295 @@
+"""What the service needs from the world: the bus, the stores, the registry, the counter."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from formatters.model import Row, Tool
+
+ReplyKind = Literal["channel", "stream", "list"]
+
+#: ``first`` stores the response and yields to one that is stored already. ``unstored`` is sent only
+#: where none is stored. ``again`` is sent whatever is stored.
+AnswerMode = Literal["first", "unstored", "again"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """An entry of a stream in the hands of this worker."""
+
+    #: The stream that it came from.
+    source: str
+    #: The entry's id in that stream.
+    token: str
+    payload: bytes
+    #: When the entry was written, by the bus's clock.
+    received_at: datetime
+    #: 1 for the first delivery.
+    attempt: int
+
+
+class Inbox(Protocol):
+    """Streams read by a consumer group: every entry goes to one worker until it is acked.
+
+    A delivery is leased: unless it is renewed, another worker may claim it once the lease has run
+    out. All methods raise `BusError` where the bus does not answer; all can be called again.
+    """
+
+    async def receive(self, slots: int, *, wait: float) -> list[Delivery]:
+        """Return at most ``slots`` new entries, or none after ``wait`` seconds."""
+        ...
+
+    async def claim(self, slots: int) -> list[Delivery]:
+        """Take over at most ``slots`` entries whose lease has run out; raises their attempt."""
+        ...
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> None:
+        """Extend the lease of those that this worker still holds; leave the others alone."""
+        ...
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Let the lease of those that this worker still holds run out now."""
+        ...
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle deliveries that need no answer."""
+        ...
+
+    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Copy the entry to the dead letter and settle it, in one step."""
+        ...
+
+    async def trim(self) -> None:
+        """Delete entries that every group has read and settled, and no others."""
+        ...
+
+    async def leave(self) -> None:
+        """Take this worker out of the group, unless it still holds entries."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes two requests the same one."""
+
+    owner_key: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """The answer that a request already got."""
+
+    #: Of the request that was answered; another one under the same identity is a conflict.
+    fingerprint: str
+    #: The response as JSON; None where it was larger than the bus stores.
+    response: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A response on its way out, with the delivery that it settles."""
+
+    delivery: Delivery
+    identity: Identity
+    fingerprint: str
+    response: bytes
+    reply_to: str
+    reply_kind: ReplyKind = "channel"
+    mode: AnswerMode = "first"
+    #: Why the request goes to the dead letter as well, where it does.
+    dead_letter: str | None = None
+
+
+class Outcome(StrEnum):
+    """What became of an answer."""
+
+    #: Sent, and the delivery settled.
+    SENT = "sent"
+    #: Not sent: another answer is stored. The delivery is still this worker's and unsettled.
+    ANSWERED = "answered"
+    #: Not sent: the delivery is no longer this worker's.
+    NOT_MINE = "not_mine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of an answer, and how many heard it."""
+
+    outcome: Outcome
+    #: Subscribers that a channel reply reached; None for other kinds.
+    receivers: int | None = None
+
+
+class Enqueued(StrEnum):
+    """What became of a payload heard on the request channel."""
+
+    ENQUEUED = "enqueued"
+    #: Another worker enqueued this copy.
+    KNOWN = "known"
+    #: The backlog is full; told to one of the workers that heard it, KNOWN to the others.
+    REFUSED = "refused"
+
+
+class Bus(Protocol):
+    """The one place where requests come from and responses go to."""
+
+    @property
+    def requests(self) -> Inbox:
+        """Requests, in the group ``context-builders``."""
+        ...
+
+    @property
+    def results(self) -> Inbox:
+        """Rows on `llm.results` and `tools.results`, in the recorder's group."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time by the bus's clock, which stamps its entries."""
+        ...
+
+    def heard(self) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        """Listen on the request channel; yields what came in, in batches, across reconnects."""
+        ...
+
+    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
+        """Put what was heard into the request stream, each copy once over all workers.
+
+        A payload that this worker hears a second time is a retry and is enqueued again.
+        """
+        ...
+
+    async def submit(self, payload: bytes) -> str:
+        """Put a request into the stream durably; returns the entry's id."""
+        ...
+
+    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+        """Return the answers that these requests already got."""
+        ...
+
+    async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
+        """Store, send and settle, each answer in one atomic step, all in one round trip."""
+        ...
+
+    async def publish(self, topic: str, payload: bytes) -> int:
+        """Send to a topic's channel; returns how many subscribers heard it."""
+        ...
+
+    async def tell(self, channel: str, payload: bytes) -> int:
+        """Send to a channel named in full, as in a `reply_to`; returns how many heard it."""
+        ...
+
+    async def append(self, topic: str, payload: bytes) -> str:
+        """Add an entry to a stream; returns its id."""
+        ...
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Subscribe to a channel; the subscription stands when the context is entered."""
+        ...
+
+    async def ping(self) -> None:
+        """Raise `BusError` unless the bus answers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """The newest rows of a history, newest first."""
+
+    rows: Sequence[Row] = ()
+    #: Rows that the history holds in all, read or not.
+    total: int = 0
+
+
+class HistoryStore(Protocol):
+    """Conversations by owner. Raises `StoreError`; never shows one owner's rows to another."""
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Store rows in their order; returns how many were new.
+
+        Idempotent by owner and row id: a row that is stored already is left as it is. A row's own
+        ``conversation_id`` goes before the argument.
+        """
+        ...
+
+    async def recent(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        max_rows: int | None = None,
+        max_tokens: int | None = None,
+    ) -> HistoryPage:
+        """Return the newest rows, ordered by timestamp, then by sequence; newest first.
+
+        Reading stops after ``max_rows`` rows, or with the first row at which the rows' tokens
+        reach ``max_tokens``. No conversation reads all of the owner's.
+        """
+        ...
+
+    async def get_history(self, owner_key: str, limit: int) -> list[Row]:
+        """Return the newest rows of all the owner's conversations, newest first."""
+        ...
+
+    async def erase(self, owner_key: str) -> int:
+        """Delete all rows of an owner; returns how many there were."""
+        ...
+
+
+class ProfileStore(Protocol):
+    """What is remembered about an owner. Raises `StoreError`."""
+
+    async def get(self, owner_key: str) -> Mapping[str, object]:
+        """Return the owner's profile (``prompt_overrides``, ``created_at``), or an empty one."""
+        ...
+
+    async def put(self, owner_key: str, profile: Mapping[str, object]) -> None:
+        """Replace the owner's profile."""
+        ...
+
+
+class ToolRegistry(Protocol):
+    """The tools that may be offered to the model, in the order of their registration."""
+
+    def get_tool_definition(self, name: str) -> Tool | None:
+        """Return one definition, or None."""
+        ...
+
+    def get_all_tool_definitions(self) -> list[Tool]:
+        """Return all definitions."""
+        ...
+
+    def list_tool_names(self) -> list[str]:
+        """Return all names."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts tokens as a model's tokenizer does."""
+
+    @property
+    def name(self) -> str:
+        """The tokenizer's name, such as ``o200k_base``."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """False where counts are estimates."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens; any string counts, none raises."""
+        ...
+
+
+class Tokenizers(Protocol):
+    """Finds the counter for a tokenizer's name."""
+
+    def counter(self, tokenizer: str) -> TokenCounter:
+        """Return the counter; one that estimates where the tokenizer is not to be had."""
+        ...

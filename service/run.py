@@ -1,0 +1,178 @@
+"""What a request asks for: the run it comes from, and the options for its context."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+)
+
+from formatters.custom import TAG
+from formatters.guard import BUILT_IN_TAGS
+from service.payload import MAX_ID
+from service.tolerant import Tolerant
+
+#: Rows of history that a request may bring along.
+MAX_PAST: Final = 20_000
+
+
+def _strategies(value: Any) -> Any:  # noqa: ANN401 - checked here
+    members = value if isinstance(value, list) else [value]
+    if value is None or all(isinstance(member, str | dict) for member in members):
+        return value
+    raise ValueError("a name, an object with a name and parameters, or a list of these is needed")
+
+
+_STRATEGY_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "object", "required": ["name"]},
+        {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["name"]}]},
+            "minItems": 1,
+        },
+        {"type": "null"},
+    ]
+}
+
+
+class ContextOptions(Tolerant):
+    """What a request may say about the context that it wants; every key is optional."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    #: The model that will read the context; gives the token limit and the tokenizer.
+    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    #: Tokens of the whole context window.
+    max_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    #: Tokens kept free for the answer.
+    reserve_tokens: Annotated[int, Field(ge=0)] | None = None
+    #: A name, ``{"name": …, parameters}``, or a list of these, which are tried in turn.
+    strategy: Annotated[Any, AfterValidator(_strategies), WithJsonSchema(_STRATEGY_SCHEMA)] = None
+    layout: Literal["tagged", "chat"] | None = None
+    format: Literal["openai", "openai_responses", "anthropic", "gemini"] | None = None
+    #: Printed rows of history; null for no limit.
+    memory_limit: Annotated[int, Field(ge=0)] | None = None
+    #: Tokens for all that holds history.
+    memory_tokens: Annotated[int, Field(ge=64)] | None = None
+    memory_timezone: Literal["utc", "client"] | None = None
+    #: Blocks of the request's own: tag to text.
+    blocks: dict[str, str] | None = None
+    #: History to use in place of the store's, oldest first.
+    past: Annotated[list[dict[str, Any]], Field(max_length=MAX_PAST)] | None = None
+    #: Whether the response lists its decisions.
+    explain: bool | None = None
+    scope: Literal["conversation", "owner"] | None = None
+
+    @field_validator("blocks")
+    @classmethod
+    def _tags(cls, blocks: dict[str, str] | None) -> dict[str, str] | None:
+        for tag in blocks or {}:
+            if not TAG.fullmatch(tag):
+                raise ValueError(f"{tag!r} is no tag: capital letters, digits and _ are")
+            if tag in BUILT_IN_TAGS:
+                raise ValueError(f"{tag!r} is a tag of the service's own")
+        return blocks
+
+
+class InputMessage(Tolerant):
+    """The current input, as the first message of a run's history."""
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    run_id: str | None = None
+    owner_key: str | None = None
+    role: str = "HUMAN"
+    content: Any = None
+    timestamp: Any = None
+    metadata: dict[str, Any] | None = None
+
+
+class RunMetadata(Tolerant):
+    """What the orchestrator knows about the human and wants from the context."""
+
+    user_profile: dict[str, Any] | None = None
+    client_timestamp_utc: Any = None
+    #: Minutes west of UTC, as JavaScript's ``getTimezoneOffset`` gives them; int or string.
+    client_timezone_offset: Any = 0
+    context: ContextOptions = ContextOptions()
+
+
+def _one_kind(tools: list[Any] | None) -> list[Any] | None:
+    kinds = {type(tool) for tool in tools or ()}
+    if kinds in (set(), {str}, {dict}):
+        return tools
+    raise ValueError("a list of names, or a list of definitions, is needed")
+
+
+_TOOLS_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "array", "items": {"type": "object"}},
+        {"type": "null"},
+    ]
+}
+
+#: Absent or []: every tool of the registry. null: none. Names choose, definitions replace.
+Tools = Annotated[list[Any] | None, AfterValidator(_one_kind), WithJsonSchema(_TOOLS_SCHEMA)]
+
+
+class Run(Tolerant):
+    """A run as the orchestrator holds it; its first message is the current input."""
+
+    id: str | None = None
+    owner_key: str | None = None
+    status: str = "BUILDING_CONTEXT"
+    iteration_count: int = 0
+    tools: Tools = Field(default_factory=list)
+    history: Annotated[list[InputMessage], Field(min_length=1)]
+    metadata: RunMetadata = RunMetadata()
+
+
+class ShortContent(Tolerant):
+    """A request in few words, for people and scripts."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    current_input: Any
+    user_profile: dict[str, Any] | None = None
+    timestamp_utc: Any = None
+    timezone_offset: Any = 0
+    tools: Tools = Field(default_factory=list)
+    context: ContextOptions = ContextOptions()
+
+    def run(self) -> Run:
+        """Return the same request as a run."""
+        return Run(
+            tools=self.tools,
+            history=[InputMessage(content=self.current_input)],
+            metadata=RunMetadata(
+                user_profile=self.user_profile,
+                client_timestamp_utc=self.timestamp_utc,
+                client_timezone_offset=self.timezone_offset,
+                context=self.context,
+            ),
+        )
+
+
+#: Keys that only a short content has, and keys that only a run has.
+SHORT_KEYS: Final = {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
+RUN_KEYS: Final = {"history", "metadata"}
+
+
+def _form(content: object) -> str:
+    """Tell which form a content has; without a sign of either it is read as a run."""
+    keys = set(content) if isinstance(content, Mapping) else set()
+    short = isinstance(content, ShortContent) or (keys & SHORT_KEYS and not keys & RUN_KEYS)
+    return "short" if short else "run"
+
+
+Content = Annotated[
+    Annotated[Run, Tag("run")] | Annotated[ShortContent, Tag("short")], Discriminator(_form)
+]

@@ -1,0 +1,99 @@
+"""What the form of a request can't say: that its parts agree, and that it can be built."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from formatters.model import Role
+from formatters.rows import read_role
+from service.errors import (
+    InvalidRequestError,
+    Problem,
+    UnsupportedContentError,
+    UnsupportedVersionError,
+)
+from service.run import RUN_KEYS, SHORT_KEYS, Run
+
+#: The major version of the wire contract that is spoken here.
+MAJOR_VERSION: Final = "1"
+
+#: Where an owner and a run may be named more than once.
+_TWICE_NAMED: Final = {
+    "owner_key": (("owner_key",), ("content", "owner_key"), ("content", "history", 0, "owner_key")),
+    "run_id": (("run_id",), ("content", "id"), ("content", "history", 0, "run_id")),
+}
+
+
+def check_version(request: Mapping[str, object]) -> None:
+    """Raise `UnsupportedVersionError` unless the major version is known."""
+    version = request.get("schema_version")
+    if version is None:
+        return
+    if isinstance(version, str) and version.split(".")[0] == MAJOR_VERSION:
+        return
+    detail = f"version {version!r} is not known; {MAJOR_VERSION}.x is"
+    raise UnsupportedVersionError(detail, [Problem("/schema_version", detail)])
+
+
+def check_agreement(request: Mapping[str, object]) -> None:
+    """Raise `InvalidRequestError` where two forms are mixed, or two names of one thing differ."""
+    problems = [*_both_forms(request.get("content"))]
+    for name, places in _TWICE_NAMED.items():
+        named = [(place, value) for place in places if (value := _at(request, place)) is not None]
+        problems += [
+            Problem(_pointer(place), f"differs from {name} at {_pointer(named[0][0])}")
+            for place, value in named[1:]
+            if value != named[0][1]
+        ]
+    if problems:
+        raise InvalidRequestError("the request contradicts itself", problems)
+
+
+def check_input(run: Run, pointer: str) -> None:
+    """Raise unless the run's first message is a human's text; ``pointer`` is where it stands."""
+    current = run.history[0]
+    if isinstance(current.content, list):
+        detail = "a list of parts is not supported as the input; send text"
+        raise UnsupportedContentError(detail, [Problem(pointer, detail)])
+    if not isinstance(current.content, str) or not current.content.strip():
+        detail = "the current input has to be a text that says something"
+        raise InvalidRequestError(detail, [Problem(pointer, detail)])
+    if read_role(current.role) is not Role.HUMAN:
+        detail = f"the current input has to be a human message, not {current.role!r}"
+        raise InvalidRequestError(detail, [Problem("/content/history/0/role", detail)])
+
+
+def check_support(run: Run, options_pointer: str) -> None:
+    """Raise `UnsupportedContentError` for what the contract knows and this version can't build."""
+    options = run.metadata.context
+    asked = {
+        "/content/history/1": len(run.history) > 1 and "messages after the current input",
+        f"{options_pointer}/layout": options.layout == "chat" and "the chat layout",
+        f"{options_pointer}/format": options.format not in (None, "openai")
+        and f"the format {options.format}",
+    }
+    problems = [
+        Problem(place, f"{what}: not supported yet") for place, what in asked.items() if what
+    ]
+    if problems:
+        raise UnsupportedContentError(problems[0].detail, problems)
+
+
+def _both_forms(content: object) -> Sequence[Problem]:
+    keys = set(content) if isinstance(content, Mapping) else set()
+    if not (keys & SHORT_KEYS and keys & RUN_KEYS):
+        return ()
+    mixed = sorted(keys & SHORT_KEYS)
+    return [Problem(f"/content/{key}", "belongs to the short form; this is a run") for key in mixed]
+
+
+def _at(value: object, place: Sequence[str | int]) -> object:
+    for step in place:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and len(value) > step else None
+        else:
+            value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _pointer(place: Sequence[str | int]) -> str:
+    return "".join(f"/{step}" for step in place)

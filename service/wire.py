@@ -1,0 +1,297 @@
+"""The wire contract: topics, requests, responses, and `decode`, the one way in."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from service.envelope import Envelope, RequestMetadata, read_envelope
+from service.errors import ContextBuilderError, InvalidRequestError, Problem
+from service.payload import (
+    MAX_BYTES,
+    MAX_ID,
+    MAX_OWNER_KEY,
+    canonical,
+    cleaned,
+    digest,
+    escaped,
+    fingerprint,
+    payload_id,
+    read_json,
+)
+from service.result import BuildFailure, BuildSuccess, ErrorBody
+from service.run import Content, ContextOptions, Run, ShortContent
+from service.sense import check_agreement, check_input, check_support, check_version
+from service.tolerant import Tolerant
+
+SCHEMA_VERSION: Final = "1.0"
+
+
+class Topics(StrEnum):
+    """The names of channels and streams, before a configured prefix."""
+
+    CONTEXT_BUILD_REQUEST = "context.build.request"
+    CONTEXT_BUILD_RESPONSE = "context.build.response"
+    CONTEXT_BUILD_DEAD = "context.build.dead"
+    LLM_RESULTS = "llm.results"
+    TOOLS_RESULTS = "tools.results"
+    CONTEXT_PRUNED = "context.pruned"
+    CONTEXT_SUMMARIZED = "context.summarized"
+    CONTEXT_COMPACTED = "context.compacted"
+
+
+class BuildRequest(Tolerant):
+    """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
+
+    Raises errors of `service.errors` where the form is right and the sense is not.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    role: str = "SYSTEM"
+    timestamp: Any = None
+    content: Content
+    metadata: RequestMetadata = RequestMetadata()
+    _run: Run = PrivateAttr()
+    _fingerprint: str = PrivateAttr()
+    _received_at: datetime | None = PrivateAttr(default=None)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _whole(
+        cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        if not isinstance(data, dict):
+            return handler(data)
+        check_version(data)
+        check_agreement(data)
+        received_at = (info.context or {}).get("received_at")
+        return handler(_named(data))._completed(data, received_at)  # noqa: SLF001 - our own class
+
+    def _completed(self, data: Mapping[str, object], received_at: datetime | None) -> Self:
+        content = self.content
+        self._run = content.run() if isinstance(content, ShortContent) else content
+        self._fingerprint = fingerprint(data)
+        self._received_at = received_at
+        check_input(self.run, self.input_pointer)
+        check_support(self.run, self.options_pointer)
+        return self
+
+    @property
+    def run(self) -> Run:
+        """Return the run, whichever form the content has."""
+        return self._run
+
+    @property
+    def options(self) -> ContextOptions:
+        """Return what the request says about the context."""
+        return self._run.metadata.context
+
+    @property
+    def current_input(self) -> str:
+        """Return the words to answer."""
+        return str(self._run.history[0].content)
+
+    @property
+    def input_id(self) -> str:
+        """Return the id of the input's row in the history."""
+        return self._run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
+
+    @property
+    def input_pointer(self) -> str:
+        """Return where the input stands."""
+        short = isinstance(self.content, ShortContent)
+        return "/content/current_input" if short else "/content/history/0/content"
+
+    @property
+    def options_pointer(self) -> str:
+        """Return where the options stand."""
+        short = isinstance(self.content, ShortContent)
+        return "/content/context" if short else "/content/metadata/context"
+
+    @property
+    def unknown_keys(self) -> list[str]:
+        """Return pointers to keys that mean nothing here."""
+        extra = self.options.model_extra or {}
+        unknown = [f"{self.options_pointer}/{escaped(key)}" for key in extra]
+        if isinstance(self.content, ShortContent):
+            unknown += [f"/content/{escaped(key)}" for key in self.content.model_extra or {}]
+        return unknown
+
+    @property
+    def envelope(self) -> Envelope:
+        """Return what an answer has to know of it."""
+        return Envelope(
+            id=self.id,
+            owner_key=self.owner_key,
+            run_id=self.run_id,
+            fingerprint=self.fingerprint,
+            metadata=self.metadata,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Return what tells it from another request under the same id."""
+        return self._fingerprint
+
+    @property
+    def received_at(self) -> datetime | None:
+        """Return when it was received, where it came over a bus."""
+        return self._received_at
+
+
+def _named(data: Mapping[str, object]) -> dict[str, object]:
+    """Fill in the ids that a request may leave out; each is derived, so that a retry has it too."""
+    content = data.get("content")
+    run = content if isinstance(content, Mapping) else {}
+    history = run.get("history")
+    first = history[0] if isinstance(history, list) and history else None
+    named = dict(data)
+    named["id"] = request_id = named.get("id") or payload_id(canonical(data))
+    spoken = first.get("run_id") if isinstance(first, Mapping) else None
+    derived = f"run_{str(request_id).removeprefix('msg_')}"
+    named["run_id"] = named.get("run_id") or run.get("id") or spoken or derived
+    return named
+
+
+# --- responses -------------------------------------------------------------------------------
+
+
+class ResponseMetadata(BaseModel):
+    """What ties a response to its request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str
+    correlation_id: str | None = None
+    traceparent: str | None = None
+
+
+class BuildResponse(BaseModel):
+    """The answer to a request; `CONTEXT_BUILD_RESPONSE` on the bus."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: str = SCHEMA_VERSION
+    id: str
+    run_id: str | None
+    owner_key: str
+    role: str = "SYSTEM"
+    timestamp: datetime
+    content: Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]
+    metadata: ResponseMetadata
+
+
+def succeeded(envelope: Envelope, content: BuildSuccess, at: datetime) -> BuildResponse:
+    """Return the response that carries a context."""
+    return _response(envelope, content, at, _derived_id(envelope))
+
+
+def failed(envelope: Envelope, error: ContextBuilderError, at: datetime) -> BuildResponse:
+    """Return the response that carries an error.
+
+    A retryable error has a new id each time, so that it never hides the later answer.
+    """
+    body = ErrorBody(
+        code=error.code,
+        title=error.title,
+        detail=error.detail,
+        retryable=error.retryable,
+        errors=[{"pointer": p.pointer, "detail": p.detail} for p in error.problems],
+    )
+    new = f"msg_{uuid.uuid4().hex}" if error.retryable else _derived_id(envelope)
+    return _response(envelope, BuildFailure(error=body), at, new)
+
+
+def _response(
+    envelope: Envelope, content: BuildSuccess | BuildFailure, at: datetime, response_id: str
+) -> BuildResponse:
+    return BuildResponse(
+        id=response_id,
+        run_id=envelope.run_id,
+        owner_key=envelope.owner_key,
+        timestamp=at,
+        content=content,
+        metadata=echo(envelope),
+    )
+
+
+def echo(envelope: Envelope) -> ResponseMetadata:
+    """Return what a response repeats of its request."""
+    asked = envelope.metadata
+    return ResponseMetadata(
+        request_id=envelope.id,
+        correlation_id=asked.correlation_id,
+        traceparent=asked.traceparent,
+    )
+
+
+def _derived_id(envelope: Envelope) -> str:
+    """Name the response so that a second copy of it is recognised."""
+    return f"msg_{digest(envelope.owner_key, envelope.id, envelope.fingerprint)}"
+
+
+# --- the way in ------------------------------------------------------------------------------
+
+
+class RejectedError(ContextBuilderError):
+    """A message is no request that can be answered with a context."""
+
+    def __init__(self, error: ContextBuilderError, envelope: Envelope | None) -> None:
+        super().__init__(error.detail, error.problems)
+        self.error = error
+        #: None where nobody can be answered: no readable id and owner.
+        self.envelope = envelope
+
+
+def decode(
+    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
+) -> BuildRequest:
+    """Read a request from the bytes of a stranger; ``received_at`` is the time it came in.
+
+    Raises:
+        RejectedError: It can't be built; holds the error, and the envelope to answer, if there is.
+    """
+    envelope = None
+    try:
+        raw = read_json(payload, max_bytes=max_bytes)
+        raw["id"] = raw.get("id") or payload_id(payload)
+        envelope = read_envelope(raw, payload)
+        return BuildRequest.model_validate(cleaned(raw), context={"received_at": received_at})
+    except ValidationError as error:
+        raise RejectedError(_invalid(error), envelope) from error
+    except ContextBuilderError as error:
+        raise RejectedError(error, envelope) from error
+
+
+def _invalid(error: ValidationError) -> InvalidRequestError:
+    problems = [
+        Problem(_pointer(detail["loc"]), _plain(detail["msg"])) for detail in error.errors()
+    ]
+    first = problems[0]
+    return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
+
+
+def _pointer(loc: tuple[int | str, ...]) -> str:
+    """Return the JSON pointer of a place; the name of the content's form is no part of it."""
+    steps = loc[:1] + loc[2:] if loc[:1] == ("content",) else loc
+    return "".join(f"/{escaped(str(step))}" for step in steps)
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")

@@ -1,0 +1,155 @@
+"""The runner: takes deliveries while it has slots, keeps their leases, drains when told to."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import structlog
+
+from service.builder import ContextBuilder
+from service.errors import BusError
+from service.handler import Handler, Incoming
+from service.loop import every, keep_on
+from service.ports import Bus, Delivery, Enqueued, StoredResult
+from service.recorder import Recorder
+from service.sender import Sender
+
+log = structlog.get_logger()
+
+#: Seconds that a read waits for requests; a worker that is told to stop notices within it.
+WAIT: Final = 0.5
+#: Seconds between two rounds of trimming the stream and asking the bus for its time.
+HOUSEKEEPING: Final = 5.0
+
+
+class Worker:
+    """Answers the requests of a bus, several at a time."""
+
+    def __init__(self, bus: Bus, builder: ContextBuilder) -> None:
+        self._bus = bus
+        self._settings = builder.settings
+        self._sender = Sender(bus)
+        recording = builder.settings.recorder.enabled
+        self._recorder = Recorder(builder.history, bus, builder.settings) if recording else None
+        self._handler = Handler(bus, builder, self._sender, self._recorder)
+        self._running: dict[asyncio.Task[None], Delivery] = {}
+        #: Held from the look at the free slots until they are taken.
+        self._taking = asyncio.Lock()
+
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Work until ``stop`` is set, then finish what was started.
+
+        Returns whether all of it was finished within the time for shutting down. What was not
+        stays with the bus, for another worker.
+        """
+        lease = self._settings.bus.lease_seconds
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(keep_on("ingress", self._ingress)),
+                tasks.create_task(self._sender.run()),
+                tasks.create_task(
+                    every(self._settings.bus.heartbeat_seconds, "heartbeat", self._renew)
+                ),
+                tasks.create_task(every(lease / 3, "claims", partial(self._take_over, stop))),
+                tasks.create_task(every(HOUSEKEEPING, "housekeeping", self._keep_house)),
+            ]
+            if self._recorder:
+                background.append(tasks.create_task(self._recorder.run()))
+            log.info("worker.started", slots=self._settings.worker.concurrency)
+            await keep_on("requests", self._take_new, stop)
+            drained = await self._drain()
+            for task in background:
+                task.cancel()
+        with suppress(BusError):  # the bus forgets a worker that can't say goodbye
+            await self._bus.requests.leave()
+            await self._bus.results.leave()
+        log.info("worker.stopped", drained=drained)
+        return drained
+
+    async def _ingress(self) -> None:
+        """Move what is heard on the request channel into the stream."""
+        async with self._bus.heard() as batches:
+            async for batch in batches:
+                await self._enqueue_surely(batch)
+
+    async def _enqueue_surely(self, payloads: Sequence[bytes]) -> None:
+        """Hold on to what was heard through an outage: nobody else may have heard it."""
+        done = asyncio.Event()
+
+        async def attempt() -> None:
+            await self._enqueue(payloads)
+            done.set()
+
+        await keep_on("ingress", attempt, done)
+
+    async def _enqueue(self, payloads: Sequence[bytes]) -> None:
+        for payload, fate in zip(payloads, await self._bus.enqueue(payloads), strict=True):
+            if fate is Enqueued.REFUSED:
+                log.warning("request.refused", reason="backlog")
+                await self._handler.refuse(payload)
+
+    async def _take_new(self) -> None:
+        self._show_life()
+        if self._free <= 0:
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT)
+            return
+        async with self._taking:
+            await self._start(await self._bus.requests.receive(self._free, wait=WAIT))
+
+    async def _take_over(self, stop: asyncio.Event) -> None:
+        async with self._taking:
+            if self._free > 0 and not stop.is_set():
+                await self._start(await self._bus.requests.claim(self._free))
+
+    async def _start(self, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            return
+        incoming = await self._handler.read(deliveries)
+        stored = await self._bus.stored([each.identity for each in incoming])
+        for each, result in zip(incoming, stored, strict=True):
+            # no task group: `_drain` waits for these, and they end with no exception
+            task = asyncio.create_task(self._handle(each, result))
+            self._running[task] = each.delivery
+            task.add_done_callback(self._running.pop)
+
+    async def _handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
+        try:
+            await self._handler.handle(incoming, stored)
+        except Exception:  # whatever one request does, the worker lives on
+            log.exception("request.failed", request_id=incoming.identity.id)
+            with suppress(BusError):  # its lease will run out by itself
+                await self._bus.requests.release([incoming.delivery])
+
+    async def _renew(self) -> None:
+        if self._running:
+            await self._bus.requests.renew(list(self._running.values()))
+
+    async def _keep_house(self) -> None:
+        await self._bus.ping()
+        await self._bus.requests.trim()
+        if self._recorder:
+            await self._bus.results.trim()
+
+    async def _drain(self) -> bool:
+        """Wait for what was started; returns whether it ended in time."""
+        if not self._running:
+            return True
+        log.info("worker.draining", running=len(self._running))
+        seconds = self._settings.worker.shutdown_timeout_seconds
+        _, left = await asyncio.wait(self._running, timeout=seconds)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        return not left
+
+    @property
+    def _free(self) -> int:
+        return self._settings.worker.concurrency - len(self._running)
+
+    def _show_life(self) -> None:
+        """Touch the file by which a probe sees that requests are still being read."""
+        if self._settings.worker.heartbeat_file:
+            self._settings.worker.heartbeat_file.touch()

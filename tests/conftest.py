@@ -1,0 +1,30 @@
+"""What every test shares."""
+
+import os
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+
+from formatters.model import Count
+from service.adapters.tokenizers import TiktokenCounter
+
+# shared machines stall for longer than any deadline that would mean something
+settings.register_profile("quick", deadline=None, max_examples=100)
+settings.register_profile(
+    "thorough", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session")
+def count() -> Count:
+    """Count the tokens of a text as tiktoken's ``o200k_base`` does."""
+    return TiktokenCounter("o200k_base").count
+
+
+# nothing is printed, and no traceback is drawn; tests of logs configure what they look at
+structlog.configure(
+    processors=[structlog.processors.KeyValueRenderer()],
+    logger_factory=structlog.ReturnLoggerFactory(),
+)

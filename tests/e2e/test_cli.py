@@ -1,0 +1,201 @@
+"""The command line as people and orchestrators of containers use it."""
+
+import asyncio
+import json
+import signal
+import sys
+
+import pytest
+from redis.asyncio import Redis
+
+from service.adapters.redis_bus import open_redis_bus
+from service.client import ContextClient, open_client
+from service.result import BuildSuccess
+from tests.e2e.commands import HUNG, Ctxb
+
+pytestmark = pytest.mark.e2e
+
+#: What no help text may cost.
+HEAVY = {
+    *("alembic", "pydantic", "redis", "sqlalchemy", "starlette", "structlog", "tiktoken"),
+    *("service.app", "service.config.settings", "service.wire"),
+}
+
+#: What typer itself loads to read options, as soon as a command is named.
+BY_TYPER = {"pydantic"}
+
+REQUESTS = 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        ([], HEAVY),
+        *(([name], HEAVY - BY_TYPER) for name in ("worker", "build", "send", "demo")),
+        *(([name], HEAVY - BY_TYPER) for name in ("history", "tools", "config", "db")),
+    ],
+)
+async def test_help_is_light(arguments: list[str], heavy: set[str], ctxb: Ctxb) -> None:
+    """Help comes without loading what commands work with."""
+    script = (
+        "import sys\nfrom service.cli import main\n"
+        f"sys.argv = ['ctxb', *{arguments!r}, '--help']\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script),
+        cwd=ctxb.folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0
+    assert b"Usage: ctxb" in out
+    assert not heavy & set(err.decode().split())
+
+
+async def test_the_probe_imports_next_to_nothing(ctxb: Ctxb) -> None:
+    """A probe is answered without typer, rich or anything of the service's engine."""
+    (ctxb.folder / "beat").touch()
+    script = (
+        "import sys\nfrom service.cli import main\n"
+        "sys.argv = ['ctxb', 'healthcheck', '--file', 'beat']\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script), cwd=ctxb.folder, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    loaded = {name for name in out.decode().split() if name.startswith("service")}
+    assert loaded == {"service", "service.cli", "service.cli.healthcheck"}
+    assert not {"typer", "rich", "asyncio", *HEAVY} & set(out.decode().split())
+
+
+async def test_the_demo_shows_every_outcome(ctxb: Ctxb) -> None:
+    """The demo runs to its end on a real bus, shows what can be, and leaves nothing behind."""
+    ended = await ctxb("demo")
+    assert (ended.code, ended.stderr) == (0, "")
+    for shown in (
+        "[SHARED_MEMORY count=20]",
+        "FRIENDS_INFO",
+        "dropped",
+        "budget_exceeded: ",
+        "invalid_request: /content/context/memory_limit",
+        "The same response, not built anew",
+        "To try next",
+    ):
+        assert shown in ended.stdout
+    tables = [line for line in ended.stdout.splitlines() if line.startswith((" ", "─"))]
+    steps = [line for line in tables if line.startswith("  ")]
+    assert max(len(line) for line in tables if line not in steps) <= 80
+    assert "\x1b" not in ended.stdout
+    assert not list(ctxb.folder.iterdir())
+
+
+async def test_a_worker_answers_and_stops(on_bus: Ctxb) -> None:
+    """`send` gets a worker's answer over either way in; SIGTERM ends the worker with 0."""
+    async with on_bus.worker("--heartbeat-file", "beat", "--consumer", "w1") as worker:
+        stream = await on_bus("send", "--owner", "ana", "--input", "Hello")
+        assert stream.code == 0, stream.stderr
+        assert stream.stdout.startswith("success in ")
+        channel = await on_bus("send", "-o", "ana", "-i", "Hello", "--via", "channel", "--json")
+        assert json.loads(channel.stdout)["content"]["status"] == "success"
+        tight = await on_bus("send", "-o", "ana", "-i", "Hello", "--max-tokens", "99")
+        assert tight.code == 6
+        assert "budget_exceeded: " in tight.stderr
+        assert (await on_bus("healthcheck", "--file", "beat")).code == 0
+        assert await worker.stop() == 0
+    assert "worker.stopped" in worker.said[-1]
+
+
+async def test_interrupting_a_worker_stops_it(on_bus: Ctxb) -> None:
+    """Ctrl-C ends a worker as SIGTERM does."""
+    async with on_bus.worker() as worker:
+        worker.process.send_signal(signal.SIGINT)
+        assert await worker.process.wait() == 0
+
+
+async def test_stopping_under_load_loses_nothing(on_bus: Ctxb, server_url: str) -> None:
+    """A worker stopped amid requests ends with 0, and another one answers what it left."""
+
+    async def ask(client: ContextClient, number: int) -> BuildSuccess:
+        request = {"owner_key": f"o{number}", "content": {"current_input": "Hello"}}
+        return await client.build(request, timeout_seconds=50)
+
+    async with open_redis_bus(server_url) as bus, open_client(bus) as client:
+        async with on_bus.worker() as worker:
+            asking = [asyncio.create_task(ask(client, number)) for number in range(REQUESTS)]
+            await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+            assert await worker.stop() == 0
+        async with on_bus.worker():
+            answers = await asyncio.gather(*asking)
+    assert len({answer.build_id for answer in answers}) == REQUESTS
+
+
+async def test_a_worker_without_a_bus_brings_its_own(ctxb: Ctxb) -> None:
+    """Without a bus a worker starts one, and prints a URL by which others reach it."""
+    async with ctxb.worker() as worker:
+        url = next(word for line in worker.said for word in line.split() if "redis://" in word)
+        url = url.removeprefix("CTXB_BUS__URL=")
+        sent = await ctxb("send", "-o", "ana", "-i", "Hello", CTXB_BUS__URL=url)
+        assert sent.code == 0, sent.stderr
+        assert await worker.stop() == 0
+
+
+async def test_nobody_there_is_told_apart(on_bus: Ctxb) -> None:
+    """No worker gives 4 on either way in, no server 5."""
+    arguments = ["send", "-o", "ana", "-i", "Hello", "--timeout", "0.2"]
+    assert (await on_bus(*arguments)).code == 4
+    channel = await on_bus(*arguments, "--via", "channel")
+    assert (channel.code, channel.stderr) == (4, "error: nobody listens on the request channel\n")
+    nothing = await on_bus(*arguments, CTXB_BUS__URL="redis://127.0.0.1:1/0")
+    assert nothing.code == 5
+    assert "Traceback" not in nothing.stderr
+    worker = await on_bus("worker", CTXB_BUS__URL="redis://127.0.0.1:1/0")
+    assert worker.code == 5
+
+
+async def test_waiting_can_be_interrupted(on_bus: Ctxb, server_url: str) -> None:
+    """Ctrl-C ends a command that waits, with 130 and without a traceback."""
+    async with asyncio.timeout(HUNG), Redis.from_url(server_url) as client:
+        sending = await on_bus.start("send", "-o", "ana", "-i", "Hello", "--timeout", "300")
+        await _idle_after_sending(client)
+        sending.send_signal(signal.SIGINT)
+        _, err = await sending.communicate()
+    assert (sending.returncode, err) == (130, b"")
+
+
+async def test_configuration_errors_have_their_place(ctxb: Ctxb) -> None:
+    """A wrong setting stops every command with 3, and is named with its line."""
+    (ctxb.folder / "config.yml").write_text("bus:\n  urll: x\n")
+    ended = await ctxb("worker")
+    assert (ended.code, ended.stdout) == (3, "")
+    assert "config.yml:2:3  bus.urll: unknown key; did you mean bus.url?" in ended.stderr
+
+
+async def test_history_outlives_its_commands(ctxb: Ctxb) -> None:
+    """What one command imports, another one shows to the model."""
+    messages = [
+        {"role": "user", "content": "Where is my hat?"},
+        {"role": "assistant", "content": "In the hall."},
+    ]
+    lines = "\n".join(map(json.dumps, messages))
+    imported = await ctxb(
+        "history", "import", "-", "--owner", "ana", "--format", "openai", stdin=lines
+    )
+    assert (imported.code, imported.stdout) == (0, "2 rows stored, 0 were there already\n")
+    built = await ctxb("build", "--owner", "ana", "--input", "Thanks")
+    assert "Human: Where is my hat?\n  Nexus: In the hall." in built.stdout
+
+
+async def _idle_after_sending(client: Redis) -> None:
+    """Wait for a connection that does nothing after XADD.
+
+    Python 3.11 loses a cancellation that comes while redis-py is still writing.
+    """
+    while True:
+        connections = await client.client_list()
+        if any(each["cmd"] == "xadd" and int(each["idle"]) for each in connections):
+            return
+        await asyncio.sleep(0.05)

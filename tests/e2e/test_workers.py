@@ -1,0 +1,199 @@
+"""Several worker processes on a real server: each request answered once, whoever dies."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio as redis
+
+from tests.e2e.processes import CTXB, Finished, running
+
+pytestmark = pytest.mark.e2e
+
+REQUESTS = "context.build.request"
+RESPONSES = "context.build.response"
+GROUP = "context-builders"
+
+Answers = dict[str, list[dict[str, Any]]]
+
+
+def asking(number: int, **metadata: Any) -> bytes:
+    """Return a plain JSON request."""
+    request = {
+        "id": f"msg_{number}",
+        "owner_key": f"owner_{number % 20}",
+        "content": {"current_input": f"This is number {number}."},
+        "metadata": {"timeout_ms": 60_000, **metadata},
+    }
+    return json.dumps(request).encode()
+
+
+@asynccontextmanager
+async def answers(client: redis.Redis) -> AsyncIterator[Answers]:
+    """Collect the responses on the common channel, by the id of their request."""
+    heard: Answers = defaultdict(list)
+
+    async def listen(pubsub: Any) -> None:
+        while True:
+            message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=5)
+            if message:
+                response = json.loads(message["data"])
+                heard[response["metadata"]["request_id"]].append(response)
+
+    async with client.pubsub() as pubsub:
+        await pubsub.subscribe(RESPONSES)
+        await pubsub.get_message(timeout=5)
+        listening = asyncio.create_task(listen(pubsub))
+        try:
+            yield heard
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 60) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(seconds):
+        while True:
+            held = holds()
+            if held if isinstance(held, bool) else await held:
+                return
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def crew(
+    url: str, folder: Path, size: int
+) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    """Run worker processes on one server and one database; all of them listen."""
+    environment = {
+        **os.environ,
+        "CTXB_BUS__URL": url,
+        "CTXB_BUS__LEASE_SECONDS": "1.5",
+        "CTXB_BUS__HEARTBEAT_SECONDS": "0.3",
+        "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
+        "CTXB_LOG__FORMAT": "json",
+    }
+    await Finished.of(CTXB, "db", "upgrade", environment=environment)
+    async with (
+        redis.Redis.from_url(url) as client,
+        running([(CTXB, "worker")] * size, environment) as workers,
+    ):
+
+        async def all_listen() -> bool:
+            return dict(await client.pubsub_numsub(REQUESTS)).get(REQUESTS.encode(), 0) == size
+
+        await until(all_listen)
+        yield workers
+
+
+async def settled(client: redis.Redis) -> bool:
+    """Tell whether nothing is waiting or in anybody's hands."""
+    (group,) = await client.xinfo_groups(REQUESTS)
+    return (group["pending"], group["lag"]) == (0, 0)
+
+
+async def test_three_workers_answer_each_of_a_thousand_requests_once(
+    server_url: str, tmp_path: Path
+) -> None:
+    """Half of them published, half added to the stream, every tenth sent again."""
+    async with (
+        redis.Redis.from_url(server_url) as client,
+        crew(server_url, tmp_path, 3),
+        answers(client) as heard,
+    ):
+        retries = 0
+        for number in range(1_000):
+            for _ in range(2 if number % 10 == 0 else 1):
+                if number % 2:
+                    assert await client.publish(REQUESTS, asking(number)) == 3
+                else:
+                    await client.xadd(REQUESTS, {"data": asking(number)})
+        for number in range(0, 1_000, 25):
+            retries += 1
+            await client.publish(REQUESTS, asking(number, correlation_id=f"again_{number}"))
+        await until(lambda: len(heard) == 1_000)
+        await until(
+            lambda: (
+                sum(
+                    r["metadata"]["correlation_id"] is not None for rs in heard.values() for r in rs
+                )
+                >= retries
+            )
+        )
+        await until(lambda: settled(client))
+
+    responses = [response for each in heard.values() for response in each]
+    assert all(response["content"]["status"] == "success" for response in responses)
+    assert len({response["id"] for response in responses}) == 1_000
+    for each in heard.values():
+        assert len({response["id"] for response in each}) == 1
+        assert all(response["content"] == each[0]["content"] for response in each)
+
+
+async def test_requests_of_a_killed_worker_are_answered_by_others(
+    server_url: str, tmp_path: Path
+) -> None:
+    """SIGKILL with requests in flight loses none."""
+    async with (
+        redis.Redis.from_url(server_url) as client,
+        crew(server_url, tmp_path, 3) as workers,
+        answers(client) as heard,
+    ):
+        for number in range(400):
+            await client.xadd(REQUESTS, {"data": asking(number)})
+
+        async def in_flight() -> bool:
+            pending = await client.xpending(REQUESTS, GROUP)
+            return len(pending["consumers"]) == 3
+
+        await until(in_flight)
+        workers[0].send_signal(signal.SIGKILL)
+        await until(lambda: len(heard) == 400)
+        await until(lambda: settled(client))
+
+    ids = [{response["id"] for response in each} for each in heard.values()]
+    assert all(len(each) == 1 for each in ids)
+    assert len(set.union(*ids)) == 400
+
+
+async def test_a_worker_that_is_told_to_stop_finishes_what_it_started(
+    server_url: str, tmp_path: Path
+) -> None:
+    """SIGTERM under load: exit 0, nothing of its own left pending; another answers the rest."""
+    async with (
+        redis.Redis.from_url(server_url) as client,
+        crew(server_url, tmp_path, 2) as workers,
+        answers(client) as heard,
+    ):
+        for number in range(400):
+            await client.xadd(REQUESTS, {"data": asking(number)})
+        await until(lambda: len(heard) > 50)
+        workers[0].send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(workers[0].wait(), 30) == 0
+
+        async def gone() -> bool:
+            return len(await client.xinfo_consumers(REQUESTS, GROUP)) == 1
+
+        await until(gone)
+        await until(lambda: len(heard) == 400)
+
+    assert all(len({response["id"] for response in each}) == 1 for each in heard.values())
+
+
+async def test_requests_sent_before_any_worker_are_answered(
+    server_url: str, tmp_path: Path
+) -> None:
+    """The stream keeps them."""
+    async with redis.Redis.from_url(server_url) as client, answers(client) as heard:
+        for number in range(20):
+            await client.xadd(REQUESTS, {"data": asking(number)})
+        async with crew(server_url, tmp_path, 1):
+            await until(lambda: len(heard) == 20)

@@ -1,0 +1,107 @@
+"""A bus server that a test may kill and start again."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from service.adapters.embedded_server import GUARD, ServerBinary
+
+#: Seconds within which a server must answer.
+START_SECONDS = 20.0
+
+
+class RealServer:
+    """A server on a port of its own; it dies with the tests, however they end."""
+
+    def __init__(self, binary: ServerBinary, directory: Path, *, durable: bool = False) -> None:
+        self._binary = binary
+        self._directory = directory
+        self._durable = durable
+        self._guard: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+
+    @property
+    def url(self) -> str:
+        """Return where the server is, running or not."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def socket(self) -> Path:
+        """Return its socket in the file system."""
+        return self._directory / "server.sock"
+
+    def start(self) -> None:
+        """Start it, on the same port every time, and wait until it answers."""
+        self._guard = subprocess.Popen(  # noqa: S603 - our own guard
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                GUARD,
+                str(os.getpid()),
+                self._binary.path,
+                self._directory,
+            ],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(self._configuration().encode())
+        self._guard.stdin.flush()
+        self._wait()
+
+    def kill(self) -> None:
+        """End it without a warning, as a crash would."""
+        with self.client() as client:
+            os.kill(client.info("server")["process_id"], signal.SIGKILL)
+        self._gone()
+
+    def stop(self) -> None:
+        """End it as an operator would."""
+        self._gone()
+
+    def client(self) -> redis.Redis:
+        """Return a client to look at the server with; to be closed."""
+        return redis.Redis(
+            port=self.port, socket_timeout=START_SECONDS, retry=Retry(NoBackoff(), 0)
+        )
+
+    def _gone(self) -> None:
+        if self._guard is not None:
+            self._guard.communicate()
+            self._guard = None
+
+    def _configuration(self) -> str:
+        durable = "yes" if self._durable else "no"
+        lines = [
+            *("bind 127.0.0.1", f"port {self.port}", f'unixsocket "{self.socket.name}"'),
+            *('save ""', f"appendonly {durable}", "enable-debug-command yes"),
+        ]
+        return "\n".join(lines) + "\n\n"
+
+    def _wait(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        with self.client() as client:
+            while True:
+                try:
+                    client.ping()
+                except redis.RedisError:
+                    assert time.monotonic() < end, "the server does not answer"
+                    time.sleep(0.02)
+                else:
+                    return
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,299 @@
+"""What every bus promises about answers, on every bus there is."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from service.ports import Identity, Outcome, StoredResult
+from service.wire import Topics
+from tests.integration.bus_places import (
+    ASKED,
+    SHORT,
+    Place,
+    RedisPlace,
+    answer,
+    received,
+    taken_over,
+    until,
+)
+
+pytestmark = pytest.mark.integration
+
+
+# --- finishing -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["list", "stream"])
+async def test_finish_stores_sends_and_settles(place: Place, kind: str) -> None:
+    """A finished answer is sent once, kept for retries, and its delivery settled."""
+    bus = await place.open("one", lease_seconds=0)
+    reply_to = f"{place.prefix}replies"
+    await bus.submit(b"1")
+    (delivery,) = await received(bus)
+
+    (receipt,) = await bus.finish([answer(delivery, reply_to=reply_to, reply_kind=kind)])
+
+    assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, None)
+    assert await place.replies(reply_to, kind) == [b'{"n":1}']
+    assert await bus.stored([ASKED]) == [StoredResult(fingerprint="f1", response=b'{"n":1}')]
+    assert await bus.requests.claim(10) == []
+
+
+async def test_channel_reply_counts_receivers(place: Place) -> None:
+    """A reply on a channel reaches those who listen, and says how many they are."""
+    bus = await place.open("one")
+    reply_to = f"{place.prefix}replies"
+    await bus.submit(b"1")
+    (delivery,) = await received(bus)
+
+    async with bus.listen(reply_to) as replies:
+        (receipt,) = await bus.finish([answer(delivery, reply_to=reply_to)])
+        async with asyncio.timeout(10):
+            assert await anext(replies) == b'{"n":1}'
+    assert receipt.receivers == 1
+
+
+async def test_unheard_reply_is_counted_as_such(place: Place) -> None:
+    """A channel reply that nobody hears is sent all the same, with no receivers."""
+    bus = await place.open("one")
+    await bus.submit(b"1")
+
+    (receipt,) = await bus.finish([answer((await received(bus))[0], reply_to=f"{place.prefix}r")])
+
+    assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, 0)
+
+
+async def test_second_answer_yields(place: Place) -> None:
+    """A request answered already is not answered anew; its delivery stays with the worker."""
+    bus = await place.open("one")
+    reply_to = f"{place.prefix}replies"
+    await bus.submit(b"1")
+    await bus.submit(b"1")
+    first, second = await received(bus)
+    both = [
+        answer(each, reply_to=reply_to, reply_kind="list", response=b'{"n":%d}' % number)
+        for number, each in enumerate((first, second))
+    ]
+
+    outcomes = [receipt.outcome for receipt in await bus.finish(both)]
+
+    assert outcomes == [Outcome.SENT, Outcome.ANSWERED]
+    assert await place.replies(reply_to, "list") == [b'{"n":0}']
+    again = answer(second, reply_to=reply_to, reply_kind="list", response=b'{"n":0}', mode="again")
+    assert [receipt.outcome for receipt in await bus.finish([again])] == [Outcome.SENT]
+    assert await place.replies(reply_to, "list") == [b'{"n":0}', b'{"n":0}']
+    assert [receipt.outcome for receipt in await bus.finish([both[1]])] == [Outcome.NOT_MINE]
+
+
+async def test_zombie_sends_nothing(place: Place) -> None:
+    """A worker that wakes up after another has answered sends nothing more."""
+    one = await place.open("one", lease_seconds=SHORT)
+    two = await place.open("two", lease_seconds=SHORT)
+    reply_to = f"{place.prefix}replies"
+    await one.submit(b"1")
+    (lost,) = await received(one)
+    (claimed,) = await taken_over(two)
+
+    (theirs,) = await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
+    (mine,) = await one.finish([answer(lost, reply_to=reply_to, reply_kind="list")])
+
+    assert (theirs.outcome, mine.outcome) == (Outcome.SENT, Outcome.NOT_MINE)
+    assert len(await place.replies(reply_to, "list")) == 1
+
+
+async def test_slow_worker_may_still_win(place: Place) -> None:
+    """Where the claimer has not answered yet, the first answer counts, whoever sends it."""
+    one = await place.open("one", lease_seconds=SHORT)
+    two = await place.open("two", lease_seconds=SHORT)
+    reply_to = f"{place.prefix}replies"
+    await one.submit(b"1")
+    (lost,) = await received(one)
+    (claimed,) = await taken_over(two)
+
+    (mine,) = await one.finish([answer(lost, reply_to=reply_to, reply_kind="list")])
+    (theirs,) = await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
+
+    assert (mine.outcome, theirs.outcome) == (Outcome.SENT, Outcome.NOT_MINE)
+    assert len(await place.replies(reply_to, "list")) == 1
+
+
+async def test_unstored_answer_leaves_no_result(place: Place) -> None:
+    """An error that may pass is sent and settles, but the next try is built anew."""
+    bus = await place.open("one", lease_seconds=0)
+    reply_to = f"{place.prefix}replies"
+    await bus.submit(b"1")
+    (delivery,) = await received(bus)
+
+    passing = answer(delivery, reply_to=reply_to, reply_kind="list", mode="unstored")
+    (receipt,) = await bus.finish([passing])
+
+    assert receipt.outcome == Outcome.SENT
+    assert await bus.stored([ASKED]) == [None]
+    assert len(await place.replies(reply_to, "list")) == 1
+    assert await bus.requests.claim(10) == []
+
+
+async def test_unstored_answer_yields_to_a_stored_one(place: Place) -> None:
+    """An error never follows the answer."""
+    bus = await place.open("one")
+    reply_to = f"{place.prefix}replies"
+    await bus.submit(b"1")
+    await bus.submit(b"1")
+    first, second = await received(bus)
+    await bus.finish([answer(first)])
+
+    passing = answer(second, reply_to=reply_to, reply_kind="list", mode="unstored")
+    (receipt,) = await bus.finish([passing])
+
+    assert receipt.outcome == Outcome.ANSWERED
+    assert await place.replies(reply_to, "list") == []
+
+
+@pytest.mark.parametrize("mode", ["unstored", "again"])
+async def test_zombie_does_not_settle_for_others(place: Place, mode: str) -> None:
+    """Only a first answer may end what another worker has in its hands."""
+    one = await place.open("one", lease_seconds=SHORT)
+    two = await place.open("two", lease_seconds=SHORT)
+    reply_to = f"{place.prefix}replies"
+    await one.submit(b"1")
+    (lost,) = await received(one)
+    (claimed,) = await taken_over(two)
+
+    late = answer(lost, reply_to=reply_to, reply_kind="list", mode=mode)
+    (mine,) = await one.finish([late])
+
+    assert mine.outcome == Outcome.NOT_MINE
+    assert await place.replies(reply_to, "list") == []
+    (theirs,) = await two.finish([answer(claimed)])
+    assert theirs.outcome == Outcome.SENT
+
+
+async def test_answer_may_go_to_the_dead_letter_too(place: Place) -> None:
+    """A request given up is answered and kept in the dead letter, in one step."""
+    bus = await place.open("one", lease_seconds=0)
+    await bus.submit(b"1")
+    (delivery,) = await received(bus)
+
+    await bus.finish([answer(delivery, dead_letter="tried 3 times")])
+
+    (dead,) = await place.stream(place.prefix + Topics.CONTEXT_BUILD_DEAD)
+    assert (dead["data"], dead["reason"]) == (b"1", b"tried 3 times")
+    assert await bus.requests.claim(10) == []
+
+
+async def test_taken_reply_key_does_not_stop_the_batch(place: Place) -> None:
+    """A reply key that holds something else costs its own reply, and no other."""
+    bus = await place.open("one", lease_seconds=0)
+    reply_to = f"{place.prefix}replies"
+    for number in range(3):
+        await bus.submit(b"%d" % number)
+    answers = [
+        answer(each, identity=Identity("a", str(number)), reply_to=reply_to, reply_kind=kind)
+        for number, (each, kind) in enumerate(
+            zip(await received(bus), ["list", "stream", "list"], strict=True)
+        )
+    ]
+
+    receipts = await bus.finish(answers)
+
+    assert [receipt.outcome for receipt in receipts] == [Outcome.SENT] * 3
+    assert len(await place.replies(reply_to, "list")) == 2
+    assert await bus.requests.claim(10) == []
+
+
+async def test_reply_that_is_refused_settles_all_the_same(place: Place) -> None:
+    """A reply stream that takes no more costs its own reply: the answer is stored and settled."""
+    bus = await place.open("one", lease_seconds=0)
+    replies, spoiled = f"{place.prefix}replies", f"{place.prefix}spoiled"
+    modes = ("first", "first", "unstored", "again")
+    for mode in modes:
+        await bus.submit(mode.encode())
+    deliveries = await received(bus)
+    if isinstance(place, RedisPlace):  # no id is left for another entry
+        largest = 2**64 - 1
+        await place.client.xadd(spoiled, {"a": "b"}, id=f"{largest}-{largest}")
+    else:  # no such thing can happen there: it is of another kind
+        other = answer(deliveries[0], identity=Identity("o", "x"), mode="again")
+        await bus.finish([replace(other, reply_to=spoiled, reply_kind="list")])
+    answers = [
+        answer(
+            each,
+            identity=Identity("a", str(number)),
+            reply_to=spoiled if number else replies,
+            reply_kind="stream",
+            mode=mode,
+        )
+        for number, (each, mode) in enumerate(zip(deliveries, modes, strict=True))
+    ]
+
+    receipts = await bus.finish(answers)
+
+    assert [(each.outcome, each.receivers) for each in receipts] == [(Outcome.SENT, None)] * 4
+    assert await place.replies(replies, "stream") == [b'{"n":1}']
+    assert await bus.stored([Identity("a", "1")]) != [None]
+    assert await bus.requests.claim(10) == []
+
+
+async def test_reply_stream_is_bounded(place: Place) -> None:
+    """A stream of replies forgets the oldest."""
+    bus = await place.open("one", reply_max_length=10)
+    reply_to = f"{place.prefix}replies"
+    for number in range(300):
+        await bus.submit(b"%d" % number)
+    answers = [
+        answer(each, identity=Identity("a", each.token), reply_to=reply_to, reply_kind="stream")
+        for each in await received(bus, 300)
+    ]
+
+    await bus.finish(answers)
+
+    assert 10 <= len(await place.replies(reply_to, "stream")) < 300
+
+
+async def test_large_answer_leaves_a_marker(place: Place) -> None:
+    """An answer too large to keep is sent, and remembered as given."""
+    bus = await place.open("one", result_max_bytes=80)
+    reply_to = f"{place.prefix}replies"
+    large = b'{"digits":"%b"}' % b"".join(b"%d" % (number**7) for number in range(100))
+    await bus.submit(b"1")
+    (delivery,) = await received(bus)
+
+    await bus.finish([answer(delivery, response=large, reply_to=reply_to, reply_kind="list")])
+
+    assert await bus.stored([ASKED]) == [StoredResult(fingerprint="f1", response=None)]
+    assert await place.replies(reply_to, "list") == [large]
+
+
+async def test_stored_answers_come_back_in_order(place: Place) -> None:
+    """Stored answers come back byte for byte, where there are any, for the right owner."""
+    bus = await place.open("one")
+    odd = '{"text": "na\u00efve \\ud83d", "n": 1.0}'.encode()
+    await bus.submit(b"1")
+    (delivery,) = await received(bus)
+    await bus.finish([answer(delivery, identity=Identity("ab", "c"), response=odd)])
+
+    found = await bus.stored([Identity("a", "bc"), Identity("ab", "c"), Identity("ab", "d")])
+
+    assert found == [None, StoredResult(fingerprint="f1", response=odd), None]
+    assert await bus.stored([]) == []
+
+
+async def test_result_is_kept_for_a_while_only(place: Place) -> None:
+    """A stored answer is gone when its time is over."""
+    bus = await place.open("one", result_ttl_seconds=SHORT)
+    await bus.submit(b"1")
+    await bus.finish([answer((await received(bus))[0])])
+
+    async def forgotten() -> bool:
+        return await bus.stored([ASKED]) == [None]
+
+    await until(forgotten)
+
+
+async def test_nothing_to_finish(place: Place) -> None:
+    """No answers, no receipts."""
+    bus = await place.open("one")
+
+    assert await bus.finish([]) == []
+    assert await bus.enqueue([]) == []

@@ -1,0 +1,99 @@
+"""Commands over files, in this process."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from service.cli.root import app
+
+pytestmark = pytest.mark.integration
+
+Ctxb = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run each test in an empty folder, and put logging back behind it."""
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def ctxb() -> Ctxb:
+    """Give a function that runs a command over a SQLite file."""
+
+    def run(*arguments: str, stdin: str = "", store: str = "sqlite:///ctxb.db") -> Result:
+        return CliRunner(env={"CTXB_STORE__URL": store}).invoke(app, arguments, input=stdin)
+
+    return run
+
+
+def test_history_goes_in_and_out(ctxb: Ctxb) -> None:
+    """What is imported twice is stored once, and comes out as it went in."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    messages = [
+        {"role": "user", "content": "Where is my hat?"},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": "in the hall"},
+        {"role": "assistant", "content": "In the hall."},
+    ]
+    instructions = {"role": "system", "content": "Be kind."}
+    Path("messages.json").write_text(json.dumps([instructions, *messages]))
+    importing = ["history", "import", "messages.json", "--owner", "ana"]
+    first = ctxb(*importing)
+    assert first.stdout == "4 rows stored, 0 were there already\n"
+    assert first.stderr == "left out: 1 system messages\n"
+    assert ctxb(*importing).stdout == "0 rows stored, 4 were there already\n"
+    out = ctxb("history", "export", "--owner", "ana", "--format", "openai")
+    assert json.loads(out.stdout) == messages
+    lines = ctxb("history", "export", "--owner", "ana")
+    again = ctxb("history", "import", "-", "--owner", "bob", stdin=lines.stdout)
+    assert again.stdout == "4 rows stored, 0 were there already\n"
+    assert ctxb("history", "export", "--owner", "bob").stdout == lines.stdout
+    shown = ctxb("history", "show", "--owner", "ana", "--limit", "1", "--json")
+    assert [row["content"] for row in json.loads(shown.stdout)] == ["In the hall."]
+    assert "Where is my hat?" in ctxb("history", "show", "--owner", "ana").stdout
+    built = ctxb("build", "--owner", "ana", "--input", "Thanks")
+    assert "Human: Where is my hat?" in built.stdout
+
+
+def test_a_bad_file_is_stored_as_a_whole_or_not_at_all(ctxb: Ctxb) -> None:
+    """A bad line keeps the rest of its file out, unless bad lines are to be skipped."""
+    Path("h.jsonl").write_text('{"role": "HUMAN", "content": "a"}\n{"role": 3}\n')
+    refused = ctxb("history", "import", "h.jsonl", "--owner", "ana")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "line 2: role: 3 cannot be used" in refused.stderr
+    assert ctxb("history", "export", "--owner", "ana").stdout == ""
+    skipped = ctxb("history", "import", "h.jsonl", "--owner", "ana", "--skip-bad")
+    assert skipped.stdout == "1 rows stored, 0 were there already\n"
+
+
+def test_the_schema_is_brought_up_to_date(ctxb: Ctxb) -> None:
+    """There is no revision before an upgrade, and the newest after; a second changes nothing."""
+    assert ctxb("db", "current").stdout == "none\n"
+    upgraded = ctxb("db", "upgrade")
+    revision = upgraded.stdout.split()[0]
+    assert upgraded.stdout == f"{revision} (was empty)\n"
+    assert ctxb("db", "upgrade").stdout == f"{revision} (no change)\n"
+    assert ctxb("db", "current").stdout == f"{revision}\n"
+    missing = ctxb("db", "upgrade", store="sqlite:///missing/ctxb.db")
+    assert missing.exit_code == 5
+
+
+def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:
+    """Where no server can be had, the demo does with a bus in memory, says so, and logs nothing."""
+    ended = ctxb("demo", "--in-memory")
+    assert ended.exit_code == 0, ended.output
+    assert ended.stderr == ""
+    assert "Bus: in memory, with the worker in this process." in ended.stdout
+    assert "The same response, not built anew" in ended.stdout

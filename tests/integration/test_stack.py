@@ -1,0 +1,256 @@
+"""The image and the compose file: docker is not at hand here, so they are read."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+from typer.testing import CliRunner
+
+from service.adapters.embedded_server import find_server
+from service.cli.root import app
+from service.config.load import load_settings
+from service.config.settings import Settings
+from tests.support import lacking
+
+ROOT = Path(__file__).parents[2]
+
+Instruction = tuple[str, str]
+
+#: What the bus has to keep to, as `docs/delivery.md` says.
+REDIS_NEEDS = {
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "maxmemory-policy": "noeviction",
+    "client-output-buffer-limit": "pubsub 256mb 64mb 60",
+}
+
+
+def stages() -> list[list[Instruction]]:
+    """Return the Dockerfile's instructions, a list a stage."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if line and not line.startswith("#"))
+    found: list[list[Instruction]] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        name, _, rest = line.partition(" ")
+        if name == "FROM":
+            found.append([])
+        found[-1].append((name, rest.strip()))
+    return found
+
+
+def last(name: str) -> str:
+    """Return the last instruction of this name in the stage that runs."""
+    return [rest for found, rest in stages()[-1] if found == name][-1]
+
+
+def image_environment() -> dict[str, str]:
+    """Return the variables of the image."""
+    return dict(re.findall(r"(\w+)=(\S+)", last("ENV")))
+
+
+def compose() -> Any:
+    """Return the compose file."""
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+
+
+def seconds(text: str) -> float:
+    """Read a duration of the compose file."""
+    return float(text.removesuffix("s"))
+
+
+def is_command(words: list[str]) -> bool:
+    """Tell whether the command line knows a command with these options."""
+    *options, asked = [*words[1:], "--help"]
+    told = CliRunner().invoke(app, [words[0], asked])
+    known = all(word in told.output for word in options if word.startswith("--"))
+    return told.exit_code == 0 and known
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    """Set the variables that the worker has in the stack, and no others of ours."""
+    for name in [name for name in os.environ if name.startswith("CTXB_")]:
+        monkeypatch.delenv(name)
+    worker = compose()["services"]["worker"]["environment"]
+    merged = {**image_environment(), **worker}
+    variables = {name: value for name, value in merged.items() if name.startswith("CTXB_")}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return variables
+
+
+# --- the image -------------------------------------------------------------------------------
+
+
+def test_what_is_copied_exists() -> None:
+    """Every source is in the repository, and .dockerignore lets it through."""
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    build = [rest.split() for name, rest in stages()[0] if name == "COPY"]
+    sources = [source for *found, _ in build for source in found]
+
+    assert "*" in ignored
+    assert all((ROOT / source).exists() and f"!{source}" in ignored for source in sources)
+    assert set(sources) >= {"pyproject.toml", "constraints.txt", "service", "formatters", "prompts"}
+
+
+def test_the_image_installs_the_pinned_versions() -> None:
+    """The same constraints hold as at home, for the Python that the project asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = project["requires-python"].removeprefix(">=")
+    images = [stage[0][1].split()[0] for stage in stages()]
+
+    assert images == [f"python:{needed}-slim"] * len(images)
+    assert any("--constraint constraints.txt" in rest for name, rest in stages()[0])
+
+
+def test_the_image_is_not_root_and_cannot_install() -> None:
+    """A numeric user runs it, and nothing of the first stage but the program is in it."""
+    user, _, group = last("USER").partition(":")
+    runs = [rest for name, rest in stages()[-1] if name == "RUN"]
+    copies = [rest for name, rest in stages()[-1] if name == "COPY"]
+
+    assert int(user) > 0
+    assert int(group) > 0
+    assert not re.search(r"\b(?:pip|apt|apt-get|gcc|curl)\b", " ".join(runs))
+    assert copies == ["--from=build /opt/ctxb /opt/ctxb"]
+    assert any("venv --without-pip /opt/ctxb" in rest for name, rest in stages()[0])
+
+
+def test_the_image_runs_commands_that_there_are() -> None:
+    """Entry point, command and health check are ours."""
+    check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+
+    assert json.loads(last("ENTRYPOINT")) == ["ctxb"]
+    assert is_command(json.loads(last("CMD")))
+    assert check[0] == "ctxb"
+    assert is_command(check[1:])
+
+
+def test_the_image_keeps_its_data() -> None:
+    """The database is in the volume, and output is not held back."""
+    variables = image_environment()
+
+    assert variables["PYTHONUNBUFFERED"] == "1"
+    assert variables["CTXB_STORE__URL"].startswith(f"sqlite:///{last('VOLUME')}/")
+    assert f"install --directory --owner {last('USER').partition(':')[0]}" in last("RUN")
+
+
+# --- the stack -------------------------------------------------------------------------------
+
+
+def test_the_environment_is_a_configuration(environment: Mapping[str, str]) -> None:
+    """Each variable of image and compose file is a setting, and takes its value."""
+    settings = load_settings()
+
+    assert set(settings.origins.values()) == set(environment)
+    assert settings.bus.url is not None
+    assert settings.bus.url.get_secret_value().startswith("redis://redis:6379/")
+    assert settings.worker.heartbeat_file is not None
+
+
+def test_the_stack_starts_in_order_and_stops_in_time(environment: Mapping[str, str]) -> None:
+    """The worker waits for a healthy bus, comes up again, and has time to finish."""
+    worker = compose()["services"]["worker"]
+
+    assert worker["depends_on"]["redis"]["condition"] == "service_healthy"
+    assert worker["restart"] == "unless-stopped"
+    grace = seconds(worker["stop_grace_period"])
+    assert grace > load_settings().worker.shutdown_timeout_seconds
+
+
+def test_the_worker_can_write_what_it_has_to(environment: Mapping[str, str]) -> None:
+    """Database and heartbeat lie where a read-only container lets it write."""
+    file = compose()
+    worker = file["services"]["worker"]
+    volumes = dict(volume.split(":") for volume in worker["volumes"])
+    settings = load_settings()
+
+    assert worker["read_only"]
+    assert set(volumes) <= set(file["volumes"])
+    store = settings.store.url.get_secret_value().removeprefix("sqlite:///")
+    assert str(Path(store).parent) in volumes.values()
+    assert str(Path(str(settings.worker.heartbeat_file)).parent) in worker["tmpfs"]
+
+
+def test_the_time_to_finish_is_the_default() -> None:
+    """The time to finish in the compose file is the one that the settings have."""
+    worker = compose()["services"]["worker"]["environment"]
+    told = float(worker["CTXB_WORKER__SHUTDOWN_TIMEOUT_SECONDS"])
+
+    assert told == Settings().worker.shutdown_timeout_seconds
+
+
+def test_the_stack_runs_commands_that_there_are() -> None:
+    """The worker's command and its health check are ours; the check outlasts a quiet bus."""
+    worker = compose()["services"]["worker"]
+    kind, program, *check = worker["healthcheck"]["test"]
+
+    assert is_command(worker["command"])
+    assert (kind, program) == ("CMD", "ctxb")
+    assert is_command(check)
+
+
+def test_the_bus_keeps_what_it_is_told() -> None:
+    """It runs with the settings that delivery needs, on a volume, and not for other machines."""
+    bus = compose()["services"]["redis"]
+
+    assert redis_flags() == REDIS_NEEDS
+    assert bus["volumes"] == ["redis-data:/data"]
+    assert all(port.startswith("127.0.0.1:") for port in bus["ports"])
+
+
+def redis_flags() -> dict[str, str]:
+    """Return what the bus is started with."""
+    _, *words = compose()["services"]["redis"]["command"]
+    found = " ".join(words).removeprefix("--").split(" --")
+    return dict(flag.split(" ", 1) for flag in found)
+
+
+@pytest.mark.integration
+def test_a_real_server_takes_the_flags(tmp_path: Path) -> None:
+    """A server that is started like the stack's has these settings."""
+    _, *flags = compose()["services"]["redis"]["command"]
+
+    with server(flags, tmp_path) as client:
+        found = {name: client.config_get(name)[name] for name in REDIS_NEEDS}
+
+    limits = found.pop("client-output-buffer-limit")
+    assert f"pubsub {256 * 1024**2} {64 * 1024**2} 60" in limits
+    assert found.items() <= REDIS_NEEDS.items()
+
+
+@contextmanager
+def server(flags: list[str], folder: Path) -> Iterator[Any]:
+    """Run a server with these flags on a free port; gives a client."""
+    binary = find_server()
+    if binary is None:
+        lacking("no such server on this machine")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    process = subprocess.Popen(  # noqa: S603 - our own server
+        [binary.path, *flags, *place], stdout=subprocess.DEVNULL
+    )
+    refused = Retry(ConstantBackoff(0.05), 400, (redis.ConnectionError,))
+    client = redis.Redis(port=port, decode_responses=True, retry=refused)
+    try:
+        client.ping()
+        yield client
+    finally:
+        client.close()
+        process.terminate()
+        process.wait()

@@ -1,0 +1,441 @@
+"""What every store promises, asked of each adapter."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from formatters.model import Row
+from service.adapters.memory_store import open_memory_store
+from service.adapters.sql_store import open_sql_store
+from service.adapters.stores import Stores
+from service.errors import InvalidRequestError
+from service.ports import HistoryPage
+
+RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
+NOTHING = HistoryPage(rows=[])
+
+
+class Words:
+    """Counts words."""
+
+    name = "words"
+    exact = False
+
+    def count(self, text: str) -> int:
+        """Return the number of words."""
+        return len(text.split())
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = RECEIPT
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return a clock that the test may set."""
+    return Clock()
+
+
+def opened(kind: str, folder: Path, clock: Clock) -> AbstractAsyncContextManager[Stores]:
+    """Return the store of an adapter, to be entered."""
+    if kind == "memory":
+        return open_memory_store(Words(), clock)
+    return open_sql_store(f"sqlite:///{folder / 'history.db'}", Words(), clock)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def stores(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> AsyncIterator[Stores]:
+    """Open an empty store of each kind."""
+    async with opened(request.param, tmp_path, clock) as opened_stores:
+        yield opened_stores
+
+
+def row(name: str, when: object = None, content: object = "one two", **fields: object) -> Row:
+    """Make a row of history."""
+    return {
+        "id": name,
+        "run_id": "run_1",
+        "role": "HUMAN",
+        "content": content,
+        "timestamp": when,
+        "metadata": {},
+        **fields,
+    }
+
+
+def at(minute: int) -> str:
+    """Return a moment of one day as text."""
+    return f"2025-01-01T10:{minute:02}:00Z"
+
+
+def ids(page: HistoryPage) -> str:
+    """Return the ids of a page's rows, newest first."""
+    return " ".join(str(row["id"]) for row in page.rows)
+
+
+# --- append ----------------------------------------------------------------------------------
+
+
+async def test_rows_come_back_as_they_were_given(stores: Stores) -> None:
+    """A row comes back equal, with its conversation where it has one."""
+    first = row("a", at(1), [{"type": "text", "text": "hi"}], metadata={"tool_calls": [1.5, None]})
+    second = row("b", at(2), None, run_id=None, role=None, metadata=None)
+
+    await stores.history.append("o", [first])
+    await stores.history.append("o", [second], conversation_id="c")
+
+    page = await stores.history.recent("o")
+    assert page == HistoryPage(rows=[{**second, "conversation_id": "c"}, first], total=2)
+
+
+async def test_append_is_idempotent_by_id(stores: Stores) -> None:
+    """A row that is stored already stays as it is, and is not counted as new."""
+    assert await stores.history.append("o", [row("a", at(1), "first"), row("b", at(2))]) == 2
+
+    again = [row("c", at(3)), row("a", at(9), "second"), row("c", at(4), "third")]
+    assert await stores.history.append("o", again, conversation_id="c") == 1
+
+    page = await stores.history.recent("o")
+    assert ids(page) == "c b a"
+    assert page.rows[0]["content"] == "one two"
+    assert page.rows[2]["content"] == "first"
+
+
+async def test_append_of_nothing_stores_nothing(stores: Stores) -> None:
+    """No rows are no rows."""
+    assert await stores.history.append("o", []) == 0
+    assert await stores.history.recent("o") == NOTHING
+
+
+async def test_a_rows_own_conversation_goes_first(stores: Stores) -> None:
+    """The argument is for rows that name no conversation."""
+    rows = [row("a", at(1), conversation_id="x"), row("b", at(2), conversation_id=None)]
+    await stores.history.append("o", rows, conversation_id="y")
+
+    assert ids(await stores.history.recent("o", "x")) == "a"
+    assert ids(await stores.history.recent("o", "y")) == "b"
+
+
+async def test_a_callers_row_is_not_shared(stores: Stores) -> None:
+    """What happens to a row outside does not reach the one that is stored."""
+    metadata: dict[str, object] = {"n": 1}
+    await stores.history.append("o", [row("a", at(1), metadata=metadata)])
+    metadata["n"] = 2
+    read = (await stores.history.recent("o")).rows[0]
+    cast(dict[str, object], read["metadata"])["n"] = 3
+
+    assert (await stores.history.recent("o")).rows[0]["metadata"] == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "pointer"),
+    [
+        (row(""), "/1/id"),
+        (row("x" * 257), "/1/id"),
+        (row("a", id=7), "/1/id"),
+        ({"role": "HUMAN", "content": "hi"}, "/1/id"),
+        ("a row", "/1"),
+        (None, "/1"),
+        (row("a", conversation_id=""), "/1/conversation_id"),
+        (row("a", conversation_id=5), "/1/conversation_id"),
+        (row("a", at(1), object()), "/1"),
+        (row("a", at(1), metadata={(1, 2): "tuple"}), "/1"),
+    ],
+)
+async def test_a_bad_row_is_refused_with_its_place(
+    stores: Stores, bad: object, pointer: str
+) -> None:
+    """One bad row of a batch is named, and nothing of the batch is stored."""
+    with pytest.raises(InvalidRequestError) as caught:
+        await stores.history.append("o", cast(list[Row], [row("good"), bad]))
+
+    assert [problem.pointer for problem in caught.value.problems] == [pointer]
+    assert (await stores.history.recent("o")).total == 0
+
+
+async def test_a_row_nested_too_deep_is_refused(stores: Stores) -> None:
+    """What no reader could read again is not stored."""
+    deep: object = "core"
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(InvalidRequestError, match="deeper"):
+        await stores.history.append("o", [row("a", at(1), deep)])
+
+
+async def test_the_longest_ids_are_stored(stores: Stores) -> None:
+    """Ids of 256 characters and owner keys of 128 are stored, whatever the characters."""
+    await stores.history.append("😀" * 128, [row("é" * 256)], conversation_id="c" * 256)
+    assert (await stores.history.recent("😀" * 128, "c" * 256)).total == 1
+
+
+@pytest.mark.parametrize("owner", ["", "x" * 129, "\ud83d", cast(str, None)])
+async def test_an_owner_key_that_names_nobody_is_refused(stores: Stores, owner: str) -> None:
+    """Empty, too long and unprintable keys are refused by every method."""
+    for call in (
+        stores.history.append(owner, [row("a")]),
+        stores.history.recent(owner),
+        stores.history.get_history(owner, 1),
+        stores.history.erase(owner),
+        stores.profiles.get(owner),
+        stores.profiles.put(owner, {}),
+    ):
+        with pytest.raises(InvalidRequestError, match="owner_key"):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a\ud83d b", "a\ufffd b"),
+        ("\ud83d\ude00", "😀"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("nul \0 \x1f \\u0000 \x7f \u2028", "nul \0 \x1f \\u0000 \x7f \u2028"),
+        ("👩\u200d👩\u200d👧 \u202eabc", "👩\u200d👩\u200d👧 \u202eabc"),
+        ({"\ud800": ["\udfff"]}, {"\ufffd": ["\ufffd"]}),
+    ],
+)
+async def test_odd_characters_survive(stores: Stores, content: object, expected: object) -> None:
+    """Lone surrogates are replaced, pairs joined, and every other character kept."""
+    await stores.history.append("o", [row("a", at(1), content)])
+    assert (await stores.history.recent("o")).rows[0]["content"] == expected
+
+
+async def test_odd_characters_keep_ids_apart(stores: Stores) -> None:
+    """A NUL or a backslash in an id, a conversation or an owner key makes no two of them one."""
+    names = ["a\0", "a\\0", "a\\\\0", "a", "a ", "A", "ä", "a\u0308"]
+    for name in names:
+        rows = [row(other, at(1), conversation_id=other) for other in names]
+        assert await stores.history.append(name, rows) == len(names)
+
+    for name in names:
+        assert (await stores.history.recent(name)).total == len(names)
+        assert [row["id"] for row in (await stores.history.recent("a\0", name)).rows] == [name]
+
+
+async def test_a_huge_content_survives(stores: Stores) -> None:
+    """A content of a megabyte comes back, and does not hide its neighbours."""
+    huge = "word " * 210_000
+    rows = [row("a", at(1)), row("b", at(2), huge), row("c", at(3))]
+    await stores.history.append("o", rows)
+
+    assert (await stores.history.recent("o")).rows == rows[::-1]
+
+
+# --- order -----------------------------------------------------------------------------------
+
+
+async def test_rows_are_ordered_by_time_then_arrival(stores: Stores) -> None:
+    """Rows come newest first; of equal times the one that arrived last."""
+    rows = [row("c", at(3)), row("a", at(1)), row("b1", at(2)), row("b2", at(2))]
+    await stores.history.append("o", rows)
+    await stores.history.append("o", [row("b3", at(2)), row("z", at(0))])
+
+    assert ids(await stores.history.recent("o")) == "c b3 b2 b1 a z"
+
+
+async def test_times_are_compared_as_moments(stores: Stores) -> None:
+    """Offsets count, naive is UTC, and datetimes come back as text."""
+    east = datetime(2025, 1, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))
+    rows = [
+        row("d", "2025-01-01T11:00:00.000002+00:00"),
+        row("c", "2025-01-01T11:00:00.000001"),
+        row("b", east),
+        row("a", datetime(2025, 1, 1, 10)),  # noqa: DTZ001 - a naive one is meant
+    ]
+    await stores.history.append("o", rows)
+
+    page = await stores.history.recent("o")
+    assert ids(page) == "d c b a"
+    assert page.rows[2]["timestamp"] == "2025-01-01T12:30:00+02:00"
+    assert page.rows[3]["timestamp"] == "2025-01-01T10:00:00"
+
+
+@pytest.mark.parametrize("odd", [None, "", "yesterday", 1735725600, {}, "2025-13-01T00:00:00Z"])
+async def test_a_row_without_a_time_follows_the_one_before_it(stores: Stores, odd: object) -> None:
+    """In a batch, a time that cannot be read is that of the row before; it comes back as given."""
+    await stores.history.append("o", [row("a", at(1)), row("b", odd), row("d", at(3))])
+    await stores.history.append("o", [row("c", at(2))])
+
+    page = await stores.history.recent("o")
+    assert ids(page) == "d c b a"
+    assert page.rows[2]["timestamp"] == odd
+
+
+async def test_a_batch_without_times_follows_the_newest_row(stores: Stores) -> None:
+    """The first of a batch follows the newest row that is stored, of any conversation."""
+    await stores.history.append("o", [row("late", at(30)), row("early", at(1))])
+    await stores.history.append("o", [row("a"), row("b")], conversation_id="c")
+    await stores.history.append("o", [row("later", at(31))])
+
+    assert ids(await stores.history.recent("o")) == "later b a late early"
+
+
+async def test_the_first_row_without_a_time_has_the_receipts(stores: Stores, clock: Clock) -> None:
+    """Where nothing is stored yet, the time of the receipt counts."""
+    await stores.history.append("o", [row("now")])
+    before, after = clock.now - timedelta(seconds=1), clock.now + timedelta(seconds=1)
+    await stores.history.append("o", [row("after", after), row("before", before)])
+
+    assert ids(await stores.history.recent("o")) == "after now before"
+
+
+# --- recent ----------------------------------------------------------------------------------
+
+
+async def test_max_rows_bounds_a_page(stores: Stores) -> None:
+    """At most so many rows are read; the total is of all."""
+    await stores.history.append("o", [row(str(n), at(n)) for n in range(5)])
+
+    assert ids(await stores.history.recent("o", max_rows=2)) == "4 3"
+    assert (await stores.history.recent("o", max_rows=2)).total == 5
+    for none in (0, -1):
+        assert await stores.history.recent("o", max_rows=none) == HistoryPage(rows=[], total=5)
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "expected"), [(-1, ""), (0, ""), (1, "4"), (2, "4"), (3, "4 3"), (4, "4 3")]
+)
+async def test_max_tokens_is_reached_by_the_last_row(
+    stores: Stores, max_tokens: int, expected: str
+) -> None:
+    """Reading stops with the row at which the tokens reach the bound, that row included."""
+    await stores.history.append("o", [row(str(n), at(n)) for n in range(5)])
+
+    page = await stores.history.recent("o", max_tokens=max_tokens)
+    assert ids(page) == expected
+    assert page.total == 5
+
+
+async def test_both_bounds_hold(stores: Stores) -> None:
+    """The tighter of two bounds ends the page."""
+    await stores.history.append("o", [row(str(n), at(n)) for n in range(5)])
+
+    assert ids(await stores.history.recent("o", max_rows=1, max_tokens=6)) == "4"
+    assert ids(await stores.history.recent("o", max_rows=4, max_tokens=3)) == "4 3"
+
+
+async def test_tokens_are_those_that_are_printed(stores: Stores) -> None:
+    """Tool rows weigh nothing, and a long text what is left of it at 500 characters."""
+    rows = [
+        row("oldest", at(0)),
+        row("long", at(1), "ab " * 1000),  # 166 words in 497 characters, the last with "..."
+        row("tool", at(2), "many words " * 50, role="TOOL"),
+        row("newest", at(3), [{"type": "text", "text": "a b"}, {"type": "text", "text": "c"}]),
+    ]
+    await stores.history.append("o", rows)
+
+    assert ids(await stores.history.recent("o", max_tokens=3)) == "newest"
+    assert ids(await stores.history.recent("o", max_tokens=4)) == "newest tool long"
+    assert ids(await stores.history.recent("o", max_tokens=169)) == "newest tool long"
+    assert ids(await stores.history.recent("o", max_tokens=170)) == "newest tool long oldest"
+
+
+async def test_conversations_are_apart(stores: Stores) -> None:
+    """A conversation has its own rows, bounds and total; no conversation has all."""
+    await stores.history.append("o", [row(f"a{n}", at(n)) for n in range(3)], conversation_id="a")
+    await stores.history.append("o", [row(f"b{n}", at(n)) for n in range(2)], conversation_id="b")
+    await stores.history.append("o", [row("none", at(9))])
+
+    assert ids(await stores.history.recent("o")) == "none a2 b1 a1 b0 a0"
+    assert ids(await stores.history.recent("o", "a")) == "a2 a1 a0"
+    page = await stores.history.recent("o", "b", max_tokens=2)
+    assert (ids(page), page.total) == ("b1", 2)
+    assert await stores.history.recent("o", "unknown") == NOTHING
+
+
+async def test_owners_are_apart(stores: Stores) -> None:
+    """The same ids and conversations of another owner are other rows."""
+    for owner in ("o", "O", "o "):
+        assert await stores.history.append(owner, [row("a", at(1), owner)], conversation_id="c")
+
+    for owner in ("o", "O", "o "):
+        page = await stores.history.recent(owner, "c")
+        assert [row["content"] for row in page.rows] == [owner]
+    assert await stores.history.recent("x") == NOTHING
+
+
+async def test_get_history_is_the_newest_of_all_conversations(stores: Stores) -> None:
+    """The plain form gives at most so many rows, newest first."""
+    await stores.history.append("o", [row("a", at(1))], conversation_id="x")
+    await stores.history.append("o", [row("b", at(2)), row("c", at(3))])
+
+    assert [row["id"] for row in await stores.history.get_history("o", 2)] == ["c", "b"]
+    assert await stores.history.get_history("x", 2) == []
+
+
+# --- erase and profiles ----------------------------------------------------------------------
+
+
+async def test_erase_forgets_one_owner(stores: Stores) -> None:
+    """An erased owner has no rows, may start anew, and no other owner is touched."""
+    for owner in ("o", "p"):
+        await stores.history.append(owner, [row("a", at(1)), row("b", at(2))], conversation_id="c")
+
+    assert await stores.history.erase("o") == 2
+    assert await stores.history.erase("o") == 0
+
+    assert await stores.history.recent("o") == NOTHING
+    assert await stores.history.recent("o", "c") == NOTHING
+    assert (await stores.history.recent("p", "c")).total == 2
+    assert await stores.history.append("o", [row("a", at(5))]) == 1
+    assert (await stores.history.recent("o", max_tokens=9)).total == 1
+
+
+async def test_profiles_are_replaced_whole(stores: Stores) -> None:
+    """An owner's profile is the last one put, and nobody else's."""
+    assert await stores.profiles.get("o") == {}
+    await stores.profiles.put("o", {"prompt_overrides": {"friends_profile": "likes\0 tea\ud800"}})
+    await stores.profiles.put("p", {"created_at": RECEIPT})
+    assert await stores.profiles.get("o") == {
+        "prompt_overrides": {"friends_profile": "likes\0 tea\ufffd"}
+    }
+    await stores.profiles.put("o", {"b": 2})
+
+    assert await stores.profiles.get("o") == {"b": 2}
+    assert await stores.profiles.get("p") == {"created_at": RECEIPT.isoformat()}
+
+
+async def test_a_profile_that_is_no_json_is_refused(stores: Stores) -> None:
+    """What cannot be stored is refused, and the profile before it stands."""
+    await stores.profiles.put("o", {"a": 1})
+    with pytest.raises(InvalidRequestError, match="object is no JSON value"):
+        await stores.profiles.put("o", {"a": object()})
+    assert await stores.profiles.get("o") == {"a": 1}
+
+
+# --- concurrency -----------------------------------------------------------------------------
+
+
+async def test_concurrent_appends_to_one_owner_lose_nothing(stores: Stores) -> None:
+    """Two tasks with fifty appends each: all rows are there, each counted once."""
+
+    async def write(name: str) -> int:
+        new = 0
+        for n in range(50):
+            rows = [row(f"{name}{n}", at(n)), row(f"shared{n}", at(n))]
+            new += await stores.history.append("o", rows, conversation_id=name)
+        return new
+
+    async with asyncio.TaskGroup() as tasks:
+        first, second = tasks.create_task(write("x")), tasks.create_task(write("y"))
+
+    assert first.result() + second.result() == 150
+    page = await stores.history.recent("o", max_tokens=300)
+    assert page.total == len(page.rows) == len({row["id"] for row in page.rows}) == 150
+    assert len((await stores.history.recent("o", max_tokens=298)).rows) == 149
+    totals = [(await stores.history.recent("o", name)).total for name in "xy"]
+    assert sum(totals) == 150

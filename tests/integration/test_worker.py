@@ -1,0 +1,560 @@
+"""The worker on every bus: each request answered once, whatever happens to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from formatters.model import Block, Facts
+from service.adapters.memory_store import MemoryHistory, MemoryProfiles
+from service.adapters.tokenizers import TiktokenTokenizers
+from service.adapters.tool_registry import InMemoryToolRegistry
+from service.builder import BLOCKS, ContextBuilder
+from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
+from service.config.settings import BusSettings, GatherSettings, Settings, WorkerSettings
+from service.errors import (
+    BudgetExceededError,
+    ContextBuilderError,
+    DeadlineExceededError,
+    HistoryUnavailableError,
+    IdConflictError,
+    InvalidRequestError,
+)
+from service.gather import Sources
+from service.ports import Bus, HistoryPage
+from service.wire import Topics
+from service.worker import Worker
+from tests.integration.bus_places import Place
+from tests.support import NOW, BrokenHistory
+
+# the contract tests run on every server; here one real one is enough
+pytestmark = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
+
+#: The tests' workers give up a lease quickly, so that another takes over.
+LEASE = 0.6
+
+
+@dataclass
+class Crew:
+    """Workers over one history, and a client of theirs."""
+
+    place: Place
+    stack: AsyncExitStack
+    builder: ContextBuilder
+    options: dict[str, Any]
+    client: ContextClient
+    bus: Bus
+    stops: list[tuple[asyncio.Event, asyncio.Task[bool]]] = field(default_factory=list)
+
+    async def hire(self, builder: ContextBuilder | None = None) -> None:
+        """Start one more worker; it listens when this returns."""
+        bus = await self.place.open(f"worker-{len(self.stops)}", **self.options)
+        stop = asyncio.Event()
+        task = asyncio.create_task(Worker(bus, builder or self.builder).run(stop))
+        self.stops.append((stop, task))
+        await until(lambda: self._listeners(len(self.stops)))
+
+    async def dismiss(self) -> list[bool]:
+        """Stop all workers; returns whether each had finished its work."""
+        for stop, _ in self.stops:
+            stop.set()
+        drained = [await task for _, task in self.stops]
+        self.stops.clear()
+        return drained
+
+    async def stream(self, topic: str) -> list[dict[str, bytes]]:
+        """Return the entries of a stream."""
+        return await self.place.stream(f"{self.place.prefix}{topic}")
+
+    async def _listeners(self, count: int) -> bool:
+        # a payload that is no request costs its way to the dead letter and nothing else
+        return await self.bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"ping") >= count
+
+
+async def until(holds: Callable[[], Awaitable[object]], seconds: float = 10.0) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 - what is waited for may be in another process
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
+    """Prepare a crew without workers."""
+    bus_settings = {"lease_seconds": LEASE, "heartbeat_seconds": 0.1, "prefix": place.prefix}
+    bus_settings |= settings.pop("bus", {})
+    tokenizers = TiktokenTokenizers()
+    builder = ContextBuilder(
+        sources=Sources(
+            history=MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW),
+            profiles=MemoryProfiles(),
+            tools=InMemoryToolRegistry(),
+        ),
+        tokenizers=tokenizers,
+        clock=lambda: NOW,
+        settings=Settings(
+            bus=BusSettings(**bus_settings),
+            worker=WorkerSettings(concurrency=4, shutdown_timeout_seconds=5),
+            **settings,
+        ),
+    )
+    options = {
+        "lease_seconds": builder.settings.bus.lease_seconds,
+        "max_backlog": builder.settings.bus.max_backlog,
+    }
+    async with AsyncExitStack() as stack:
+        bus = await place.open("client", **options)
+        client = await stack.enter_async_context(open_client(bus, timeout_seconds=10))
+        crew = Crew(place, stack, builder, options, client, bus)
+        try:
+            yield crew
+        finally:
+            await crew.dismiss()
+
+
+@pytest.fixture
+async def crew(place: Place) -> AsyncIterator[Crew]:
+    """Give a crew of one worker."""
+    async with open_crew(place) as crew:
+        await crew.hire()
+        yield crew
+
+
+def asking(text: str = "hi", /, **fields: Any) -> dict[str, Any]:
+    """Return a request in the short form."""
+    return {"owner_key": "o", "content": {"current_input": text}, **fields}
+
+
+@dataclass
+class Trouble:
+    """A block that fails a number of times, and counts how often it was asked."""
+
+    failures: int = 0
+    asked: int = 0
+
+    def __call__(self, facts: Facts) -> Block:
+        """Fail, or show nothing much."""
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise RuntimeError("trouble")
+        return Block(tag="TROUBLE", entries=(), placeholder="none")
+
+    def joined(self, builder: ContextBuilder) -> ContextBuilder:
+        """Return a builder that shows this block too."""
+        return replace(builder, blocks=(*BLOCKS[:-1], self, BLOCKS[-1]))
+
+
+@pytest.mark.parametrize("via", ["stream", "channel"])
+async def test_a_request_is_answered(crew: Crew, via: Any) -> None:
+    """Over both ways in."""
+    content = await crew.client.build(asking("What now?"), via=via)
+
+    assert len(content.messages) == 5
+    assert "What now?" in content.messages[-1]["content"]
+
+
+async def test_a_plain_response_goes_to_the_common_channel(crew: Crew) -> None:
+    """Without a `reply_to`, everybody hears the response, as plain JSON with what ties it."""
+    channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+    async with crew.bus.listen(channel) as responses:
+        metadata = {"correlation_id": "c-1", "traceparent": "00-ab-cd-01", "other": 1}
+        await crew.bus.submit(json.dumps(asking(id="msg_1", metadata=metadata)).encode())
+        async with asyncio.timeout(10):
+            response = json.loads(await anext(responses))
+
+    assert response["content"]["status"] == "success"
+    assert response["metadata"] == {
+        "request_id": "msg_1",
+        "correlation_id": "c-1",
+        "traceparent": "00-ab-cd-01",
+    }
+
+
+@pytest.mark.parametrize("kind", ["list", "stream"])
+async def test_a_reply_can_wait_for_its_reader(crew: Crew, kind: str) -> None:
+    """A list or a stream keeps the reply for who comes later."""
+    reply_to = f"context.reply.{crew.place.prefix}"
+    metadata = {"reply_to": reply_to, "reply_kind": kind}
+    await crew.bus.submit(json.dumps(asking(metadata=metadata)).encode())
+    await until(lambda: crew.place.replies(reply_to, kind))
+    (reply,) = await crew.place.replies(reply_to, kind)
+
+    assert json.loads(reply)["content"]["status"] == "success"
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"reply_to": "elsewhere.me"}, {"reply_kind": "list"}, {"reply_to": "context.rep"}]
+)
+async def test_a_reply_goes_only_where_it_may(crew: Crew, metadata: dict[str, Any]) -> None:
+    """Another place is refused, and the refusal goes to the common channel."""
+    channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+    async with crew.bus.listen(channel) as responses:
+        await crew.bus.submit(json.dumps(asking(metadata=metadata)).encode())
+        async with asyncio.timeout(10):
+            error = json.loads(await anext(responses))["content"]["error"]
+
+    assert error["code"] == "invalid_request"
+    assert error["errors"][0]["pointer"] == "/metadata/reply_to"
+
+
+async def test_a_retry_gets_the_same_response(crew: Crew) -> None:
+    """The same id and content, with the correlation id of the retry, and nothing is built anew."""
+    request = asking(id="msg_1")
+    first = await crew.client.send(request)
+    retry = {**request, "timestamp": "2025-12-10T09:00:00Z", "metadata": {"correlation_id": "c"}}
+    again = [await crew.client.send(retry, via=via) for via in ("stream", "channel", "channel")]
+
+    assert {response.id for response in again} == {first.id}
+    assert all(response.content == first.content for response in again)
+    assert {response.metadata.correlation_id for response in again} == {"c"}
+
+
+async def test_a_retry_while_the_request_is_built_is_answered_too(place: Place) -> None:
+    """Both get the one response, also where they asked for it in different places."""
+    async with open_crew(place) as crew:
+        other = await crew.stack.enter_async_context(open_client(crew.bus, timeout_seconds=10))
+        request = asking(id="msg_1")
+        sent = [asyncio.create_task(client.send(request)) for client in (crew.client, other) * 3]
+        await asyncio.sleep(0)
+        await crew.hire()
+        await crew.hire()
+        responses = [await each for each in sent]
+
+    assert len({response.id for response in responses}) == 1
+    assert all(response.content == responses[0].content for response in responses)
+
+
+async def test_one_id_for_two_requests_is_a_conflict(crew: Crew) -> None:
+    """The second one is told; a retry of the first still gets its answer."""
+    first = await crew.client.send(asking("one", id="msg_1"))
+    with pytest.raises(IdConflictError):
+        await crew.client.build(asking("two", id="msg_1"))
+
+    assert (await crew.client.send(asking("one", id="msg_1"))).id == first.id
+
+
+async def test_two_owners_may_use_one_id(crew: Crew) -> None:
+    """Each gets an answer of its own."""
+    one = await crew.client.send(asking("mine", id="msg_1", owner_key="a"))
+    two = await crew.client.send(asking("yours", id="msg_1", owner_key="b"))
+
+    assert one.id != two.id
+    assert (one.owner_key, two.owner_key) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ({"current_input": ""}, InvalidRequestError),
+        ({"a": 1}, InvalidRequestError),
+        ({"current_input": "hi", "context": {"max_tokens": 500}}, BudgetExceededError),
+    ],
+)
+async def test_a_request_that_cannot_be_built_gets_its_error(
+    crew: Crew, content: dict[str, Any], error: type[ContextBuilderError]
+) -> None:
+    """The client raises the error of the code, and a retry gets the same response."""
+    request = asking(id="msg_1", content=content)
+    with pytest.raises(error) as caught:
+        await crew.client.build(request)
+    first, again = [await crew.client.send(request) for _ in range(2)]
+
+    assert caught.value.detail
+    assert first == again
+
+
+async def test_a_deadline_that_has_passed_is_told_and_not_stored(crew: Crew) -> None:
+    """The error can be retried, and with more time the same request is built."""
+    late = {"deadline": "2020-01-01T00:00:00Z"}
+    with pytest.raises(DeadlineExceededError) as caught:
+        await crew.client.build(asking(id="msg_1", metadata=late))
+    assert caught.value.retryable
+
+    assert (await crew.client.build(asking(id="msg_1"))).messages
+
+
+async def test_a_deadline_without_a_zone_is_in_utc(crew: Crew) -> None:
+    """As every naive time on the wire."""
+    assert (await crew.client.build(asking(metadata={"deadline": "2999-01-01T00:00:00"}))).messages
+
+
+async def test_a_deadline_ends_a_build_that_takes_too_long(place: Place) -> None:
+    """A store that hangs does not hold the answer up."""
+    patient = GatherSettings(history_timeout_seconds=30)
+    async with open_crew(place, gather=patient) as crew:
+        sources = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
+        await crew.hire(replace(crew.builder, sources=sources))
+        with pytest.raises(DeadlineExceededError):
+            await crew.client.build(asking(metadata={"timeout_ms": 200}))
+
+
+async def test_unreadable_history_is_an_error_that_is_not_stored(place: Place) -> None:
+    """Once the store is back, the same request is built."""
+    async with open_crew(place) as crew:
+        sources = replace(crew.builder.sources, history=BrokenHistory())
+        await crew.hire(replace(crew.builder, sources=sources))
+        with pytest.raises(HistoryUnavailableError):
+            await crew.client.build(asking(id="msg_1"))
+        await crew.dismiss()
+        await crew.hire()
+        assert (await crew.client.build(asking(id="msg_1"))).messages
+
+
+async def test_what_names_nobody_goes_to_the_dead_letter(crew: Crew) -> None:
+    """With the reason, and the worker goes on."""
+    await crew.bus.submit(b"\xff nonsense")
+
+    async def buried() -> bool:
+        dead = await crew.stream(Topics.CONTEXT_BUILD_DEAD)
+        return any(entry["data"] == b"\xff nonsense" for entry in dead)
+
+    await until(buried)
+    assert (await crew.client.build(asking())).messages
+
+
+async def test_a_build_that_fails_is_tried_again(place: Place) -> None:
+    """A fault that passes costs time, no answer."""
+    async with open_crew(place) as crew:
+        trouble = Trouble(failures=2)
+        await crew.hire(trouble.joined(crew.builder))
+
+        assert (await crew.client.build(asking())).messages
+        assert trouble.asked == 3
+
+
+async def test_a_build_that_always_fails_ends_in_the_dead_letter(place: Place) -> None:
+    """After the configured deliveries its sender gets an error, and others are not affected."""
+    async with open_crew(place) as crew:
+        trouble = Trouble(failures=1_000)
+        await crew.hire(trouble.joined(crew.builder))
+        with pytest.raises(ContextBuilderError, match="delivered 3 times") as caught:
+            await crew.client.build(asking(id="msg_1"))
+        dead = [
+            json.loads(e["data"])
+            for e in await crew.stream(Topics.CONTEXT_BUILD_DEAD)
+            if e["data"] != b"ping"
+        ]
+
+        assert caught.value.code == "internal"
+        assert trouble.asked == 3
+        assert [entry["id"] for entry in dead] == ["msg_1"]
+        trouble.failures = 0
+        assert (await crew.client.build(asking("another"))).messages
+
+
+@pytest.mark.parametrize("kind", ["channel", "list", "none"])
+async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str) -> None:
+    """The sender hears `overloaded` where it waits, or on the common channel; it may retry."""
+    async with open_crew(place, bus={"max_backlog": 3}) as crew:
+        hanging = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
+        await crew.hire(replace(crew.builder, sources=hanging))
+        for number in range(6):
+            await crew.bus.submit(json.dumps(asking(id=f"msg_{number}")).encode())
+        own = f"context.reply.{place.prefix}"
+        metadata = {} if kind == "none" else {"reply_to": own, "reply_kind": kind}
+        common = f"{place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+        async with crew.bus.listen(own if kind == "channel" else common) as responses:
+            late = json.dumps(asking(id="msg_late", metadata=metadata)).encode()
+            await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, late)
+            error = (await answer_to("msg_late", responses))["content"]["error"]
+
+    assert error["code"] == "overloaded"
+    assert error["retryable"] is True
+
+
+async def answer_to(request_id: str, responses: AsyncIterator[bytes]) -> dict[str, Any]:
+    """Return the first of the responses that answers a request."""
+    async with asyncio.timeout(10):
+        async for reply in responses:
+            response: dict[str, Any] = json.loads(reply)
+            if response["metadata"]["request_id"] == request_id:
+                return response
+    raise AssertionError("the channel ended")
+
+
+async def test_started_requests_are_finished_when_a_worker_is_stopped(place: Place) -> None:
+    """It drains, and leaves nothing pending behind."""
+    async with open_crew(place) as crew:
+        sent = [asyncio.create_task(crew.client.send(asking(str(n)))) for n in range(40)]
+        await asyncio.sleep(0)
+        await crew.hire()
+        drained = await crew.dismiss()
+        await crew.hire()
+        responses = [await each for each in sent]
+
+    assert drained == [True]
+    assert len({response.id for response in responses}) == 40
+
+
+async def test_a_worker_that_cannot_drain_says_so(place: Place) -> None:
+    """What it leaves is answered by another."""
+    async with open_crew(place) as crew:
+        settings = crew.builder.settings.model_copy(
+            update={"worker": WorkerSettings(concurrency=1, shutdown_timeout_seconds=0)}
+        )
+        sources = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
+        await crew.hire(replace(crew.builder, sources=sources, settings=settings))
+        sent = asyncio.create_task(crew.client.send(asking()))
+        worker = crew.stops[0]
+        await until(lambda: asyncio.sleep(0.2, result=True))
+        assert await crew.dismiss() == [False]
+        assert worker[1].done()
+        await crew.hire()
+        assert (await sent).content.status == "success"
+
+
+async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> None:
+    """A worker of one slot that takes over and reads at once answers both, and stops when told."""
+    async with open_crew(place) as crew:
+        dead = await place.open("dead", **crew.options)
+        sent = [asyncio.create_task(crew.client.send(asking("left behind")))]
+        await until(lambda: dead.requests.receive(1, wait=0.1))
+        one_slot = crew.builder.settings.model_copy(
+            update={"worker": WorkerSettings(concurrency=1, shutdown_timeout_seconds=5)}
+        )
+        trouble = Gate()
+        await crew.hire(replace(trouble.joined(crew.builder), settings=one_slot))
+        await asyncio.sleep(LEASE)
+        sent += [asyncio.create_task(crew.client.send(asking(str(n)))) for n in range(3)]
+        await asyncio.sleep(LEASE)
+        trouble.open.set()
+        responses = [await each for each in sent]
+        async with asyncio.timeout(5):
+            assert await crew.dismiss() == [True]
+
+    assert len({response.id for response in responses}) == 4
+
+
+@dataclass
+class Gate:
+    """A history that can't be read until it is opened."""
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def joined(self, builder: ContextBuilder) -> ContextBuilder:
+        """Return a builder whose reads wait for this."""
+        gated = GatedHistory(self.open)
+        return replace(builder, sources=replace(builder.sources, history=gated))
+
+
+class GatedHistory(BrokenHistory):
+    """A history behind a gate: empty, once it is open."""
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        super().__init__()
+        self._gate = gate
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Wait, and return nothing."""
+        await self._gate.wait()
+        return HistoryPage()
+
+    async def append(self, *_args: object, **_options: object) -> int:
+        """Store nothing."""
+        return 0
+
+
+async def test_the_input_is_remembered(crew: Crew) -> None:
+    """The next request of the owner finds it in its history."""
+    await crew.client.build(asking("My cat is called Tibert."))
+    content = await crew.client.build(asking("What is my cat called?"))
+
+    assert "Human: My cat is called Tibert." in content.messages[2]["content"]
+    assert "count=1]" in content.messages[2]["content"]
+
+
+async def test_results_on_the_bus_are_remembered(crew: Crew) -> None:
+    """An LLM's answer and a tool's result join the run; a replay changes nothing."""
+    await crew.client.build(asking("Weather?", run_id="run_1"))
+    call = {"id": "c1", "name": "weather", "arguments": {"city": "Oslo"}}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        (
+            Topics.LLM_RESULTS,
+            {"id": "a1", "role": "AI", "content": "", "metadata": {"tool_calls": [call]}},
+        ),
+        (
+            Topics.TOOLS_RESULTS,
+            {
+                "id": "t1",
+                "role": "TOOL",
+                "content": "rain",
+                "metadata": {"tool_call_id": "c1", "name": "weather"},
+            },
+        ),
+        (Topics.LLM_RESULTS, {"id": "a2", "role": "ai", "content": "It rains."}),
+    ]
+    for topic, fields in rows * 2:
+        row = {"owner_key": "o", "run_id": "run_1", **fields}
+        await crew.bus.append(topic, json.dumps(row).encode())
+    await until(lambda: remembered(crew, 4))
+    content = await crew.client.build(asking("And tomorrow?"))
+
+    assert content.messages[2]["content"].endswith(
+        "Human: Weather?\n  Nexus: [tool_use:weather, city:Oslo]\nIt rains."
+    )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"nonsense",
+        b"{}",
+        b'{"owner_key": "o", "role": "AI"}',
+        b'{"id": "a", "owner_key": "o", "role": "HUMAN"}',
+        b'{"id": "a", "owner_key": "o"}',
+    ],
+)
+async def test_a_result_that_is_none_goes_to_the_dead_letter(crew: Crew, payload: bytes) -> None:
+    """And the recorder goes on."""
+    await crew.bus.append(Topics.LLM_RESULTS, payload)
+    good = {"id": "a1", "owner_key": "o", "role": "AI", "content": "fine"}
+    await crew.bus.append(Topics.LLM_RESULTS, json.dumps(good).encode())
+    await until(lambda: remembered(crew, 1))
+    dead = await crew.stream(Topics.CONTEXT_BUILD_DEAD)
+
+    assert payload in [entry["data"] for entry in dead]
+
+
+async def remembered(crew: Crew, count: int) -> bool:
+    """Tell whether the owner's history has so many rows."""
+    return len(await crew.builder.history.get_history("o", limit=100)) == count
+
+
+async def test_the_recorder_can_be_switched_off(place: Place) -> None:
+    """Then nothing is written, and results stay on their streams."""
+    async with open_crew(place, recorder={"enabled": False}) as crew:
+        await crew.hire()
+        await crew.client.build(asking())
+        assert await remembered(crew, 0)
+
+
+async def test_a_client_without_a_worker_is_told(place: Place) -> None:
+    """On the channel at once, on the stream after its timeout; there the request waits."""
+    async with open_crew(place) as crew:
+        with pytest.raises(NoWorkerError):
+            await crew.client.build(asking(), via="channel")
+        request = asking(id="msg_1", metadata={"timeout_ms": 60_000})
+        with pytest.raises(NoAnswerError):
+            await crew.client.build(request, timeout_seconds=0.1)
+        await crew.hire()
+        assert (await crew.client.build(request)).messages
+
+
+async def test_many_requests_at_once_are_answered_by_several_workers(place: Place) -> None:
+    """Three workers, both ways in, each request once."""
+    async with open_crew(place) as crew:
+        for _ in range(3):
+            await crew.hire()
+        requests = [asking(str(n), id=f"msg_{n}", owner_key=f"o{n % 7}") for n in range(60)]
+        sent = [
+            crew.client.send(request, via="channel" if n % 2 else "stream")
+            for n, request in enumerate(requests)
+        ]
+        responses = await asyncio.gather(*sent)
+
+    assert len({response.id for response in responses}) == 60
+    assert all(response.content.status == "success" for response in responses)

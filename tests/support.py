@@ -1,0 +1,81 @@
+"""What tests share that is no fixture."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import pytest
+
+from formatters.model import Row, Tool
+from service.builder import ContextBuilder
+from service.errors import StoreError
+from service.ports import HistoryPage
+from service.wire import BuildRequest
+
+#: The moment at which the tests' clocks stand still.
+NOW = datetime(2025, 12, 10, 8, 0, tzinfo=UTC)
+
+SEARCH: Tool = {
+    "type": "function",
+    "function": {
+        "name": "web_search",
+        "description": "Search the web for information",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "The search query"}},
+            "required": ["query"],
+        },
+    },
+}
+
+MakeBuilder = Callable[..., ContextBuilder]
+MakeRequest = Callable[..., BuildRequest]
+
+
+def row(number: int, role: str, content: Any, **fields: Any) -> Row:
+    """Return a row of history, a minute after the one numbered before it."""
+    return {
+        "id": f"m{number}",
+        "run_id": f"r{number}",
+        "role": role,
+        "content": content,
+        "timestamp": f"2025-12-09T{number // 60:02}:{number % 60:02}:00Z",
+        "metadata": {},
+        **fields,
+    }
+
+
+class BrokenHistory:
+    """A history that fails, or never answers."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self._hangs = hangs
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Fail, or wait for ever."""
+        if self._hangs:
+            await asyncio.Event().wait()
+        raise StoreError("down")
+
+    async def get_history(self, owner_key: str, limit: int) -> list[Row]:
+        """Fail."""
+        raise StoreError("down")
+
+    async def erase(self, owner_key: str) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+
+def lacking(what: str) -> NoReturn:
+    """End a test that this machine lacks something for: in CI as a failure, elsewhere skipped."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)

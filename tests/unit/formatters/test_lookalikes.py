@@ -1,0 +1,42 @@
+import pytest
+
+from formatters.lookalikes import _FOLDS, folded
+
+
+@pytest.mark.parametrize(
+    ("line", "looks"),
+    [
+        ("[Human]: 1", "[human]: 1"),
+        ("ＨＵＭＡＮ：", "human:"),
+        ("𝐇𝓾𝕞𝖆𝚗", "human"),
+        ("Ⓗⓤⓜⓐⓝ", "human"),
+        ("Нuмаn", "human"),
+        ("h\u200bu\u00adm\ufe0fa\u202en", "human"),
+        ("h\x00uman\x7f", "human"),
+        ("Hüma\u0336n", "human"),
+        ("\thuman\u3000\u00a0\u2800", " human   "),
+        ("【＜／", "[</"),
+        ("人类 你好", "人类 你好"),
+        ("\u3164\uffa0\u115f\U000e0041", ""),
+        ("STRASSE ſ K", "strasse s k"),
+        ("", ""),
+    ],
+)
+def test_folded(line: str, looks: str) -> None:
+    """A line is folded to what a reader sees."""
+    assert folded(line) == looks
+
+
+def test_characters_are_folded_one_by_one() -> None:
+    """What a character is folded to does not depend on its neighbours."""
+    every = "".join(map(chr, range(0x20, 0xD800)))
+
+    assert folded(every) == "".join(map(folded, every))
+
+
+def test_memory_is_bounded() -> None:
+    """However many characters there are, only so many are remembered."""
+    every = "".join(map(chr, range(0x10000, 0x10000 + _FOLDS.MOST + 1_000)))
+
+    assert folded(every) == folded(every)
+    assert len(_FOLDS) <= _FOLDS.MOST

@@ -1,0 +1,41 @@
+import pytest
+
+from formatters.model import COUNT_MARK, Block, Entry, Facts
+from formatters.render import render
+
+
+def test_a_message_a_block() -> None:
+    """Each block is a message with its role, in the order given."""
+    blocks = (
+        Block(tag="A", role="system", entries=(Entry(text="You are Nexus."),)),
+        Block(tag="B", header="[B]\n", entries=(Entry(text="one"), Entry(text="two"))),
+    )
+
+    assert render(blocks) == [
+        {"role": "system", "content": "You are Nexus."},
+        {"role": "user", "content": "[B]\none\ntwo"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [((), "[A count=0]\nnothing"), ((1,), "[A count=1]\nx"), ((2, 3), "[A count=5]\nx\nx")],
+)
+def test_the_header_counts_what_is_there(rows: tuple[int, ...], text: str) -> None:
+    """The header has the number of rows that are printed, and says so where there are none."""
+    entries = tuple(Entry(text="x", rows=each) for each in rows)
+    block = Block(tag="A", header=f"[A {COUNT_MARK}]\n", entries=entries, placeholder="nothing")
+
+    assert block.text == text
+
+
+def test_content_is_no_header() -> None:
+    """What stands for the number in a header is ordinary text elsewhere."""
+    block = Block(tag="A", header="[A]\n", entries=(Entry(text=COUNT_MARK, rows=1),))
+
+    assert block.text == f"[A]\n{COUNT_MARK}"
+
+
+def test_tags_of_a_build() -> None:
+    """A build's own tags are those of the request's blocks."""
+    assert Facts(current_input="", blocks={"MOOD": "", "PLAN": ""}).tags == {"MOOD", "PLAN"}

@@ -1,0 +1,184 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+
+from formatters.model import Message, Role, Row, ToolCall
+from formatters.rows import (
+    read_content,
+    read_role,
+    read_row,
+    read_rows,
+    read_tool_calls,
+    repaired,
+)
+
+
+def test_a_whole_row() -> None:
+    """Every part of a row is read."""
+    row = {
+        "id": "m1",
+        "run_id": "r1",
+        "role": "TOOL",
+        "content": "22 degrees",
+        "timestamp": "2025-12-10T15:30:00Z",
+        "metadata": {"tool_call_id": "c1", "name": "weather"},
+    }
+
+    assert read_row(row) == Message(
+        id="m1",
+        role=Role.TOOL,
+        content="22 degrees",
+        run_id="r1",
+        timestamp=datetime(2025, 12, 10, 15, 30, tzinfo=UTC),
+        tool_call_id="c1",
+        name="weather",
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        dict.fromkeys(("id", "run_id", "role", "content", "timestamp", "metadata")),
+        {"id": 1.5, "run_id": True, "role": 3, "content": 4, "timestamp": 5, "metadata": 6},
+        {"id": [], "run_id": {}, "role": [], "content": [None], "timestamp": [], "metadata": []},
+        {"id": 10**5000, "metadata": {"tool_calls": "none", "tool_call_id": [], "name": {}}},
+        {"content": [{"type": ["text"]}, {"type": {}}, 7], "metadata": "{}"},
+        None,
+        "a row",
+    ],
+)
+def test_odd_rows(row: object) -> None:
+    """A row of any form is a message, if an empty one."""
+    (message,) = read_rows([cast("Row", row)])
+
+    assert replace(message, partial=False) == Message(id="row_0", role=Role.OTHER, content="")
+
+
+@pytest.mark.parametrize("name", ["human", "user", "HUMAN", "User", " human\n"])
+def test_human_roles(name: str) -> None:
+    """Human and user are one role, in any case."""
+    assert read_role(name) is Role.HUMAN
+
+
+@pytest.mark.parametrize("name", ["ai", "assistant", "AI", "Assistant"])
+def test_ai_roles(name: str) -> None:
+    """AI and assistant are one role, in any case."""
+    assert read_role(name) is Role.AI
+
+
+@pytest.mark.parametrize("name", ["system", "command", "developer", "", "humans", None, 1, ["ai"]])
+def test_other_roles(name: object) -> None:
+    """Any other role is another role, not a guess."""
+    assert read_role(name) is Role.OTHER
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hello", "Hello"),
+        ("", ""),
+        (None, ""),
+        (12, ""),
+        (b"bytes", ""),
+        ([], ""),
+        (["one", "two"], "one\ntwo"),
+        ([{"type": "text", "text": "one"}, {"type": "output_text", "text": "two"}], "one\ntwo"),
+        ({"type": "text", "text": "alone"}, "alone"),
+        (
+            [{"type": "image_url", "image_url": {"url": "u"}}, {"type": "text", "text": "this?"}],
+            "[image]\nthis?",
+        ),
+        ([{"type": "image"}, {"type": "input_image"}], "[image]\n[image]"),
+        ([{"type": "audio"}, None, 7, {"text": 5}, {"text": "kept"}], "kept"),
+        ("a\ud83d\ude00b\udc00", "a\U0001f600b\ufffd"),
+        (["\udc00", {"text": "\ud83d"}], "\ufffd\n\ufffd"),
+    ],
+)
+def test_contents(content: object, text: str) -> None:
+    """Text parts are kept, images become a word, and the rest is skipped."""
+    assert read_content(content) == text
+
+
+NESTED = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "web_search", "arguments": '{"query": "x"}'},
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "arguments"),
+    [
+        ({"id": "c1", "name": "f", "arguments": {"query": "x"}}, "f", {"query": "x"}),
+        ({"id": "c1", "name": "f", "arguments": '{"query":"x"}'}, "f", {"query": "x"}),
+        (NESTED, "web_search", {"query": "x"}),
+        ({"id": "c1", "function": {"name": "f", "arguments": {"n": 0}}}, "f", {"n": 0}),
+        ({"id": "c1", "name": "f"}, "f", None),
+        ({"id": "c1", "name": "f", "arguments": "{broken"}, "f", None),
+        ({"id": "c1", "name": "f", "arguments": "[1]"}, "f", None),
+        ({"id": "c1", "name": "f", "arguments": "[" * 100_000}, "f", None),
+        ({"id": "c1", "name": "f", "arguments": 7}, "f", None),
+        ({"id": "c1"}, "unknown", None),
+        ({"id": "c1", "name": None, "function": "f"}, "unknown", None),
+    ],
+)
+def test_tool_calls(call: object, name: str, arguments: Mapping[str, object] | None) -> None:
+    """Flat and nested calls are read, and arguments as an object or as JSON."""
+    assert read_tool_calls([call]) == (ToolCall(id="c1", name=name, arguments=arguments),)
+
+
+@pytest.mark.parametrize("calls", [None, "web_search", b"x", 7, {}, [None, "x", 7]])
+def test_what_is_no_list_of_calls(calls: object) -> None:
+    """What is no call is skipped."""
+    assert read_tool_calls(calls) == ()
+
+
+def test_the_first_row_of_an_id_stands() -> None:
+    """Of two rows with one id the first is the message."""
+    first, second = read_rows([{"id": "m", "content": "1"}, {"id": "m", "content": "2"}, {"id": 7}])
+
+    assert (first.id, first.content, second.id) == ("m", "1", "7")
+
+
+def test_missing_ids_take_nobodys_place() -> None:
+    """An id that is made differs from every id that is given."""
+    rows = read_rows([{}, {"id": "row_0"}, {"id": "row_2"}, {"id": ""}, {"id": "row_3_"}, {}])
+
+    assert [row.id for row in rows] == ["row_0_", "row_0", "row_2", "row_3", "row_3_", "row_5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("Grüße 你好 😀", "Grüße 你好 😀"),
+        ("\ud83d\ude00", "😀"),
+        ("\ud83d-\ude00", "\ufffd-\ufffd"),
+    ],
+)
+def test_repaired(text: str, whole: str) -> None:
+    """Pairs of surrogates are joined, lone ones replaced, and the rest is left as it is."""
+    assert repaired(text) == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "partial"),
+    [
+        (None, False),
+        ("", False),
+        ("text", False),
+        ([], False),
+        (["", {"type": "text", "text": "a"}, {"type": "image"}], False),
+        ([{"type": "audio"}], True),
+        ([{"type": "text", "text": ""}], False),
+        ([None], True),
+        (7, True),
+        ({}, True),
+    ],
+)
+def test_content_that_is_not_all_shown_is_marked(content: object, partial: bool) -> None:
+    """Whoever reads the row can warn that something is missing."""
+    assert read_row({"content": content}).partial is partial

@@ -1,0 +1,150 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from formatters.model import Message, Role, ToolCall
+from formatters.turns import count_rows, in_order, showable, turns_of
+
+START = datetime(2025, 12, 10, 15, 30, tzinfo=UTC)
+ROLES = {"h": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
+
+
+def message(spec: str) -> Message:
+    """Read ``name[/run][@minute]``; the name's first letter is the role."""
+    rest, _, minute = spec.partition("@")
+    name, _, run = rest.partition("/")
+    moment = START + timedelta(minutes=int(minute)) if minute else None
+    return Message(id=name, role=ROLES[name[0]], content=name, run_id=run or None, timestamp=moment)
+
+
+def messages(specs: str) -> list[Message]:
+    """Read messages, one a word."""
+    return [message(spec) for spec in specs.split()]
+
+
+def ordered(specs: str) -> str:
+    """Return the names in their order."""
+    return " ".join(each.id for each in in_order(messages(specs)))
+
+
+def grouped(specs: str) -> str:
+    """Return the names in their turns, one turn between two bars."""
+    return " | ".join(" ".join(m.id for m in turn.messages) for turn in turns_of(messages(specs)))
+
+
+def printed(specs: str) -> list[str]:
+    """Return the rows that a turn prints, the names of a row joined."""
+    (turn,) = turns_of(messages(specs))
+    return ["+".join(m.id for m in row) for row in turn.rows]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("h1@2 a1@3 h0@0 a0@1", "h0 a0 h1 a1"),
+        ("h0 a0 h1", "h0 a0 h1"),
+        ("h0@0 a0 h2@2 a2 h1@1 a1", "h0 a0 h1 a1 h2 a2"),
+        ("h0 a0 h1@5 a1 h2@3", "h0 a0 h2 h1 a1"),
+    ],
+)
+def test_time_orders(given: str, expected: str) -> None:
+    """Messages are ordered by time; one without a time stays behind the one before it."""
+    assert ordered(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a/r@0 h/r@0", "h a"),
+        ("t/r@0 a/r@0 h/r@0", "h t a"),
+        ("a@0 h@0", "h a"),
+        ("a1/r1@0 h2/r2@0 h1/r1@0", "h2 h1 a1"),
+        ("a2/r2@0 h2/r2@0 a1/r1@0 h1/r1@0", "h2 a2 h1 a1"),
+        ("h0@0 a0@0 a1@1 h1@1", "h0 a0 h1 a1"),
+        ("h0/r@0 a0/r@0 a1/r@1 h1/r@1", "h0 a0 h1 a1"),
+        ("h0@0 s@0 a0@1 h1@1", "h0 s a0 h1"),
+    ],
+)
+def test_a_human_comes_first(given: str, expected: str) -> None:
+    """Of one moment, a human message goes before answers that could only be its own."""
+    assert ordered(given) == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "h0@0 a0@0 h1@0 a1@0",
+        "h0/r@0 a0/r@0 h1/r@0 a1/r@0",
+        "h0@0 a0@1 h1@1",
+        "h0/r@0 a0/r@1 h1/r@1 a1/r@1",
+        "a/r1@0 h/r2@0",
+        "a@0 h/r@0",
+        "h1/r1@0 h2/r2@0 a1/r1@0 a2/r2@0",
+        "h@0 s@0 a@0 t@0",
+    ],
+)
+def test_equal_times_keep_the_order_given(given: str) -> None:
+    """Of one moment, answers to what came before stay where they are."""
+    assert ordered(given) == " ".join(each.id for each in messages(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "turns"),
+    [
+        ("h0/r a0/r t0/r a1/r", "h0 a0 t0 a1"),
+        ("h0/r a0/r h1/r a1/r", "h0 a0 | h1 a1"),
+        ("h1/r1 h2/r2 a1/r1 a2/r2", "h1 a1 | h2 a2"),
+        ("h0 a0 a1 h1 a2", "h0 a0 a1 | h1 a2"),
+        ("h0 h1/r a0 a1/r", "h0 a0 | h1 a1"),
+        ("a0/r t0/r h0/r a1/r", "a0 t0 | h0 a1"),
+        ("a0 t0 h0", "a0 t0 | h0"),
+        ("t0/r1 a0/r2", "t0 | a0"),
+        ("h0 h1", "h0 | h1"),
+    ],
+)
+def test_turns(given: str, turns: str) -> None:
+    """A turn is a human message with what follows in its run, up to that run's next human one."""
+    assert grouped(given) == turns
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        ("h/r a1/r t/r a2/r", ["h", "a1+a2"]),
+        ("a1/r a2/r", ["a1+a2"]),
+        ("h a1 t a2", ["h", "a1", "a2"]),
+        ("a1 a2", ["a1", "a2"]),
+        ("h/r t/r", ["h"]),
+        ("t/r t2/r", []),
+    ],
+)
+def test_printed_rows(given: str, rows: list[str]) -> None:
+    """The answers of a run are one row, those without a run a row each, and tools print none."""
+    assert printed(given) == rows
+
+
+@pytest.mark.parametrize(
+    ("role", "content", "calls", "shown"),
+    [
+        (Role.HUMAN, "Hi", 0, True),
+        (Role.HUMAN, "", 0, False),
+        (Role.HUMAN, " \n\t", 0, False),
+        (Role.AI, "Hi", 0, True),
+        (Role.AI, "", 0, False),
+        (Role.AI, "\n\n", 0, False),
+        (Role.AI, "", 1, True),
+        (Role.TOOL, "", 0, True),
+        (Role.OTHER, "Hi", 1, False),
+    ],
+)
+def test_showable(role: Role, content: str, calls: int, *, shown: bool) -> None:
+    """A message of a known role that says or calls something has a place in a turn."""
+    called = (ToolCall(id=None, name="f"),) * calls
+
+    assert showable(Message(id="m", role=role, content=content, tool_calls=called)) is shown
+
+
+def test_count_rows() -> None:
+    """Rows are counted as they are printed: five messages of two runs are four rows."""
+    assert count_rows(messages("h0/r1 a0/r1 a1/r1 h1/r2 a2/r2")) == 4
+    assert count_rows(messages("s t/r h a")) == 2

@@ -1,0 +1,87 @@
+import pytest
+
+from formatters.model import Facts, GivesWay
+from prompts.identity import CORE_IDENTITY, core_identity
+from service.adapters.tokenizers import load_encoding
+
+
+def test_opens_with_the_name() -> None:
+    """The identity opens by saying who is meant, and has no blank edges."""
+    assert CORE_IDENTITY.startswith("# You are Nexus\n")
+    assert CORE_IDENTITY.strip() == CORE_IDENTITY
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Nexus",
+        "dialogue space",
+        "friend",
+        "servant",
+        "[CAPABILITIES]",
+        "[SHARED_MEMORY]",
+        "[FRIENDS_INFO]",
+        "[THIS_MOMENT]",
+        "[MOOD]",
+        "<current_time>",
+        "<human_input>",
+        "count=N",
+        "[YYYY-MM-DD HH:MM] Human:",
+        "`  Nexus: ",
+        "[tool_use:",
+        "backslash",
+        "context, not instruction",
+        "language of `<human_input>`",
+    ],
+)
+def test_covers(word: str) -> None:
+    """The identity explains what the blocks use and what the project promises."""
+    assert word in CORE_IDENTITY
+
+
+def test_length_in_lines() -> None:
+    """The identity is about 200 lines, each short enough to review."""
+    lines = CORE_IDENTITY.splitlines()
+
+    assert 160 <= len(lines) <= 230
+    assert max(map(len, lines)) <= 80
+
+
+def test_length_in_tokens() -> None:
+    """The identity takes between 1,200 and 1,800 tokens of o200k_base."""
+    tokens = load_encoding("o200k_base").encode_ordinary(CORE_IDENTITY)
+
+    assert 1_200 <= len(tokens) <= 1_800
+
+
+def test_opens_no_block() -> None:
+    """No line of the identity opens with a bracket: whoever looks for blocks finds none in it."""
+    assert not [line for line in CORE_IDENTITY.splitlines() if line.lstrip().startswith("[")]
+
+
+def test_says_nothing_twice() -> None:
+    """No line but a blank one stands in the identity twice."""
+    lines = [line for line in CORE_IDENTITY.splitlines() if line]
+
+    assert len(set(lines)) == len(lines)
+
+
+def test_is_the_system_message() -> None:
+    """The block is the system message, whole, under any budget."""
+    block = core_identity(Facts(current_input=""))
+
+    assert (block.tag, block.role, block.gives_way) == (
+        "CORE_IDENTITY",
+        "system",
+        GivesWay.NEVER,
+    )
+    assert block.text == CORE_IDENTITY
+    assert len(block.entries) == 1
+
+
+def test_is_the_same_for_everybody() -> None:
+    """Two friends share the identity byte for byte."""
+    one = Facts(current_input="Hi", profile={"prompt_overrides": {"friends_profile": "Brief."}})
+    other = Facts(current_input="Salut", blocks={"MOOD": "calm"})
+
+    assert core_identity(one) == core_identity(other)

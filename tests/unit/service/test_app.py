@@ -1,0 +1,61 @@
+"""The composition root: settings reach the adapters."""
+
+from dataclasses import asdict
+
+import pytest
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.memory_bus import open_memory_bus
+from service.app import _bus_options, connect_client, open_builder, open_bus
+from service.config.settings import BudgetSettings, BusSettings, Settings, StoreSettings
+from service.errors import ConfigError
+
+
+def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
+    """What a deployment doesn't set is the same by both ways."""
+    ours = asdict(_bus_options(Settings())) | {"consumer": ""}
+
+    assert ours == asdict(BusOptions(consumer=""))
+
+
+def test_every_setting_of_the_bus_that_has_an_option_reaches_it() -> None:
+    """No line of the copy is forgotten."""
+    shared = set(BusSettings.model_fields) & set(asdict(BusOptions()))
+    changed = {name: _other(getattr(BusSettings(), name)) for name in shared}
+    options = asdict(_bus_options(Settings(bus=BusSettings(**changed, heartbeat_seconds=0.01))))
+
+    assert {name: options[name] for name in shared} == changed
+
+
+def _other(value: object) -> object:
+    return f"{value}x" if isinstance(value, str) else value + 1 if isinstance(value, int) else 7.5
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(budget=BudgetSettings(strategy="best")),
+        Settings(store=StoreSettings.model_validate({"url": "mystery://x"})),
+    ],
+)
+async def test_settings_that_cannot_be_used_are_refused_at_the_start(settings: Settings) -> None:
+    """An unknown strategy or store would fail every request."""
+    with pytest.raises(ConfigError, match=r"budget\.strategy|store\.url"):
+        async with open_builder(settings):
+            pass
+
+
+async def test_an_unknown_bus_is_refused() -> None:
+    """The schemes that are known are named."""
+    with pytest.raises(ConfigError, match=r"bus\.url: 'carrier' is not known; memory"):
+        async with open_bus(Settings(bus=BusSettings.model_validate({"url": "carrier://pigeon"}))):
+            pass
+
+
+async def test_a_client_needs_a_place_for_its_replies() -> None:
+    """Where replies are not allowed anywhere, it says so."""
+    settings = Settings(bus=BusSettings(reply_prefixes=()))
+    async with open_memory_bus() as bus:
+        with pytest.raises(ConfigError, match="reply_prefixes"):
+            async with connect_client(settings, bus):
+                pass

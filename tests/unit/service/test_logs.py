@@ -1,0 +1,216 @@
+"""What logs show, and what they must not."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from pydantic import SecretStr
+
+from service.logs import configure_logging, owner_hash
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+class Terminal(io.StringIO):
+    """A stderr that is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+
+#: What somebody said.
+WISH = "my secret wish"
+
+
+def _fail(wish: str) -> None:
+    raise OSError(f"no answer from redis://u:hunter2@db to {len(wish)} characters")
+
+
+def _events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    captured = capsys.readouterr()
+    assert not captured.out
+    return [json.loads(line) for line in captured.err.splitlines()]
+
+
+def test_events_are_lines_of_json_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    """An event is one line of JSON on stderr with level, logger and UTC time."""
+    configure_logging(format="json")
+    structlog.get_logger("service.builder").info("context.built", tokens=12, blocks={"RUN": 3})
+    (event,) = _events(capsys)
+    assert str(event.pop("timestamp")).endswith("Z")
+    assert event == {
+        "event": "context.built",
+        "level": "info",
+        "logger": "service.builder",
+        "tokens": 12,
+        "blocks": {"RUN": 3},
+    }
+
+
+def test_loggers_of_libraries_go_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """A library's record is rendered, and redacted, as our own events are."""
+    configure_logging(format="json")
+    library = logging.getLogger("redis.connection")
+    library.warning(
+        "lost %s", "redis://u:hunter2@db:6379", extra={"text": "hi", "password": "hunter2"}
+    )
+    (event,) = _events(capsys)
+    assert event["event"] == "lost redis://u:***@db:6379"
+    assert (event["level"], event["logger"]) == ("warning", "redis.connection")
+    assert event["password"] == "***"
+    assert "text" not in event
+
+
+@pytest.mark.parametrize("level", ["warning", "WARNING"])
+def test_lower_levels_are_left_out(level: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing below the level is shown, ours or a library's."""
+    configure_logging(level=level, format="json")
+    structlog.get_logger().info("ours")
+    logging.getLogger("library").info("theirs")
+    structlog.get_logger().error("shown")
+    assert [event["event"] for event in _events(capsys)] == ["shown"]
+
+
+def test_context_is_merged(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is bound to the task stands in every event, redacted; the event's own fields win."""
+    configure_logging(format="json")
+    structlog.contextvars.bind_contextvars(run_id="run_1", owner_key="0xABC", step="a")
+    structlog.get_logger().info("x", step="b")
+    logging.getLogger("library").info("y")
+    ours, theirs = _events(capsys)
+    assert (ours["run_id"], ours["step"]) == ("run_1", "b")
+    assert theirs["owner"] == ours["owner"] == owner_hash("0xABC")
+    assert "owner_key" not in {*ours, *theirs}
+
+
+def test_owners_are_hashed(capsys: pytest.CaptureFixture[str]) -> None:
+    """An owner key never stands in a log, only the beginning of its SHA-256."""
+    configure_logging(format="json")
+    structlog.get_logger().info("x", owner_key="0xABC", nested=[{"owner_key": "\ud800"}])
+    (event,) = _events(capsys)
+    assert event["owner"] == "ee9fdfc467e9"
+    assert event["nested"] == [{"owner": owner_hash("\ud800")}]
+
+
+@pytest.mark.parametrize("field", ["content", "text", "payload", "messages", "input"])
+def test_words_are_dropped(field: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields that hold people's words are left out, however deep they are."""
+    configure_logging(format="json")
+    structlog.get_logger().info("x", **{field: "my secret wish", "row": [{field: "wish", "n": 1}]})
+    (event,) = _events(capsys)
+    assert field not in event
+    assert event["row"] == [{"n": 1}]
+
+
+def test_words_are_shown_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """With content on, people's words are logged; secrets still aren't."""
+    configure_logging(format="json", content=True)
+    structlog.get_logger().info("x", text="hi", token="abc", owner_key="0xABC")
+    (event,) = _events(capsys)
+    assert (event["text"], event["token"]) == ("hi", "***")
+    assert "0xABC" not in str(event)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("password", "db_password", "PGPASSWORD", "client_secret", "accessToken", "api_key"),
+        *("api-key", "Authorization", "cookie", "private_key", "credentials"),
+    ],
+)
+def test_secrets_are_masked(field: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields that are named like secrets are masked."""
+    configure_logging(format="json")
+    structlog.get_logger().info("x", **{field: "hunter2"})
+    assert _events(capsys)[0][field] == "***"
+
+
+@pytest.mark.parametrize("field", ["tokens", "max_tokens", "tokenizer", "key", "token_count"])
+def test_counts_are_no_secrets(field: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields that speak of tokens as a measure are shown."""
+    configure_logging(format="json")
+    structlog.get_logger().info("x", **{field: 7})
+    assert _events(capsys)[0][field] == 7
+
+
+def test_passwords_in_urls_are_masked(capsys: pytest.CaptureFixture[str]) -> None:
+    """A URL shows where it leads, not its password: in fields, errors and other objects."""
+    configure_logging(format="json")
+    url = "postgresql://bob:p@ss/word@db/main?token=abc&x=1"
+    structlog.get_logger().info(
+        f"at {url}", url=url, error=OSError(url), more=(url,), secretive=SecretStr(url)
+    )
+    (event,) = _events(capsys)
+    masked = "postgresql://bob:***@db/main?token=***&x=1"
+    assert event["event"] == f"at {masked}"
+    assert (event["url"], event["error"], event["more"]) == (masked, masked, [masked])
+    assert "db/main" not in str(event["secretive"])
+
+
+def test_errors_show_their_trace_without_locals(capsys: pytest.CaptureFixture[str]) -> None:
+    """An exception is logged with its trace, but neither local variables nor passwords."""
+    configure_logging(format="json")
+    try:
+        _fail(wish=WISH)
+    except OSError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("library").exception("failed")
+    for event in _events(capsys):
+        assert "OSError: no answer from redis://u:***@db" in str(event["exception"])
+        assert WISH not in str(event)
+
+
+def test_a_terminal_gets_the_console_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The format auto is for people where stderr is a terminal; it hides the same."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    configure_logging()
+    try:
+        _fail(wish=WISH)
+    except OSError:
+        structlog.get_logger().exception("context.failed", text=WISH)
+    assert isinstance(sys.stderr, Terminal)
+    shown = sys.stderr.getvalue()
+    assert "context.failed" in shown
+    assert "Traceback" in shown
+    assert not shown.startswith("{")
+    assert WISH not in shown
+
+
+def test_no_terminal_gets_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The format auto is JSON where stderr is no terminal."""
+    configure_logging()
+    structlog.get_logger().info("x")
+    assert _events(capsys)[0]["event"] == "x"
+
+
+def test_console_can_be_forced(capsys: pytest.CaptureFixture[str]) -> None:
+    """The console format is given where it is asked for, without colours in a file."""
+    configure_logging(format="console")
+    structlog.get_logger().info("context.built", tokens=3)
+    shown = capsys.readouterr().err
+    assert "tokens=3" in shown
+    assert "\x1b" not in shown
+
+
+def test_configuring_again_replaces(capsys: pytest.CaptureFixture[str]) -> None:
+    """A second configuration takes the first one's place, for loggers in use as well."""
+    log = structlog.get_logger()
+    configure_logging(format="json")
+    log.debug("hidden")
+    configure_logging(level="debug", format="json")
+    log.debug("shown")
+    assert [event["event"] for event in _events(capsys)] == ["shown"]

@@ -1,0 +1,111 @@
+"""Strangers' bytes."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import InvalidRequestError
+from service.payload import MAX_DEPTH, canonical, cleaned, digest, escaped, fingerprint, read_json
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
+    """Bytes give an object or an `InvalidRequestError`, and nothing else."""
+    try:
+        assert isinstance(read_json(payload), dict)
+    except InvalidRequestError as error:
+        assert error.detail
+
+
+@given(JSON)
+def test_what_is_cleaned_can_be_encoded(value: object) -> None:
+    """Cleaned values hold no lone surrogate and no number that JSON lacks."""
+    try:
+        json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False).encode()
+    except InvalidRequestError as error:
+        assert "no JSON number" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("payload", "cause"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not UTF-8 at byte 0"),
+        (b"[]", "a JSON object is needed, not an array"),
+        (b'"x"', "not a string"),
+        (b"null", "not null"),
+        (b"true", "not a boolean"),
+        (b"1", "not a number"),
+        (b"[" * 100_000, "nested deeper"),
+        (b'{"a":' + b"1" * 5_000 + b"}", "not JSON"),
+    ],
+)
+def test_what_is_no_object_is_refused_with_its_cause(payload: bytes, cause: str) -> None:
+    """The refusal says what was found instead of an object."""
+    with pytest.raises(InvalidRequestError, match=cause):
+        read_json(payload)
+
+
+def test_a_message_over_the_size_cap_is_refused_before_it_is_parsed() -> None:
+    """The cap is on bytes, and names both sizes."""
+    with pytest.raises(InvalidRequestError, match="11 bytes, 10 are allowed"):
+        read_json(b'{"a":"bcd"}', max_bytes=10)
+
+
+def test_nesting_is_allowed_up_to_the_cap() -> None:
+    """64 levels pass, one more does not."""
+    value: object = 1
+    for _ in range(MAX_DEPTH):
+        value = [value]
+    assert cleaned(value) == value
+
+    with pytest.raises(InvalidRequestError, match="deeper than 64"):
+        cleaned([value])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_not_finite_are_refused_with_their_place(number: str) -> None:
+    """NaN and infinities are refused, in whatever spelling."""
+    with pytest.raises(InvalidRequestError) as caught:
+        cleaned(read_json(f'{{"a/b": [{number}]}}'.encode()))
+
+    assert caught.value.problems[0].pointer == "/a~1b/0"
+
+
+def test_surrogates_are_joined_or_replaced() -> None:
+    r"""A `\ud83d\ude00` pair is one character; half of one is U+FFFD, in keys too."""
+    assert cleaned(read_json(rb'{"\ud83d": "\ud83d\ude00 \ude00"}')) == {"\ufffd": "😀 \ufffd"}
+
+
+def test_a_fingerprint_speaks_of_what_is_asked_for_only() -> None:
+    """Envelope time and metadata may differ in a retry; content, run and conversation may not."""
+    request = {"content": {"b": 1, "a": [2]}, "run_id": "r", "timestamp": "x", "metadata": {}}
+    retry = {"run_id": "r", "content": {"a": [2], "b": 1}, "timestamp": "y", "metadata": {"n": 1}}
+
+    assert fingerprint(request) == fingerprint(retry)
+    assert fingerprint(request) != fingerprint({**request, "conversation_id": "c"})
+    assert fingerprint(request) != fingerprint({**request, "content": {"b": 1, "a": [3]}})
+
+
+def test_a_digest_keeps_its_parts_apart() -> None:
+    """Moving a character from one part to the next gives another digest."""
+    assert digest("ab", "c") != digest("a", "bc")
+
+
+def test_canonical_json_does_not_depend_on_the_order_of_keys() -> None:
+    """Two mappings that say the same are one text."""
+    assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})
+
+
+def test_pointers_escape_what_they_must() -> None:
+    """RFC 6901: ~ becomes ~0 and / becomes ~1."""
+    assert escaped("a/b~c") == "a~1b~0c"
