@@ -3,11 +3,11 @@
 import os
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, settings
 
 from formatters.model import Count
 from service.adapters.tokenizers import TiktokenCounter
+from tests.support import quiet_logs
 
 # shared machines stall for longer than any deadline that would mean something
 settings.register_profile("quick", deadline=None, max_examples=100)
@@ -23,8 +23,5 @@ def count() -> Count:
     return TiktokenCounter("o200k_base").count
 
 
-# nothing is printed, and no traceback is drawn; tests of logs configure what they look at
-structlog.configure(
-    processors=[structlog.processors.KeyValueRenderer()],
-    logger_factory=structlog.ReturnLoggerFactory(),
-)
+# tests of logs configure what they look at, and call this again behind them
+quiet_logs()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import pytest
+import structlog
 
 from formatters.model import Row, Tool
 from service.builder import ContextBuilder
@@ -72,6 +73,16 @@ class BrokenHistory:
     async def erase(self, owner_key: str) -> int:
         """Fail."""
         raise StoreError("down")
+
+
+def quiet_logs() -> None:
+    """Print no log and draw no traceback; a traceback with all its variables takes seconds."""
+    structlog.configure(
+        processors=[structlog.processors.KeyValueRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+        logger_factory=structlog.ReturnLoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
 
 
 def lacking(what: str) -> NoReturn:

@@ -11,6 +11,7 @@ import structlog
 from pydantic import SecretStr
 
 from service.logs import configure_logging, owner_hash
+from tests.support import quiet_logs
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def _restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    quiet_logs()
     structlog.contextvars.clear_contextvars()
 
 

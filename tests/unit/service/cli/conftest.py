@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from typer.testing import CliRunner, Result
 
 from service.cli.root import app
+from tests.support import quiet_logs
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    quiet_logs()
 
 
 @pytest.fixture
