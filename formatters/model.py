@@ -37,6 +37,8 @@ class ToolCall:
     name: str
     #: None where the arguments could not be read.
     arguments: Mapping[str, object] | None = None
+    #: The arguments as the JSON text that they came in; None where they came as an object.
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,21 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    #: What a provider wants back as it came, such as signed thinking; nothing here looks inside.
+    provider_parts: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMessage:
+    """A message as it is sent, in OpenAI's chat form."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    #: Of an assistant: each with an id, and with ``text``, the JSON of an object.
+    tool_calls: tuple[ToolCall, ...] = ()
+    #: Of a tool: the call that it answers.
+    tool_call_id: str | None = None
+    provider_parts: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +96,8 @@ class Facts:
     history: tuple[Message, ...] = ()
     #: Whether there is more history than was read.
     more_history: bool = False
+    #: The run so far behind the current input: calls and their results, oldest first.
+    run: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
     profile: Mapping[str, object] = field(default_factory=dict)
     #: The profile text of the configuration, for owners who have none.
@@ -100,8 +119,10 @@ class Entry:
     text: str
     #: The rows of history that it stands for, in their order.
     messages: tuple[Message, ...] = ()
-    #: How many rows it prints, for ``count=N``.
+    #: How many rows it prints, for ``count=N``; of native messages, how many there are.
     rows: int = 0
+    #: The messages that it is sent as, in a native block; its text is empty then.
+    native: tuple[ChatMessage, ...] = ()
     #: True where a message in it was cut to the limit of characters.
     cut: bool = False
     #: Smaller texts to fall back on, largest first.

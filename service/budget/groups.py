@@ -1,7 +1,7 @@
 """Groups: what a strategy keeps or drops whole."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from formatters.model import Message
@@ -19,6 +19,21 @@ class Group:
     messages: tuple[Message, ...] = ()
     #: Messages, as limits count them: printed rows, or native messages.
     size: int = 1
+    #: Tokens that clearing a tool result saves, by the id of its message; only what saves any.
+    savings: Mapping[str, int] = field(default_factory=dict)
+    #: The ids of the messages whose tool results are cleared.
+    cleared: frozenset[str] = frozenset()
+
+    def without_results(self, ids: Iterable[str]) -> "Group":
+        """Return the group with these of its tool results cleared."""
+        ids = {id_ for id_ in ids if id_ in self.savings and id_ not in self.cleared}
+        saved = sum(self.savings[id_] for id_ in ids)
+        return replace(
+            self,
+            tokens=self.tokens - saved,
+            tokens_last=self.tokens_last - saved,
+            cleared=self.cleared | ids,
+        )
 
     @property
     def calls_tools(self) -> bool:
@@ -33,6 +48,9 @@ class Verdict:
     #: A code of `service.budget.decisions.REASONS`.
     reason: str
     score: float | None = None
+    #: The least budget at which the strategy would keep it, in tokens for groups; None where that
+    #: is not defined, since more tokens may also let something else in.
+    least: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +63,8 @@ class Fit:
     verdicts: Mapping[int, Verdict] = field(default_factory=dict)
     #: True where the groups that the strategy protects exceed the budget by themselves.
     over_budget: bool = False
+    #: Says in a sentence what was in groups that are left out, where that is to stand for them.
+    summary: Callable[[Sequence[Group]], str] | None = None
 
 
 class Strategy(Protocol):
