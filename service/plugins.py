@@ -58,6 +58,10 @@ class Foreign:
         log.warning("plugin.failed", plugin=self.name, reason=reason)
         return OldestFirst().fit(groups, budget)
 
+    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return nothing: what a stranger would do with more tokens is not known."""
+        return {}
+
 
 def _loaded(point: EntryPoint) -> Strategy | None:
     try:
@@ -78,7 +82,8 @@ def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
     known = {group.index: group for group in groups}
     indices = [group.index for group in fit.kept]
     return indices == sorted(set(indices)) and all(
-        known.get(group.index) == group for group in fit.kept
+        group.index in known and known[group.index].without_results(group.cleared) == group
+        for group in fit.kept
     )
 
 

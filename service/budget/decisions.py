@@ -27,6 +27,9 @@ REASONS: Final = {
     "role": "messages of this role are not shown as history",
     "empty": "it says nothing and calls no tool",
     "tool_only": "it holds tool results without a message that belongs to them",
+    "result_cleared": "its tool result was cleared, since newer messages needed the tokens",
+    "summarized": "a sentence that counts it with others stands in its place",
+    "run_older": "newer messages of the run filled the tokens that the run may use",
     "current_run": "it belongs to the run that is being built",
     "not_read": "neither the limit of rows nor the budget had room for them, so they stayed unread",
 }
@@ -43,6 +46,8 @@ class Decision:
     #: Tokens that they cost, or would have cost.
     tokens: int | None = None
     score: float | None = None
+    #: The ``memory_tokens`` at which it would have been kept whole; None where that is not defined.
+    smallest_budget: int | None = None
     #: How many rows it speaks of, where they were not read.
     count: int | None = None
 
