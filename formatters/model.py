@@ -104,6 +104,7 @@ class Facts:
     default_profile: str = ""
     #: Blocks that the request brought along: tag to text.
     blocks: Mapping[str, str] = field(default_factory=dict)
+    layout: Literal["tagged", "chat"] = "tagged"
     memory: MemoryView = MemoryView()
 
     @property

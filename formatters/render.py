@@ -1,6 +1,7 @@
 """Blocks as the messages that are sent."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from formatters.model import Block
@@ -24,6 +25,13 @@ def in_messages(blocks: Iterable[Block]) -> list[list[Block]]:
         else:
             shared.append([block])
     return shared
+
+
+def in_one_message(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Let blocks share the message of the first."""
+    return tuple(
+        replace(block, joins=place > 0, role="system") for place, block in enumerate(blocks)
+    )
 
 
 def _messages(shared: list[Block]) -> Iterator[dict[str, object]]:

@@ -30,9 +30,7 @@ class Composite:
             kept = fit.kept
             verdicts |= fit.verdicts
             summary = fit.summary or summary
-        return Fit(
-            kept=kept, verdicts=verdicts, over_budget=cost(kept) > budget, summary=summary
-        )
+        return Fit(kept=kept, verdicts=verdicts, over_budget=cost(kept) > budget, summary=summary)
 
     def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
         """Return nothing: which of them chooses depends on the budget."""

@@ -43,8 +43,8 @@ def fit_history(
     """
     groups = priced(block, count)
     if budget is None or not groups:
-        fitting = _Fitting(block, groups, max((group.tokens_last for group in groups), default=0), count)
-        return fitting.fitted(Fit(kept=tuple(groups)))
+        largest = max((group.tokens_last for group in groups), default=0)
+        return _Fitting(block, groups, largest, count).fitted(Fit(kept=tuple(groups)))
     fixed = fixed_tokens(block, count)
     fitting = _Fitting(block, groups, budget - fixed, count)
     choice, fit = fitting.chosen(strategy)
@@ -77,7 +77,7 @@ class _Fitting:
         fit = self._cut(choice)
         if all(map(self._shown, fit.kept)):
             return choice, fit
-        hopeless = {group.index: Verdict("too_large") for group in weighed if not self._shown(group)}
+        hopeless = {g.index: Verdict("too_large") for g in weighed if not self._shown(g)}
         choice = strategy.fit([g for g in weighed if g.index not in hopeless], self.room)
         fit = self._cut(choice)
         return choice, replace(fit, verdicts={**fit.verdicts, **hopeless})
@@ -86,7 +86,12 @@ class _Fitting:
         """Put the chosen entries together, each as a whole or in its shortened text."""
         shown = {group.index: each for group in fit.kept if (each := self._shown(group))}
         entries = tuple(each.entry for each in shown.values())
-        block = replace(self.block, entries=entries) if entries else smallest(self.block)
+        cut = any(shown.get(group.index) != _whole(self.block, group) for group in self.groups)
+        block = replace(
+            self.block if entries else smallest(self.block),
+            entries=entries,
+            volatile=self.block.volatile or cut,
+        )
         decisions = decided(self.block, self.groups, shown, fit)
         sentence = _summary(fit, [group for group in self.groups if group.index not in shown])
         if sentence is None:
@@ -154,6 +159,10 @@ class _Fitting:
             else:
                 high = middle - 1
         return best
+
+
+def _whole(block: Block, group: Group) -> Shown:
+    return Shown(block.entries[group.index], group.tokens)
 
 
 def _summary(fit: Fit, left_out: Sequence[Group]) -> str | None:

@@ -31,9 +31,9 @@ class MiddleOut:
         if len(groups) < 3:
             return suffix_costs(groups)
         first, newest = groups[0], groups[-1]
-        beside = {index: first.tokens + tokens for index, tokens in suffix_costs(groups[1:]).items()}
+        newer = suffix_costs(groups[1:])
         return {
-            **beside,
+            **{index: first.tokens + tokens for index, tokens in newer.items()},
             first.index: first.tokens + newest.tokens_last,
             newest.index: newest.tokens_last,
         }

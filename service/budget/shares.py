@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from formatters.model import Block, Count, GivesWay
@@ -62,21 +63,27 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     if budget.strategy.name == "none":
         return _all_or_nothing(blocks, budget, count)
     runs = {b.tag: fit_run(b, _run_room(blocks, budget, count), count) for b in _runs(blocks)}
-    least = [
-        runs[b.tag].block if b.tag in runs else _least(b, count) for b in blocks
-    ]
+    least = [runs[b.tag].block if b.tag in runs else _least(b, count) for b in blocks]
     shrunk, yielded = _make_room(least, budget, count)
     rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
     room = min(budget.available - rest, budget.memory or budget.available)
-    history = {b.tag: fit_history(b, budget.strategy, room, count) for b in blocks if _is_history(b)}
+    history = {
+        block.tag: fit_history(block, budget.strategy, room, count)
+        for block in blocks
+        if _is_history(block)
+    }
     fitted = [
         part for b in shrunk for part in (history[b.tag].blocks if b.tag in history else (b,))
     ]
+    decisions = (
+        *(decision for part in history.values() for decision in part.decisions),
+        *(decision for part in runs.values() for decision in part.decisions),
+    )
     return Fitted(
         blocks=tuple(fitted),
         tokens=measure(fitted, count),
         tools=budget.tools,
-        decisions=tuple(d for part in (*history.values(), *runs.values()) for d in part.decisions),
+        decisions=decisions,
         yielded=yielded,
         insufficient=any(part.insufficient for part in history.values()),
     )
@@ -124,11 +131,12 @@ def _all_or_nothing(blocks: Sequence[Block], budget: Budget, count: Count) -> Fi
     over = budget.tools + sum(tokens.values()) - budget.available
     if over > 0:
         raise _exceeded("the strategy none leaves nothing out: all parts", tokens, budget)
-    parts = [
-        *(fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)),
-        *(fit_run(b, budget.available, count) for b in _runs(blocks)),
-    ]
-    decisions = tuple(decision for part in parts for decision in part.decisions)
+    histories = [fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)]
+    runs = [fit_run(b, budget.available, count) for b in _runs(blocks)]
+    decisions = (
+        *(decision for part in histories for decision in part.decisions),
+        *(decision for part in runs for decision in part.decisions),
+    )
     return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, decisions=decisions)
 
 
@@ -146,7 +154,8 @@ def _make_room(
                 break
             forms = _forms(left, block, smaller)
             steps = range(smaller.steps(block))
-            first = bisect_left(steps, True, key=lambda n, f=forms: _total(f(n), count) <= limit)
+            fits = partial(_fits, forms, limit, count)
+            first = bisect_left(steps, True, key=fits)
             shrunk = forms(min(first, len(steps) - 1))
             size = _total(shrunk, count)
             if size < total:
@@ -156,6 +165,10 @@ def _make_room(
     if total > limit:
         raise _exceeded("the parts that may not be left out", measure(left, count), budget)
     return left, tuple(yielded)
+
+
+def _fits(forms: Callable[[int], list[Block]], limit: int, count: Count, step: int) -> bool:
+    return _total(forms(step), count) <= limit
 
 
 def _forms(
