@@ -58,10 +58,6 @@ class Foreign:
         log.warning("plugin.failed", plugin=self.name, reason=reason)
         return OldestFirst().fit(groups, budget)
 
-    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return nothing: what a stranger would do with more tokens is not known."""
-        return {}
-
 
 def _loaded(point: EntryPoint) -> Strategy | None:
     try:

@@ -1,6 +1,6 @@
 """Several strategies, one after the other, until the context fits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.budget.groups import Fit, Group, Strategy, Summarize, Verdict, cost
@@ -31,7 +31,3 @@ class Composite:
             verdicts |= fit.verdicts
             summary = fit.summary or summary
         return Fit(kept=kept, verdicts=verdicts, over_budget=cost(kept) > budget, summary=summary)
-
-    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return nothing: which of them chooses depends on the budget."""
-        return {}

@@ -1,6 +1,6 @@
 """Keep the newest messages, and say in a sentence how many others there were."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formatters.model import Role
@@ -33,10 +33,6 @@ class CountSummary:
             over_budget=fit.over_budget,
             summary=count_sentence,
         )
-
-    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return nothing: how much the sentence takes depends on what it counts."""
-        return {}
 
 
 def count_sentence(groups: Sequence[Group]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from formatters.model import Message
 
@@ -21,6 +21,8 @@ class Group:
     size: int = 1
     #: Tokens that clearing a tool result saves, by the id of its message; only what saves any.
     savings: Mapping[str, int] = field(default_factory=dict)
+    #: Tokens that it has beyond the budget, where it is weighed as if it filled that.
+    excess: int = 0
     #: The ids of the messages whose tool results are cleared.
     cleared: frozenset[str] = frozenset()
 
@@ -87,6 +89,11 @@ class Strategy(Protocol):
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the groups that fit into so many tokens, in their order."""
         ...
+
+
+@runtime_checkable
+class TellsLeast(Protocol):
+    """What a strategy may do besides: tell how much more budget would have kept a group."""
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
         """Return the least budget at which each group would be kept, by its index.

@@ -8,7 +8,7 @@ from formatters.model import Block, Count, Entry
 from formatters.summary import summary_block, summary_entry
 from service.budget.counting import block_tokens, entry_tokens, last_tokens
 from service.budget.decisions import Decision
-from service.budget.groups import Fit, Group, Strategy, Verdict, cost, newest_that_fit
+from service.budget.groups import Fit, Group, Strategy, TellsLeast, Verdict, cost, newest_that_fit
 from service.budget.priced import clamped, fixed_tokens, priced, with_cleared
 from service.budget.verdicts import Shown, decided, with_least
 
@@ -48,7 +48,8 @@ def fit_history(
     fixed = fixed_tokens(block, count)
     fitting = _Fitting(block, groups, budget - fixed, count)
     choice, fit = fitting.chosen(strategy)
-    least = {index: tokens + fixed for index, tokens in strategy.least(groups).items()}
+    told = strategy.least(groups) if isinstance(strategy, TellsLeast) else {}
+    least = {index: tokens + fixed for index, tokens in told.items()}
     fitted = fitting.fitted(with_least(fit, least))
     return replace(fitted, insufficient=len(fit.kept) < len(choice.kept))
 

@@ -64,10 +64,6 @@ class Importance:
             over_budget=used > budget,
         )
 
-    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return nothing: more tokens may also let in what pushes a group out."""
-        return {}
-
     def scores(self, groups: Sequence[Group]) -> dict[int, float]:
         """Return the score of each group, by its index."""
         messages = [message for group in groups for message in group.messages]

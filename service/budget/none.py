@@ -1,6 +1,6 @@
 """Keep every group."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.budget.groups import Fit, Group, cost
@@ -16,7 +16,3 @@ class KeepAll:
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return all groups."""
         return Fit(kept=tuple(groups), over_budget=cost(groups) > budget)
-
-    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return nothing: a context is kept whole or refused."""
-        return {}

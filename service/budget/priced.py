@@ -28,15 +28,15 @@ def clamped(group: Group, room: int) -> Group:
 
     What clearing it saves goes on from there: the excess is taken from the first results.
     """
-    excess = group.tokens_last - room
+    excess = left = group.tokens_last - room
     if excess <= 0:
         return group
     savings: dict[str, int] = {}
     for id_, saved in group.savings.items():
-        absorbed = min(excess, saved)
+        absorbed = min(left, saved)
         savings[id_] = saved - absorbed
-        excess -= absorbed
-    return replace(group, tokens=room, tokens_last=room, savings=savings)
+        left -= absorbed
+    return replace(group, tokens=room, tokens_last=room, savings=savings, excess=excess)
 
 
 def with_cleared(entry: Entry, ids: frozenset[str]) -> Entry:

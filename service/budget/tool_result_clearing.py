@@ -1,6 +1,6 @@
 """Clear the results of older tool calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formatters.model import Role
@@ -25,13 +25,9 @@ class ToolResultClearing:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return all groups, with results cleared where they exceed the budget."""
-        if cost(groups) <= budget:
+        if cost(groups) <= budget and not any(group.excess for group in groups):
             return Fit(kept=tuple(groups))
         results = [m.id for group in groups for m in group.messages if m.role is Role.TOOL]
-        old = results[: len(results) - self.keep_recent_n] if self.keep_recent_n else results
+        old = results[: max(len(results) - self.keep_recent_n, 0)]
         kept = tuple(group.without_results(old) for group in groups)
         return Fit(kept=kept, over_budget=cost(kept) > budget)
-
-    def least(self, _groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return nothing: with more tokens there is more to clear."""
-        return {}
