@@ -17,11 +17,13 @@ from formatters.model import Tool
 from service.adapters import BUSES, STORES
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded_server import embedded_server, find_server
+from service.adapters.model_table import load_models
 from service.adapters.stores import Stores
 from service.adapters.tokenizers import TiktokenTokenizers
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.adapters.tool_sources import discover, load_tools, tool_files
 from service.budget.groups import Strategy
+from service.budget.limits import ModelTable
 from service.builder import ContextBuilder
 from service.client import ContextClient, open_client
 from service.config.settings import Settings
@@ -63,6 +65,7 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
             clock=now,
             settings=settings,
             strategies=strategies,
+            models=open_models().models,
         )
 
 
@@ -113,6 +116,11 @@ def tool_sources(settings: Settings) -> list[ToolSource]:
         *(ToolSource(str(file), partial(load_tools, [file])) for file in files),
         *(ToolSource(module, partial(discover, module)) for module in modules),
     ]
+
+
+def open_models() -> ModelTable:
+    """Read the table of models that comes with the service."""
+    return load_models()
 
 
 def open_counter(settings: Settings) -> TokenCounter:

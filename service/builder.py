@@ -25,6 +25,7 @@ from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from service.account import account, tools_json
 from service.budget.groups import Strategy
+from service.budget.limits import Models
 from service.budget.shares import Budget, Fitted, fit_blocks
 from service.budget.strategies import STRATEGIES
 from service.config.settings import Settings
@@ -59,6 +60,8 @@ class ContextBuilder:
     settings: Settings = field(default_factory=Settings)
     blocks: Sequence[Formatter] = BLOCKS
     strategies: Mapping[str, Strategy] = field(default_factory=lambda: STRATEGIES)
+    #: The table of limits; without it every model's limit is unknown.
+    models: Models = field(default_factory=dict)
 
     @property
     def history(self) -> HistoryStore:
@@ -75,7 +78,7 @@ class ContextBuilder:
 
     async def _content(self, request: BuildRequest) -> BuildSuccess:
         receipt = request.received_at or self.clock()
-        plan = make_plan(request, self.settings, self.strategies, receipt)
+        plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         gathered = await gather(request, plan, self.sources, self.settings)
         counter = self.tokenizers.counter(plan.tokenizer)
         facts = self._facts(request, plan, gathered)

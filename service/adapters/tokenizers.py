@@ -4,16 +4,18 @@ import asyncio
 import functools
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from types import FunctionType
 from typing import Any, Protocol
 
 import structlog
 
+from service.adapters.count_cache import CountCache
 from service.adapters.vocabularies import PACKAGED, VocabularyError, read_ranks
+from service.budget.estimates import RaisedTokenCounter, SimpleTokenCounter, read_counter_name
 from service.budget.heuristic import HeuristicTokenCounter
+from service.budget.message_tokens import AnyMessage, messages_tokens
 from service.ports import TokenCounter
 
 log = structlog.get_logger()
@@ -27,22 +29,8 @@ HEURISTIC = HeuristicTokenCounter()
 #: Characters of text that a counter remembers the counts of.
 CACHE_CHARS = 16_000_000
 
-#: A longer text, in characters, is counted each time.
-CACHED_TEXT_CHARS = 200_000
-
 #: From here on, a run of blanks is counted without tiktoken's pattern, which fails near 1,000,000.
 LONG_BLANKS = 100_000
-
-
-class SimpleTokenCounter:
-    """Estimates tokens as a quarter of the characters."""
-
-    name = "simple"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return 0 for no text, else at least 1."""
-        return max(1, len(text) // 4) if text else 0
 
 
 class TiktokenCounter:
@@ -57,7 +45,7 @@ class TiktokenCounter:
     def __init__(self, encoding_name: str = "cl100k_base") -> None:
         self.name = ALIASES.get(encoding_name, encoding_name)
         self._encoding = load_encoding(self.name)
-        self._cache = _CountCache(CACHE_CHARS)
+        self._cache = CountCache(CACHE_CHARS)
 
     def count(self, text: str) -> int:
         """Return the number of tokens.
@@ -71,6 +59,10 @@ class TiktokenCounter:
         tokens = self._tokens(text)
         self._cache.put(text, tokens)
         return tokens
+
+    def count_messages(self, messages: Iterable[AnyMessage]) -> int:
+        """Return the tokens of messages, 4 for each and those of what it says and calls."""
+        return messages_tokens(messages, self.count)
 
     def _tokens(self, text: str) -> int:
         try:
@@ -98,7 +90,13 @@ class TiktokenTokenizers:
             self.counter(name)
 
     def counter(self, tokenizer: str) -> TokenCounter:
-        """Return the counter; one that estimates where the tokenizer is not to be had."""
+        """Return the counter; one that estimates where the tokenizer is not to be had.
+
+        ``o200k_base*1.25`` is an estimate: the counts of ``o200k_base``, raised by a quarter.
+        """
+        base, factor = read_counter_name(tokenizer)
+        if factor != 1:
+            return RaisedTokenCounter(self.counter(base), factor)
         name = ALIASES.get(tokenizer, tokenizer)
         if name == HEURISTIC.name:
             return HEURISTIC
@@ -196,34 +194,3 @@ def _long_blanks(text: str) -> Iterator[tuple[int, int]]:
         first, last = run.span()
         if last - first >= LONG_BLANKS and text[last : last + 1] not in {"\r", "\n"}:
             yield first, last if last == len(text) else last - 1
-
-
-class _CountCache:
-    """The counts of the texts that were counted last, bounded by their characters."""
-
-    #: What an entry takes besides its text, in characters.
-    OVERHEAD = 128
-
-    def __init__(self, max_chars: int) -> None:
-        self._max_chars = max_chars
-        self._chars = 0
-        self._counts: OrderedDict[str, int] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, text: str) -> int | None:
-        with self._lock:
-            count = self._counts.get(text)
-            if count is not None:
-                self._counts.move_to_end(text)
-            return count
-
-    def put(self, text: str, count: int) -> None:
-        if len(text) > CACHED_TEXT_CHARS:
-            return
-        with self._lock:
-            if text not in self._counts:
-                self._chars += len(text) + self.OVERHEAD
-            self._counts[text] = count
-            while self._chars > self._max_chars:
-                oldest, _ = self._counts.popitem(last=False)
-                self._chars -= len(oldest) + self.OVERHEAD

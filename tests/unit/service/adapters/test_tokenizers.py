@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import math
 import socket
 import sys
 import threading
@@ -12,7 +13,6 @@ from structlog.testing import capture_logs
 
 from service.adapters import tokenizers, vocabularies
 from service.adapters.tokenizers import (
-    SimpleTokenCounter,
     TiktokenCounter,
     TiktokenTokenizers,
     get_token_counter,
@@ -115,14 +115,6 @@ def test_unknown_tokenizers_are_estimated(counters: TiktokenTokenizers) -> None:
         TiktokenCounter("claude-next")
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"), [("", 0), ("a", 1), ("abcdefg", 1), ("Hello, world!", 3), ("x" * 100, 25)]
-)
-def test_the_estimate_is_a_quarter(text: str, tokens: int) -> None:
-    """The simple counter gives a quarter of the characters, and 0 only for no text."""
-    assert SimpleTokenCounter().count(text) == tokens
-
-
 def test_the_factory_chooses() -> None:
     """get_token_counter gives an exact counter unless it is told otherwise."""
     assert get_token_counter().name == "o200k_base"
@@ -191,25 +183,6 @@ def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_the_cache_is_bounded_by_characters() -> None:
-    """The texts used longest ago leave the cache once it holds too many characters."""
-    cache = tokenizers._CountCache(3 * (100 + 128))
-    for letter in "abc":
-        cache.put(letter * 100, 1)
-    assert cache.get("a" * 100) == 1
-    cache.put("d" * 100, 2)
-    assert cache.get("b" * 100) is None
-    assert [cache.get(letter * 100) for letter in "acd"] == [1, 1, 2]
-
-
-def test_a_text_put_twice_counts_once() -> None:
-    """Two threads that count the same text at once don't wear the cache out."""
-    cache = tokenizers._CountCache(300)
-    for _ in range(5):
-        cache.put("a" * 100, 25)
-    assert cache.get("a" * 100) == 25
-
-
 def test_a_known_text_is_not_counted_again() -> None:
     """A text that was counted comes from the cache."""
     counter = TiktokenCounter("cl100k_base")
@@ -224,3 +197,26 @@ def test_the_estimate_by_bytes_has_a_name() -> None:
     counter = TiktokenTokenizers().counter("heuristic")
 
     assert (counter.name, counter.exact, counter.count("人工智能")) == ("heuristic", False, 3)
+
+
+def test_an_estimate_is_a_tokenizer_with_a_factor(counters: TiktokenTokenizers) -> None:
+    """Its counts are raised, it says so in its name, and it is not exact."""
+    counter = counters.counter("o200k_base*1.25")
+    text = "How many tokens would another model take for this?"
+
+    assert (counter.name, counter.exact) == ("o200k_base*1.25", False)
+    assert counter.count(text) == math.ceil(1.25 * counters.counter("o200k_base").count(text))
+    assert counters.counter("nothing*1.25").name == "simple*1.25"
+
+
+def test_messages_are_counted_as_the_source_system_does() -> None:
+    """Four a message, then content, names and arguments, each by itself."""
+    counter = TiktokenCounter()
+    call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": '{"q":"x"}'}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+
+    assert counter.count_messages([]) == 0
+    assert counter.count_messages([{"role": "user", "content": ""}]) == 4
+    assert counter.count_messages([asked]) == (
+        4 + counter.count("search") + counter.count('{"q": "x"}')
+    )
