@@ -25,6 +25,9 @@ class Group:
     excess: int = 0
     #: The ids of the messages whose tool results are cleared.
     cleared: frozenset[str] = frozenset()
+    #: True where windows and `importance` take it before all others; no history has such a group
+    #: in the service, where the newest message of the user is a block of its own.
+    pinned: bool = False
 
     def without_results(self, ids: Iterable[str]) -> "Group":
         """Return the group with these of its tool results cleared."""

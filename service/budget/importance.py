@@ -9,14 +9,23 @@ from typing import Final
 from formatters.model import Message, Role
 from service.budget.groups import Fit, Group, Verdict, cost
 
-#: Points by role; others get none. A system message is no part of history in the service.
+# The constants have the names and values of the source document (REPLOID's context manager).
+RECENCY_WEIGHT: Final = 40.0
+#: A system message is no part of history in the service.
+ROLE_WEIGHT_SYSTEM: Final = 30.0
+ROLE_WEIGHT_USER: Final = 20.0
+ROLE_WEIGHT_MODEL: Final = 10.0
+KEYWORD_WEIGHT: Final = 15.0
+LENGTH_WEIGHT: Final = 5.0
+
+#: Points by role; others get none.
 ROLE_WEIGHTS: Final[Mapping[Role, float]] = MappingProxyType(
-    {Role.HUMAN: 20.0, Role.AI: 10.0, Role.TOOL: 10.0}
+    {Role.HUMAN: ROLE_WEIGHT_USER, Role.AI: ROLE_WEIGHT_MODEL, Role.TOOL: ROLE_WEIGHT_MODEL}
 )
 #: Points by what a message speaks of: whole words, in any case.
 KEYWORD_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
     {
-        "error|errors|fail|failed|failure|exception": 15.0,
+        "error|errors|fail|failed|failure|exception": KEYWORD_WEIGHT,
         "tool|tools|function|functions": 10.0,
         "create|update|delete|success|completed": 10.0,
     }
@@ -35,11 +44,11 @@ class Importance:
     reads_all: bool = True
     role_weights: Mapping[Role, float] = field(default_factory=lambda: ROLE_WEIGHTS)
     #: Points of the newest message; the oldest gets none.
-    recency_weight: float = 40.0
+    recency_weight: float = RECENCY_WEIGHT
     #: Points for keywords at most.
     keyword_limit: float = 25.0
     #: Points for a message of more than ``long_chars`` characters.
-    length_weight: float = 5.0
+    length_weight: float = LENGTH_WEIGHT
     long_chars: int = 1000
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
@@ -48,13 +57,13 @@ class Importance:
         A group that does not fit is passed over. Of groups with one score the newer goes first.
         """
         scores = self.scores(groups)
-        newest = groups[-1:]
-        kept = {group.index: group for group in newest}
+        protected = [group for group in groups if group.pinned or group is groups[-1]]
+        kept = {group.index for group in protected}
         ranked = sorted(groups[:-1], key=lambda g: (scores[g.index], g.index), reverse=True)
-        used = cost(newest)
+        used = cost(protected)
         for group in ranked:
-            if used + group.tokens <= budget:
-                kept[group.index] = group
+            if group.index not in kept and used + group.tokens <= budget:
+                kept.add(group.index)
                 used += group.tokens
         return Fit(
             kept=tuple(group for group in groups if group.index in kept),

@@ -36,12 +36,12 @@ class SmartWindow:
         return suffix_costs(self._taken(groups))
 
     def _taken(self, groups: Sequence[Group]) -> list[Group]:
-        taken: dict[int, Group] = {}
-        room = self.max_messages
+        taken = {group.index for group in groups if group.pinned}
+        room = self.max_messages - sum(group.size for group in groups if group.pinned)
         first = self._first(groups)
         for group in (*first, *self._by_rank(groups[len(first) :])):
-            if group.size <= room:
-                taken[group.index] = group
+            if group.size <= room and group.index not in taken:
+                taken.add(group.index)
                 room -= group.size
         return [group for group in groups if group.index in taken]
 

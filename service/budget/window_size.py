@@ -29,10 +29,17 @@ class WindowSize:
 
 
 def newest_messages(groups: Sequence[Group], most: int) -> list[Group]:
-    """Return the newest groups with at most so many messages, without a gap."""
-    taken = 0
-    for count, group in enumerate(reversed(groups)):
-        taken += group.size
-        if taken > most:
-            return list(groups[len(groups) - count :])
-    return list(groups)
+    """Return the newest groups with at most so many messages, without a gap.
+
+    A pinned group has its place first, however large it is, unless there is no place at all.
+    """
+    kept = {group.index for group in groups if group.pinned and most > 0}
+    room = most - sum(group.size for group in groups if group.index in kept)
+    for group in reversed(groups):
+        if group.index in kept:
+            continue
+        room -= group.size
+        if room < 0:
+            break
+        kept.add(group.index)
+    return [group for group in groups if group.index in kept]

@@ -1,5 +1,7 @@
 """The strategy that scores."""
 
+from dataclasses import replace
+
 import pytest
 
 from formatters.model import Message, Role
@@ -63,6 +65,14 @@ def test_ties_go_to_the_newer() -> None:
     groups = [Group(index=n, tokens=10, tokens_last=10, messages=()) for n in range(3)]
 
     assert [group.index for group in Importance().fit(groups, 20).kept] == [1, 2]
+
+
+def test_a_pinned_group_is_kept_whatever_its_score() -> None:
+    """Beside the newest, and over the budget if need be."""
+    pinned = [replace(TALK[0], pinned=True), *TALK[1:]]
+
+    assert [group.index for group in Importance().fit(pinned, 30).kept] == [0, 2, 4]
+    assert Importance().fit(pinned, 15).over_budget
 
 
 def test_the_newest_is_kept_over_the_budget() -> None:

@@ -85,6 +85,41 @@ def test_a_smart_window_follows_the_sources_matrix(
     assert kept(replace(window, preserve_initial=1, prioritize_tools=True)) == both
 
 
+#: The same, with the newest message of the user pinned.
+PINNED = [replace(each, pinned=each.index == 4) for each in MATRIX]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "indices"),
+    [
+        (WindowSize(max_messages=1), [4]),
+        (WindowSize(max_messages=2), [4, 5]),
+        (WindowSize(max_messages=3), [4, 5]),
+        (SlidingWindow(window_size=0), []),
+        (SlidingWindow(window_size=1), [4]),
+        (SmartWindow(max_messages=1), [4]),
+        (SmartWindow(max_messages=2, preserve_initial=1), [0, 4]),
+        (SmartWindow(max_messages=3, prioritize_tools=True), [3, 4]),
+        (SmartWindow(max_messages=4, preserve_initial=1, prioritize_tools=True), [0, 3, 4]),
+    ],
+)
+def test_a_pinned_group_has_its_place_first(
+    strategy: WindowSize | SlidingWindow | SmartWindow, indices: list[int]
+) -> None:
+    """Whatever else is newer, preserved or preferred; a window of nothing still keeps nothing."""
+    assert [each.index for each in strategy.fit(PINNED, AMPLE).kept] == indices
+
+
+@pytest.mark.parametrize("strategy", [WindowSize(max_messages=2), SmartWindow(max_messages=2)])
+def test_a_pinned_group_stays_however_old_and_large(strategy: WindowSize | SmartWindow) -> None:
+    """What is left of the window goes to others, if anything is."""
+    large = replace(group(0, 3), pinned=True)
+    old = replace(group(0), pinned=True)
+
+    assert [each.index for each in strategy.fit([large, group(1)], AMPLE).kept] == [0]
+    assert [each.index for each in strategy.fit([old, group(1), group(2)], AMPLE).kept] == [0, 2]
+
+
 def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
     """A call is never preserved without its result."""
     groups = [group(0, 2, calls=True), group(1), group(2)]
