@@ -1,0 +1,1 @@
+"""The engine in process: the source systems' classes and functions over a caller's own messages."""

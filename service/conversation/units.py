@@ -1,0 +1,221 @@
+"""A caller's own messages as groups of the engine, and what it keeps as the caller's own again."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, takewhile
+from typing import Self
+
+from formatters.model import Message, Role, Row
+from formatters.native import CLEARED
+from formatters.repair import repaired
+from formatters.units import units_of
+from service.budget.groups import Group
+from service.conversation.part_forms import is_written
+from service.conversation.reading import is_same, is_system
+from service.conversation.shapes import Shape, shape_of
+
+#: Count the tokens of one of the caller's messages.
+Price = Callable[[Row], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One of the caller's messages, with what is read from it."""
+
+    #: The caller's own object, unless something in it changed.
+    row: Row
+    messages: tuple[Message, ...]
+    #: What it is written from.
+    origin: "_Given"
+
+    @property
+    def place(self) -> int:
+        """Return its place among the messages; of a result that was made up, that of its call."""
+        return self.origin.place
+
+    def without(self, results: Iterable[str]) -> "Item":
+        """Return it with these of its results cleared; parts for a provider are left alone."""
+        ids = {m.id for m in self.messages if _can_be_cleared(m)} & set(results)
+        if not ids:
+            return self
+        messages = tuple(
+            replace(message, content=CLEARED) if message.id in ids else message
+            for message in self.messages
+        )
+        return _item(self.origin, messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Messages that go together: a call with its results, or one by itself."""
+
+    items: tuple[Item, ...]
+    #: True for instructions, which stand apart from the conversation and always stay.
+    standing: bool = False
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Return what is said in it."""
+        return tuple(chain.from_iterable(item.messages for item in self.items))
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """A conversation in atomic units, in its order."""
+
+    units: tuple[Unit, ...]
+
+    def groups(self, price: Price) -> list[Group]:
+        """Return the units that strategies choose from; the newest of a user's is pinned."""
+        human = (n for n, unit in enumerate(self.units) if _is_human(unit))
+        newest = max(human, default=None)
+        return [
+            _group(place, unit, price, pinned=place == newest)
+            for place, unit in enumerate(self.units)
+            if not unit.standing
+        ]
+
+    def items(self, kept: Iterable[Group]) -> list[Item]:
+        """Return what is left of the conversation: what was kept, and what always stays."""
+        cleared = {group.index: group.cleared for group in kept}
+        return [
+            item.without(cleared.get(place, ()))
+            for place, unit in enumerate(self.units)
+            if unit.standing or place in cleared
+            for item in unit.items
+        ]
+
+    def rows(self, kept: Iterable[Group]) -> list[Row]:
+        """Return the same as the caller's messages."""
+        return [item.row for item in self.items(kept)]
+
+    def head(self, place: int) -> "Units":
+        """Return what stands before a group of this index."""
+        return Units(self.units[:place])
+
+    def hoisted(self) -> "Units":
+        """Return the same conversation with what always stays at its head."""
+        return Units(tuple(sorted(self.units, key=lambda unit: not unit.standing)))
+
+
+def read_units(rows: Sequence[Row]) -> Units:
+    """Read messages of any of the sources' shapes, and mend what no model's API takes.
+
+    Results stand behind their calls then, and calls that nobody answered have a result that says
+    so; but those of a call at the very end may be on their way, and none is made up. A message
+    that holds results and more belongs to the unit of their call.
+    """
+    given = [_Given.read(row, place, str(place)) for place, row in enumerate(rows)]
+    spoken = _units(_items([each for each in given if not each.is_apart]))
+    apart = (
+        Unit((_item(each, each.messages),), standing=is_system(each.row))
+        for each in given
+        if each.is_apart
+    )
+    return Units(tuple(heapq.merge(spoken, apart, key=_place)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A message as it came."""
+
+    row: Row
+    #: Among the messages; of a result that was made up, the place of its call.
+    place: int
+    #: Begins the ids of what is read from it.
+    name: str
+    shape: Shape
+    messages: tuple[Message, ...]
+
+    @classmethod
+    def read(cls, row: Row, place: int, name: str) -> Self:
+        shape = shape_of(row)
+        return cls(row, place, name, shape, shape.read(row, name))
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is no part of the talk of user, model and tools, which repair is about."""
+        return any(message.role is Role.OTHER for message in self.messages)
+
+
+def _items(spoken: Sequence[_Given]) -> Iterator[Item]:
+    """Mend what is said, and put it together to messages as it came in them."""
+    origins = {message.id: each for each in spoken for message in each.messages}
+    mended = tuple(_with_made_results(_mended(spoken), origins))
+    for _, said in groupby(mended, key=lambda message: origins[message.id].name):
+        messages = tuple(said)
+        yield _item(origins[messages[0].id], messages)
+
+
+def _mended(spoken: Iterable[_Given]) -> Iterator[Message]:
+    fixed = repaired([message for each in spoken for message in each.messages])
+    last = takewhile(lambda message: message.role is Role.TOOL, reversed(fixed.messages))
+    waiting = {message.id for message in last} & fixed.synthetic
+    for message in fixed.messages:
+        if message.id not in waiting:
+            # the id that a result was given to match a call that needs none
+            written = message.role is not Role.TOOL or is_written(message.tool_call_id)
+            yield message if written else replace(message, tool_call_id=None)
+
+
+def _with_made_results(mended: Iterable[Message], origins: dict[str, _Given]) -> Iterator[Message]:
+    """Give results that were made up a message of the caller's shape, as an origin."""
+    for caller, *results in units_of(tuple(mended)):
+        yield caller
+        given = origins[caller.id]
+        for result in results:
+            if result.id in origins:
+                yield result
+                continue
+            made = _Given.read(given.shape.made(given.row, result), given.place, result.id)
+            origins.update((message.id, made) for message in made.messages)
+            yield from made.messages
+
+
+def _item(given: _Given, messages: tuple[Message, ...]) -> Item:
+    """Return what is left of a message as the caller's: the same object where that is all of it."""
+    if len(messages) == len(given.messages) and all(map(is_same, messages, given.messages)):
+        return Item(given.row, messages, given)
+    return Item(given.shape.write(given.row, given.name, messages), messages, given)
+
+
+def _units(items: Iterable[Item]) -> Iterator[Unit]:
+    unit: list[Item] = []
+    for item in items:
+        if unit and item.messages[0].role is not Role.TOOL:
+            yield Unit(tuple(unit))
+            unit = []
+        unit.append(item)
+    if unit:
+        yield Unit(tuple(unit))
+
+
+def _place(unit: Unit) -> int:
+    return unit.items[0].place
+
+
+def _group(place: int, unit: Unit, price: Price, *, pinned: bool) -> Group:
+    tokens = sum(price(item.row) for item in unit.items)
+    return Group(
+        index=place,
+        tokens=tokens,
+        tokens_last=tokens,
+        messages=unit.messages,
+        size=len(unit.items),
+        savings={
+            message.id: price(item.row) - price(item.without((message.id,)).row)
+            for item in unit.items
+            for message in item.messages
+            if _can_be_cleared(message)
+        },
+        pinned=pinned,
+    )
+
+
+def _can_be_cleared(message: Message) -> bool:
+    return message.role is Role.TOOL and message.provider_parts is None
+
+
+def _is_human(unit: Unit) -> bool:
+    return any(message.role is Role.HUMAN for message in unit.messages)
