@@ -107,12 +107,14 @@ def summarize_context(history: Sequence[Row], max_items: int = 10) -> Summarized
     fit = CountSummary(max_items=max_items).fit(groups, 0)
     kept = {group.index for group in fit.kept}
     left_out = [group for group in groups if group.index not in kept]
+    rows = units.rows(fit.kept)
+    stats: SummaryStats = {
+        "summarized_items": sum(group.size for group in left_out),
+        "kept_items": len(rows),
+    }
     if fit.summary is None or not left_out:
-        rows = _same(history, [item.row for item in units.items(groups)])
-        return Summarized(summarized=rows, summary=None, stats=_summary_stats(history, len(rows)))
+        return Summarized(summarized=_same(history, rows), summary=None, stats=stats)
     summary = _instruction(fit.summary(left_out), history)
-    rows = [item.row for item in units.items(fit.kept)]
-    stats = _summary_stats(history, len(rows))
     rows.insert(len(units.head(left_out[0].index).items(fit.kept)), summary)
     return Summarized(summarized=rows, summary=summary, stats=stats)
 
@@ -174,10 +176,6 @@ def _same(history: Sequence[Row], rows: Sequence[Row]) -> Sequence[Row]:
     """Return the list that was given where it would only be a copy."""
     unchanged = len(rows) == len(history) and all(map(is_, rows, history))
     return history if unchanged else rows
-
-
-def _summary_stats(history: Sequence[Row], kept: int) -> SummaryStats:
-    return {"summarized_items": len(history) - kept, "kept_items": kept}
 
 
 def _instruction(text: str, history: Sequence[Row]) -> Row:

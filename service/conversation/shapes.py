@@ -1,9 +1,10 @@
 """The shapes that callers have their messages in, and which of them a message is in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, Protocol
 
-from formatters.model import Message, Row
+from formatters.model import Message, Role, Row
 from service.conversation.part_shapes import BLOCKS, PARTS
 from service.conversation.row_shape import ROWS
 
@@ -38,3 +39,24 @@ def shape_of(row: Row) -> Shape:
         if not _BLOCK_TYPES.isdisjoint(map(str, types)):
             return BLOCKS
     return ROWS
+
+
+def in_blocks(row: Row) -> Row:
+    """Return a message with all that it says in typed blocks, where it has calls or results.
+
+    That is how counters read them; a message that only says something stays as it is.
+    """
+    shape = shape_of(row)
+    messages = shape.read(row, "")
+    if shape is BLOCKS or (shape is ROWS and not messages[0].tool_calls):
+        return row
+    return {"role": row.get("role"), "content": [*chain.from_iterable(map(_blocks, messages))]}
+
+
+def _blocks(message: Message) -> Iterator[Row]:
+    if message.role is Role.TOOL:
+        yield {"type": "tool_result", "content": message.content}
+        return
+    yield {"type": "text", "text": message.content}
+    for call in message.tool_calls:
+        yield {"type": "tool_use", "name": call.name, "input": call.arguments or {}}

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from formatters.model import Row
 from service.budget.groups import Strategy
 from service.budget.heuristic import HeuristicTokenCounter
+from service.conversation.shapes import in_blocks
 from service.conversation.units import Units, read_units
 
 #: The budget for strategies that are told to act: what they do doesn't depend on tokens.
@@ -17,7 +18,7 @@ class MessageCounter(Protocol):
     """Estimates what messages cost."""
 
     def estimate_messages(self, messages: Sequence[Row]) -> int:
-        """Return the tokens of messages in the caller's shape."""
+        """Return the tokens of messages whose calls and results stand in typed blocks."""
         ...
 
 
@@ -31,7 +32,7 @@ class ContextStrategy(ABC):
     They are never changed; those that stay as they are, are the same objects in the result.
     """
 
-    #: The name of its rule, in requests and in statistics.
+    #: The name of its rule, for statistics.
     name: str
     #: Above so many tokens it asks to act; None for never.
     max_tokens: int | None = None
@@ -62,7 +63,7 @@ class ContextStrategy(ABC):
 
     def token_estimate(self, messages: Sequence[Row]) -> int:
         """Return the tokens of messages, by this strategy's counter."""
-        return self.counter.estimate_messages(messages)
+        return self.counter.estimate_messages([in_blocks(row) for row in messages])
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
         """Say how many of so many messages stay at most, and how many go at least."""
@@ -103,7 +104,7 @@ class GroupStrategy(ContextStrategy):
     ) -> list[Row]:
         """Return the messages that the strategy keeps."""
         units = self._units(messages)
-        groups = units.groups(lambda row: self.counter.estimate_messages((row,)))
+        groups = units.groups(lambda row: self.token_estimate((row,)))
         return units.rows(self._strategy.fit(groups, _ANYTHING_IS_TOO_MUCH).kept)
 
     def _units(self, messages: Sequence[Row]) -> Units:

@@ -44,6 +44,7 @@ class SmartWindowSizeContext(GroupStrategy):
             prioritize_tools=prioritize_tools,
         )
         super().__init__(window, most=max_messages)
+        self.name = "smart_window_size"  # SPADE_LLM's name, in statistics
         self._window = window
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
