@@ -15,7 +15,7 @@ from service.conversation.strategy import (
     GroupStrategy,
     MessageCounter,
 )
-from service.conversation.units import Units
+from service.conversation.units import Units, read_units
 
 
 class SlidingWindowStrategy(GroupStrategy):
@@ -58,7 +58,8 @@ class Compacts(Protocol):
 class CompositeStrategy(ContextStrategy):
     """Let each strategy act on what the one before it left, until that has ``max_tokens`` or less.
 
-    The tokens are those of its own counter, and limits of the strategies don't matter.
+    The tokens are those of its own counter, and limits of the strategies don't matter. Calls and
+    results are mended in any case.
     """
 
     name = "composite"
@@ -75,7 +76,7 @@ class CompositeStrategy(ContextStrategy):
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
         """Return the messages that stay."""
-        left = list(messages)
+        left = read_units(messages).all_rows()
         for strategy in self._strategies:
             if not self.should_compact(left, self.token_estimate(left)):
                 break
@@ -86,7 +87,7 @@ class CompositeStrategy(ContextStrategy):
         self, messages: Sequence[Row], system_prompt: str | None = None
     ) -> list[Row]:
         """Return the messages that stay; what can only ``compact`` is passed over."""
-        left = list(messages)
+        left = read_units(messages).all_rows()
         for strategy in self._strategies:
             if not self.should_compact(left, self.token_estimate(left)):
                 break

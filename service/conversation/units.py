@@ -90,6 +90,10 @@ class Units:
         """Return the same as the caller's messages."""
         return [item.row for item in self.items(kept)]
 
+    def all_rows(self) -> list[Row]:
+        """Return all of the conversation as the caller's messages."""
+        return [item.row for unit in self.units for item in unit.items]
+
     def head(self, place: int) -> "Units":
         """Return what stands before a group of this index."""
         return Units(self.units[:place])

@@ -38,6 +38,7 @@ def mended(history: list[Said]) -> list[Said]:
     units = read_units(history)
     left = [dict(each) for each in units.rows(units.groups(price))]
     assert history == before
+    assert units.all_rows() == left
     return left
 
 
