@@ -9,8 +9,10 @@ import shlex
 import sys
 import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,9 @@ from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE
 from service.config.load import load_settings
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
+from service.conversation.compaction import SlidingWindowStrategy
+from service.conversation.strategy import ContextStrategy
+from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
 from service.envelope import RequestMetadata
 from service.errors import ContextBuilderError
 from service.payload import MAX_BYTES, fingerprint
@@ -42,6 +47,7 @@ from service.result_row import read_result
 from service.run import ContextOptions
 from service.wire import BuildRequest, BuildResponse, Topics, decode
 from tests.support import SEARCH, lacking
+from tests.unit.service.conversation.talk import EXAMPLE, names
 
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
@@ -276,6 +282,47 @@ def test_every_decision_has_a_line() -> None:
     assert sorted(named) == sorted(Outcome.__args__)  # type: ignore[attr-defined]
     assert sorted(first_column(reasons)) == sorted(REASONS)
     assert sorted(first_column(section(text, "## History"))) == sorted(STRATEGIES)
+
+
+# --- in process ------------------------------------------------------------------------------
+
+
+def test_every_name_in_process_can_be_imported() -> None:
+    """From the module that the page names."""
+    table = section(text_of("docs/in-process.md"), "## Names")
+    rows = [CODE.findall(line) for line in table.splitlines() if line.startswith("| `")]
+
+    assert len(rows) > 15
+    for *listed, module in rows:
+        assert all(hasattr(import_module(module), name) for name in listed), module
+
+
+@pytest.mark.parametrize(
+    ("heading", "place", "window"),
+    [
+        ("WindowSizeContext", 0, WindowSizeContext),
+        ("WindowSizeContext", 0, partial(SlidingWindowStrategy, max_tokens=0)),
+        ("SmartWindowSizeContext", 0, SmartWindowSizeContext),
+        ("SmartWindowSizeContext", 1, partial(SmartWindowSizeContext, preserve_initial=1)),
+        ("SmartWindowSizeContext", 2, partial(SmartWindowSizeContext, prioritize_tools=True)),
+        (
+            "SmartWindowSizeContext",
+            3,
+            partial(SmartWindowSizeContext, preserve_initial=1, prioritize_tools=True),
+        ),
+    ],
+)
+def test_windows_keep_what_the_page_says(
+    heading: str, place: int, window: Callable[[int], ContextStrategy]
+) -> None:
+    """In every cell, and the rules are named where the sources' windows keep something else."""
+    tables = section(text_of("docs/strategies.md"), f"## {heading}").split("| Most |")[1:]
+    rows = [re.findall(r"[^|]+", line) for line in tables[place].splitlines()[2:] if "|" in line]
+
+    assert len(rows) == 6
+    for most, theirs, ours, rule in ([cell.strip() for cell in row] for row in rows):
+        assert names(window(int(most)).apply_context_strategy(EXAMPLE)) == ours
+        assert bool(rule) == (theirs != ours)
 
 
 # --- settings, logs, commands ----------------------------------------------------------------
