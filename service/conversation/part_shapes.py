@@ -55,6 +55,11 @@ class PartShape:
                 parts.append(part)
         return {**row, self._form.key: parts}
 
+    def joined(self, rows: Sequence[Row]) -> Row | None:
+        """Return the last of several messages with the parts of all."""
+        parts = [part for row in rows for part, _ in self._parts(row, "")]
+        return {**rows[-1], self._form.key: parts}
+
     def made(self, _caller: Row, result: Message) -> Row:
         """Return a result as a user's message of one part."""
         return {"role": "user", self._form.key: [self._form.with_result({}, result)]}

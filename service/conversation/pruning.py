@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import is_
 from typing import Final, TypedDict
 
@@ -156,7 +157,7 @@ def _tokens(rows: Iterable[Row]) -> int:
 
 def _pruned(history: Sequence[Row], items: Sequence[Item], target: int) -> Pruned:
     rows = _same(history, [item.row for item in items])
-    there = {item.place for item in items}
+    there = frozenset(chain.from_iterable(item.places for item in items))
     removed = [row for place, row in enumerate(history) if place not in there]
     final = _tokens(rows)
     return Pruned(

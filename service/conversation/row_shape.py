@@ -42,6 +42,10 @@ class RowShape:
             _put(written, "tool_calls", _calls(row, message.tool_calls, before.tool_calls))
         return written
 
+    def joined(self, _rows: Sequence[Row]) -> Row | None:
+        """Return nothing: a row has one result."""
+        return None
+
     def made(self, caller: Row, result: Message) -> Row:
         """Return a result as a row where the caller is one, else as a chat message."""
         if "tool_calls" not in mapping(caller.get("metadata")):

@@ -20,6 +20,10 @@ class Shape(Protocol):
         """Return it with these of the messages read from it, as they are now."""
         ...
 
+    def joined(self, rows: Sequence[Row]) -> Row | None:
+        """Return several messages with results as one; None where each has to be by itself."""
+        ...
+
     def made(self, caller: Row, result: Message) -> Row:
         """Return a result that was made up for a call in ``caller``, as a message of its own."""
         ...

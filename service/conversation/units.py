@@ -30,9 +30,14 @@ class Item:
     origin: "_Given"
 
     @property
-    def place(self) -> int:
-        """Return its place among the messages; of a result that was made up, that of its call."""
-        return self.origin.place
+    def places(self) -> frozenset[int]:
+        """Return where it stood among the messages: nowhere if it was made up."""
+        return self.origin.places
+
+    @property
+    def is_given(self) -> bool:
+        """Tell whether it is the caller's own object."""
+        return self.row is self.origin.row and len(self.places) == 1
 
     def without(self, results: Iterable[str]) -> "Item":
         """Return it with these of its results cleared; parts for a provider are left alone."""
@@ -110,7 +115,7 @@ def read_units(rows: Sequence[Row]) -> Units:
     so; but those of a call at the very end may be on their way, and none is made up. A message
     that holds results and more belongs to the unit of their call.
     """
-    given = [_Given.read(row, place, str(place)) for place, row in enumerate(rows)]
+    given = [_Given.read(row, str(place), frozenset((place,))) for place, row in enumerate(rows)]
     spoken = _units(_items([each for each in given if not each.is_apart]))
     apart = (
         Unit((_item(each, each.messages),), standing=is_system(each.row))
@@ -125,17 +130,17 @@ class _Given:
     """A message as it came."""
 
     row: Row
-    #: Among the messages; of a result that was made up, the place of its call.
-    place: int
     #: Begins the ids of what is read from it.
     name: str
+    #: Among the messages: of a result that was made up none, of joined messages several.
+    places: frozenset[int]
     shape: Shape
     messages: tuple[Message, ...]
 
     @classmethod
-    def read(cls, row: Row, place: int, name: str) -> Self:
+    def read(cls, row: Row, name: str, places: frozenset[int] = frozenset()) -> Self:
         shape = shape_of(row)
-        return cls(row, place, name, shape, shape.read(row, name))
+        return cls(row, name, places, shape, shape.read(row, name))
 
     @property
     def is_apart(self) -> bool:
@@ -172,7 +177,7 @@ def _with_made_results(mended: Iterable[Message], origins: dict[str, _Given]) ->
             if result.id in origins:
                 yield result
                 continue
-            made = _Given.read(given.shape.made(given.row, result), given.place, result.id)
+            made = _Given.read(given.shape.made(given.row, result), result.id)
             origins.update((message.id, made) for message in made.messages)
             yield from made.messages
 
@@ -188,15 +193,29 @@ def _units(items: Iterable[Item]) -> Iterator[Unit]:
     unit: list[Item] = []
     for item in items:
         if unit and item.messages[0].role is not Role.TOOL:
-            yield Unit(tuple(unit))
+            yield Unit(_joined(unit))
             unit = []
         unit.append(item)
     if unit:
-        yield Unit(tuple(unit))
+        yield Unit(_joined(unit))
+
+
+def _joined(unit: Sequence[Item]) -> tuple[Item, ...]:
+    """Put results that had to change into one message, where their shape has them in one."""
+    caller, *answers = unit
+    shapes = {answer.origin.shape for answer in answers}
+    if len(answers) < 2 or len(shapes) > 1 or all(answer.is_given for answer in answers):
+        return tuple(unit)
+    row = shapes.pop().joined([answer.row for answer in answers])
+    if row is None:
+        return tuple(unit)
+    places = frozenset(chain.from_iterable(answer.places for answer in answers))
+    given = _Given.read(row, f"{caller.origin.name}/answers", places)
+    return caller, _item(given, given.messages)
 
 
 def _place(unit: Unit) -> int:
-    return unit.items[0].place
+    return min(unit.items[0].places)
 
 
 def _group(place: int, unit: Unit, price: Price, *, pinned: bool) -> Group:

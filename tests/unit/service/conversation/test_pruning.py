@@ -29,7 +29,9 @@ from tests.unit.service.conversation.talk import (
     parts,
     response,
     result,
+    results,
     said,
+    uses,
 )
 
 HELLO = parts("user", "hello")
@@ -175,6 +177,16 @@ def test_a_call_goes_with_its_result() -> None:
     assert prune_context(history).removed == [history[3]]
     assert prune_context(history, 60).pruned == [history[0], history[4]]
     assert prune_context(history, 60).removed == history[1:4]
+
+
+def test_results_that_were_joined_are_not_removed() -> None:
+    """Their messages are there, as parts of another."""
+    history = [uses("1", "2", "3"), results("1"), results("3"), said("user", "?")]
+    done = prune_context(history)
+
+    assert len(done.pruned) == 3
+    assert done.removed == []
+    assert done.stats["items_removed"] == 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,10 @@ import pytest
 from formatters.model import Row
 from formatters.native import CLEARED
 from formatters.repair import CANCELLED
+from service.budget.estimates import SimpleTokenCounter
+from service.budget.groups import Strategy
+from service.budget.middle_out import MiddleOut
+from service.budget.oldest_first import OldestFirst
 from service.conversation.units import read_units
 from tests.support import row
 from tests.unit.service.conversation.talk import (
@@ -108,6 +112,27 @@ def test_groups_cost_what_their_messages_cost() -> None:
     assert groups[1].savings == {"2": len("found") - len(CLEARED)}
 
 
+def test_strategies_of_tokens_act_on_units() -> None:
+    """NEXUS3's examples: a pair is never split, and ten messages of 13 tokens end where they do."""
+    counter = SimpleTokenCounter()
+
+    def kept(strategy: Strategy, history: list[Said], budget: int) -> list[int]:
+        units = read_units(history)
+        groups = units.groups(lambda row: counter.count_messages([row]))
+        return [history.index(dict(row)) for row in units.rows(strategy.fit(groups, budget).kept)]
+
+    pair = [said("user", "x" * 40), calls("1"), result("1", "x" * 200)]
+    ten = [said("user", f"{n:02}" + "x" * 34) for n in range(10)]
+
+    assert kept(OldestFirst(), pair, 40) == [1, 2]
+    assert kept(OldestFirst(), ten, 52) == [6, 7, 8, 9]
+    assert kept(OldestFirst(), ten, 65) == [5, 6, 7, 8, 9]
+    assert kept(OldestFirst(), ten, 0) == [9]
+    assert kept(MiddleOut(), ten, 65) == [0, 6, 7, 8, 9]
+    assert kept(MiddleOut(), ten, 12) == [0, 9]
+    assert kept(MiddleOut(), ten[:2], 0) == [0, 1]
+
+
 def test_the_newest_message_of_the_user_is_pinned() -> None:
     """Or the unit that it is part of; system messages are no groups."""
     assert [group.pinned for group in read_units(EXAMPLE).groups(price)] == [
@@ -171,6 +196,24 @@ def test_results_stand_behind_their_call() -> None:
         results("1"),
         HI,
         results(text="so?"),
+    ]
+
+
+def test_results_that_change_stand_in_one_message_where_they_can() -> None:
+    """As providers of blocks want them; such as came in several and are right stay apart."""
+    apart = [uses("1", "2"), results("1"), results("2", text="so?")]
+    lost = [uses("1", "2", "3"), results("2"), results("3", text="so?")]
+    made = [*results("1", content=CANCELLED)["content"], *results("2", "3", text="so?")["content"]]
+
+    assert mended(apart) == apart
+    assert mended(lost) == [lost[0], said("user", made)]
+    assert sizes(apart) == [3]
+    assert sizes(lost) == [2]
+    assert mended([uses("1", "2"), result("1"), HI]) == [
+        uses("1", "2"),
+        result("1"),
+        results("2", content=CANCELLED),
+        HI,
     ]
 
 
