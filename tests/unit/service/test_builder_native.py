@@ -21,7 +21,7 @@ PAST: list[Row] = [
     row(1, "HUMAN", "Thanks"),
     row(1, "AI", "Any time.", id="a1"),
 ]
-RUN = [
+RUN: list[dict[str, Any]] = [
     {"id": "q", "role": "HUMAN", "content": "And a heron?"},
     {"id": "x1", "role": "AI", "metadata": {"tool_calls": [{**CALL, "id": "d1"}]}},
     {"id": "x2", "role": "TOOL", "content": "A bird. " * 100, "metadata": {"tool_call_id": "d1"}},
