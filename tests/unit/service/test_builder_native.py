@@ -144,7 +144,7 @@ async def test_a_message_of_the_run_is_no_history(make_builder: MakeBuilder) -> 
     content = await build(make_builder, request(RUN, past=stored))
     decided = [name for each in content.decisions for name in each.message_ids]
 
-    assert sorted(decided) == sorted([*(r["id"] for r in PAST), "x1", "x2", "x3", "x4", "x9"])
+    assert sorted(decided) == sorted([*(str(r["id"]) for r in PAST), "x1", "x2", "x3", "x4", "x9"])
     assert fates(content)["x9"] == "filtered"
     assert content.kept + content.dropped == len(decided)
 
