@@ -26,7 +26,7 @@ def native(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
     """
     return ChatMessage(
         role=_ROLES[message.role],
-        content=quoted(message.content, tags),
+        content=quoted(message.content, tags) if message.content.strip() else "",
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,
         provider_parts=message.provider_parts,
