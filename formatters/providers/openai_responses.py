@@ -55,7 +55,7 @@ def openai_responses(chat: Canonical) -> JsonObject:
 
 
 def _tool(function: Mapping[str, object], references: References) -> JsonObject:
-    """Declare a function; ``strict`` is named, since here it is the default, and in chat it isn't."""
+    """Declare a function; ``strict`` is named, since here it is the default and in chat isn't."""
     described = {"description": function["description"]} if function.get("description") else {}
     return {
         "type": "function",
