@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
-from formatters.model import Tool
+from formatters.model import Block, Tool
+from formatters.providers.formats import provider_request
 from formatters.render import render
 from service.budget.decisions import Decision, tally
 from service.budget.shares import Fitted
@@ -16,6 +17,8 @@ from service.ports import TokenCounter
 from service.result import BuildSuccess, DecisionRecord, Usage, WarningRecord
 from service.wire import BuildRequest
 
+#: The form that ``messages`` are in.
+CANONICAL: Final = "openai"
 #: Where rows of history are decided on.
 MEMORY: Final = "SHARED_MEMORY"
 
@@ -33,9 +36,12 @@ def account(
     decisions = [*fitted.decisions, *_unseen(gathered)]
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
+    form = request.options.format or CANONICAL
+    stable = len(_stable(fitted))
     return BuildSuccess(
         messages=messages,
         tools=[dict(tool) for tool in gathered.tools],
+        provider_request=provider_request(form, messages, gathered.tools, stable),
         usage=_usage(plan, fitted, counter),
         build_id=f"bld_{digest(*identity, *(message['content'] for message in messages))}",
         kept=kept,
@@ -52,7 +58,6 @@ def tools_json(tools: Sequence[Tool]) -> str:
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
     total = sum(fitted.tokens.values()) + fitted.tools
-    stable = takewhile(lambda block: not block.volatile, fitted.blocks)
     return Usage(
         model=plan.model,
         tokenizer=counter.name,
@@ -63,9 +68,14 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
         total=total,
         tools=fitted.tools,
         utilization=round(total / plan.window.available, 3),
-        cacheable_prefix=sum(fitted.tokens[block.tag] for block in stable),
+        cacheable_prefix=sum(fitted.tokens[block.tag] for block in _stable(fitted)),
         blocks=fitted.tokens,
     )
+
+
+def _stable(fitted: Fitted) -> list[Block]:
+    """Return the blocks before the first that changes from build to build, a message each."""
+    return list(takewhile(lambda block: not block.volatile, fitted.blocks))
 
 
 def _unseen(gathered: Gathered) -> Iterator[Decision]:

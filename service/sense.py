@@ -68,8 +68,6 @@ def check_support(run: Run, options_pointer: str) -> None:
     asked = {
         "/content/history/1": len(run.history) > 1 and "messages after the current input",
         f"{options_pointer}/layout": options.layout == "chat" and "the chat layout",
-        f"{options_pointer}/format": options.format not in (None, "openai")
-        and f"the format {options.format}",
     }
     problems = [
         Problem(place, f"{what}: not supported yet") for place, what in asked.items() if what

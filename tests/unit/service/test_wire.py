@@ -200,7 +200,7 @@ def test_a_bad_option_is_rejected_with_its_place(
     assert problem.pointer == f"/content/{'' if short else 'metadata/'}context/{pointer}"
 
 
-@pytest.mark.parametrize("options", [{"layout": "chat"}, {"format": "anthropic"}])
+@pytest.mark.parametrize("options", [{"layout": "chat"}])
 def test_what_later_versions_build_is_unsupported_for_now(options: Mapping[str, Any]) -> None:
     """The contract knows these; this version says that it does not build them yet."""
     rejection = rejected(encoded(content={"current_input": "hi", "context": options}))
