@@ -15,7 +15,8 @@ from formatters.rows import repaired
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NAME_CHARS: Final = 64
 
-#: Hexadecimal digits of an id that is made; OpenAI takes 40 characters in all.
+#: Characters of a call's id that OpenAI takes, and hexadecimal digits of one that is made.
+_ID_CHARS: Final = 40
 _ID_DIGITS: Final = 24
 
 
@@ -32,7 +33,8 @@ class Mended:
 def mended_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[int, Mended]:
     """Mend the calls of AI messages; by the index of the message.
 
-    A call without an id, or with one that is among ``taken`` or an earlier call has, gets another.
+    A call without an id, or with one that is too long, is among ``taken`` or an earlier call has,
+    gets another.
     """
     callers = {i: m for i, m in enumerate(messages) if m.role is Role.AI and m.tool_calls}
     used = set(taken)
@@ -52,7 +54,8 @@ def _mended_message(message: Message, used: Collection[str], known: set[str]) ->
     own: set[str] = set()
     for place, call in enumerate(message.tool_calls):
         id_ = call_id(call)
-        if id_ is None or id_ in used or id_ in own:
+        long = len(id_ or "") > _ID_CHARS and message.provider_parts is None
+        if id_ is None or long or id_ in used or id_ in own:
             id_ = _new_id(message, place, known)
             known.add(id_)
             reasons.add("call_renamed")
