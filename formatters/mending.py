@@ -19,6 +19,8 @@ _NAME_CHARS: Final = 64
 _ID_CHARS: Final = 40
 _ID_DIGITS: Final = 24
 
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Mended:
@@ -60,7 +62,7 @@ def _mended_message(message: Message, used: Collection[str], known: set[str]) ->
             known.add(id_)
             reasons.add("call_renamed")
         own.add(id_)
-        mended = replace(_with_text(_with_name(call)), id=id_)
+        mended = _with_id(_with_text(_with_name(call)), id_)
         reasons |= _differences(call, mended)
         calls.append(mended)
     if reasons and message.provider_parts is not None:
@@ -85,6 +87,10 @@ def _differences(call: ToolCall, mended: ToolCall) -> set[str]:
     return reasons | ({"arguments_mended"} if mended.arguments is not call.arguments else set())
 
 
+def _with_id(call: ToolCall, id_: str) -> ToolCall:
+    return call if call.id == id_ else replace(call, id=id_)
+
+
 def _with_name(call: ToolCall) -> ToolCall:
     if _NAME.fullmatch(call.name):
         return call
@@ -104,9 +110,7 @@ def _json(arguments: Mapping[str, object] | None) -> str | None:
     if arguments is None:
         return None
     try:
-        text = json.dumps(
-            dict(arguments), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        )
+        text = _JSON.encode(dict(arguments))
     except (TypeError, ValueError, RecursionError):  # strange types, circles, NaN, great depth
         return None
     return repaired(text)
