@@ -1,11 +1,10 @@
 """The account of a build: what was sent, what it costs, what was left out and why."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final
 
-from formatters.model import Tool
 from formatters.render import render
 from service.budget.decisions import Decision, tally
 from service.budget.shares import Fitted
@@ -35,7 +34,7 @@ def account(
     identity = (request.owner_key, request.id, request.fingerprint)
     return BuildSuccess(
         messages=messages,
-        tools=[dict(tool) for tool in gathered.tools],
+        tools=json.loads(gathered.toolset.json),  # a copy that callers may change
         usage=_usage(plan, fitted, counter),
         build_id=f"bld_{digest(*identity, *(message['content'] for message in messages))}",
         kept=kept,
@@ -43,11 +42,6 @@ def account(
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
         warnings=[*plan.warnings, *gathered.warnings, *_budget_warnings(plan, fitted)],
     )
-
-
-def tools_json(tools: Sequence[Tool]) -> str:
-    """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
-    return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
 
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:

@@ -15,17 +15,18 @@ from typing import Any, Final
 
 from formatters.custom import custom
 from formatters.friends_info import friends_info, profile_text
-from formatters.model import Facts, Formatter
+from formatters.model import Block, Facts, Formatter
 from formatters.rows import repaired
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
-from service.account import account, tools_json
+from service.account import account
 from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.budget.shares import Budget, Fitted, fit_blocks
 from service.budget.strategies import STRATEGIES
+from service.budget.toolset import Toolset
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.gather import Gathered, Sources, gather
@@ -80,11 +81,10 @@ class ContextBuilder:
         gathered = await gather(request, plan, self.sources, self.settings)
         counter = self.tokenizers.counter(plan.tokenizer)
         facts = self._facts(request, plan, gathered)
-        definitions = tools_json(facts.tools)
-        if _size(facts) + len(definitions) < LARGE:
-            fitted = self._fit(facts, plan, counter, definitions)
+        if _size(facts) + len(gathered.toolset.json) < LARGE:
+            fitted = self._fit(facts, plan, counter, gathered.toolset)
         else:
-            fitted = await asyncio.to_thread(self._fit, facts, plan, counter, definitions)
+            fitted = await asyncio.to_thread(self._fit, facts, plan, counter, gathered.toolset)
         return account(request, plan, gathered, fitted, counter)
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
@@ -95,18 +95,18 @@ class ContextBuilder:
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
-            tools=gathered.tools,
+            tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
             blocks={tag: repaired(text) for tag, text in blocks.items()},
             memory=plan.memory,
         )
 
-    def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, definitions: str) -> Fitted:
-        *leading, last = (show(facts) for show in self.blocks)
+    def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, toolset: Toolset) -> Fitted:
+        *leading, last = (_shown(show, facts, toolset) for show in self.blocks)
         budget = Budget(
             available=plan.window.available,
-            tools=counter.count(definitions) if facts.tools else 0,
+            tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
         )
@@ -149,6 +149,13 @@ class ContextBuilder:
         }
         named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
         return (await self._content(BuildRequest.model_validate(named))).messages
+
+
+def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
+    """Show facts as a block; that of the tools is made once for each toolset."""
+    if show is capabilities:
+        return toolset.block(facts.tags, lambda: show(facts))
+    return show(facts)
 
 
 def _size(facts: Facts) -> int:

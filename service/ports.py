@@ -256,6 +256,14 @@ class ProfileStore(Protocol):
 class ToolRegistry(Protocol):
     """The tools that may be offered to the model, in the order of their registration."""
 
+    @property
+    def version(self) -> int:
+        """A number that is another one whenever a definition has come, gone or changed.
+
+        It is asked for with every build and must not block.
+        """
+        ...
+
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""
         ...
