@@ -161,10 +161,13 @@ def _built(name: str) -> Encoding:
 
     # Pattern and special tokens are tiktoken's own, from its own definition; that definition is
     # run with our reader in place of the one that would download.
-    definition = openai_public.ENCODING_CONSTRUCTORS[name]
     names = {**vars(openai_public), "load_tiktoken_bpe": ranks}
-    offline: Callable[[], Any] = FunctionType(definition.__code__, names)
-    encoding: Encoding = tiktoken.Encoding(**offline())
+    try:
+        definition = openai_public.ENCODING_CONSTRUCTORS[name]
+        offline: Callable[[], Any] = FunctionType(definition.__code__, names)
+        encoding: Encoding = tiktoken.Encoding(**offline())
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise VocabularyError(f"tiktoken doesn't know how to build {name}: {error!r}") from error
     return encoding
 
 

@@ -11,7 +11,7 @@ from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, GivesWay, Row, Tool
 from formatters.shared_memory import NONE_FITS
 from service.adapters.memory_store import MemoryHistory, MemoryProfiles
-from service.adapters.tokenizers import load_encoding
+from service.adapters.tokenizers import TiktokenTokenizers, load_encoding
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
@@ -86,6 +86,39 @@ async def test_the_prefix_is_the_same_for_all_owners(
     assert mine.usage.cacheable_prefix == sum(
         mine.usage.blocks[tag] for tag in ("CORE_IDENTITY", "CAPABILITIES")
     )
+
+
+async def test_a_model_without_a_tokenizer_is_estimated(
+    make_builder: MakeBuilder, make_request: MakeRequest, tokenizers: TiktokenTokenizers
+) -> None:
+    """Usage names the estimate, and what it adds up is no less than one of the whole."""
+    counter = tokenizers.counter("o200k_base*1.5")
+    past = [row(n, role, f"Row {n}") for n in range(1, 30) for role in ("human", "ai")]
+    past = [{**each, "id": f"{each['id']}_{place}"} for place, each in enumerate(past)]
+    request = make_request(
+        model="anthropic/claude-opus-5", past=past, max_tokens=4_000, memory_limit=None
+    )
+    content = success(await make_builder(tools=[SEARCH]).build(request))
+    usage = content.usage
+
+    assert (usage.tokenizer, usage.exact) == ("o200k_base*1.5", False)
+    assert usage.total == sum(usage.blocks.values()) + usage.tools <= usage.available
+    for message, tokens in zip(content.messages, usage.blocks.values(), strict=True):
+        assert counter.count(message["content"]) + 4 <= tokens
+
+
+async def test_the_settings_go_before_the_table_of_models(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """A limit, and a factor for a family."""
+    budget = {"model_limits": {"gpt-5": {"max_input": 9_000}}, "estimate_factors": {"claude": 2}}
+    builder = make_builder(settings=Settings.model_validate({"budget": budget}))
+    ours = success(await builder.build(make_request(model="gpt-5-mini")))
+    claude = success(await builder.build(make_request(model="claude-of-tomorrow")))
+
+    assert (ours.usage.budget, ours.usage.tokenizer) == (9_000, "o200k_base")
+    assert (claude.usage.budget, claude.usage.tokenizer) == (100_000, "o200k_base*2")
+    assert [warning.code for warning in claude.warnings] == ["unknown_model"]
 
 
 class Watched(dict[str, Any]):

@@ -176,6 +176,15 @@ def test_without_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) 
     assert get_token_counter().exact is False
 
 
+def test_with_another_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that builds its encodings otherwise leaves estimates, not a crash."""
+    monkeypatch.setattr("tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS", {})
+    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    with capture_logs() as logs:
+        assert get_token_counter().exact is False
+    assert [entry["event"] for entry in logs] == ["tokenizer.unavailable"]
+
+
 def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An encoding is built without a socket, whatever tiktoken's cache holds."""
 
