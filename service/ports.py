@@ -258,10 +258,7 @@ class ToolRegistry(Protocol):
 
     @property
     def version(self) -> int:
-        """A number that is another one whenever a definition has come, gone or changed.
-
-        It is asked for with every build and must not block.
-        """
+        """A new number after each change of the definitions; asking for it never blocks."""
         ...
 
     def get_tool_definition(self, name: str) -> Tool | None:
