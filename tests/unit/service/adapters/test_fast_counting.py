@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from formatters.rows import repaired
 from service.adapters import tokenizers
 from service.adapters.count_samples import samples
 from service.adapters.tokenizers import TiktokenCounter, fast_count
+from tests.support import lacking
 
 Count = Callable[[str], int]
 
@@ -151,7 +153,8 @@ def test_the_check_is_wide() -> None:
 @pytest.fixture(params=["o200k_base", "cl100k_base"])
 def real(request: pytest.FixtureRequest) -> tuple[Count, Count]:
     """Give toktok's count of an encoding, and tiktoken's."""
-    pytest.importorskip("toktok", reason="the extra 'fast' is not installed")
+    if find_spec("toktok") is None:
+        lacking("the extra 'fast' is not installed")
     fast = fast_count(request.param)
     assert fast is not None
     slow = TiktokenCounter(request.param)
