@@ -1,11 +1,12 @@
 """The account of a build: what was sent, what it costs, what was left out and why."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final
 
-from formatters.model import Tool
+from formatters.model import Block
+from formatters.providers.formats import provider_request
 from formatters.render import render
 from service.budget.decisions import Decision, tally
 from service.budget.shares import Fitted
@@ -18,6 +19,9 @@ from service.wire import BuildRequest
 
 #: The block in which a layout shows history.
 HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
+
+#: The form that ``messages`` are in.
+CANONICAL: Final = "openai"
 
 _YIELDED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
@@ -33,9 +37,12 @@ def account(
     decisions = [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
+    form = request.options.format or CANONICAL
+    stable = len(render(_stable(fitted)))
     return BuildSuccess(
         messages=messages,
-        tools=[dict(tool) for tool in gathered.tools],
+        tools=json.loads(gathered.toolset.json),  # a copy that callers may change
+        provider_request=provider_request(form, messages, gathered.toolset.tools, stable),
         usage=_usage(plan, fitted, counter),
         build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
         kept=kept,
@@ -45,18 +52,12 @@ def account(
     )
 
 
-def tools_json(tools: Sequence[Tool]) -> str:
-    """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
-    return _dumped(tools)
-
-
 def _dumped(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
     total = sum(fitted.tokens.values()) + fitted.tools
-    stable = takewhile(lambda block: not block.volatile, fitted.blocks)
     return Usage(
         model=plan.model,
         tokenizer=counter.name,
@@ -67,9 +68,14 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
         total=total,
         tools=fitted.tools,
         utilization=round(total / plan.window.available, 3),
-        cacheable_prefix=sum(fitted.tokens[block.tag] for block in stable),
+        cacheable_prefix=sum(fitted.tokens[block.tag] for block in _stable(fitted)),
         blocks=fitted.tokens,
     )
+
+
+def _stable(fitted: Fitted) -> list[Block]:
+    """Return the blocks before the first that changes from build to build."""
+    return list(takewhile(lambda block: not block.volatile, fitted.blocks))
 
 
 def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:

@@ -45,13 +45,20 @@ class Broken:
         raise self.error
 
 
+def slow_counter() -> TiktokenCounter:
+    """Return a counter that asks tiktoken, whatever else is installed."""
+    counter = TiktokenCounter("cl100k_base")
+    counter._fast = None
+    return counter
+
+
 class PanicError(BaseException):
     """Stands for pyo3's exception, which is no Exception either."""
 
 
 def test_a_panic_counts_bytes() -> None:
     """Where tiktoken panics, the count is the number of bytes, which is never too low."""
-    counter = TiktokenCounter("cl100k_base")
+    counter = slow_counter()
     counter._encoding = Broken(PanicError("stack overflow"))
     with capture_logs() as logs:
         assert counter.count("né\ud800") == 6
@@ -62,7 +69,7 @@ def test_a_panic_counts_bytes() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
 def test_a_stop_is_no_panic(error: type[BaseException]) -> None:
     """An interrupt, an exit or a cancellation goes through."""
-    counter = TiktokenCounter("cl100k_base")
+    counter = slow_counter()
     counter._encoding = Broken(error())
     with pytest.raises(error):
         counter.count("a")
@@ -74,7 +81,7 @@ def test_the_real_panic_is_survived(
     """Tiktoken's own panic, were a text to cause it, is caught."""
     monkeypatch.setattr(tokenizers, "LONG_BLANKS", sys.maxsize)
     text = "x" + " " * 1_200_000 + "x"
-    assert TiktokenCounter("o200k_base").count(text) == len(text)
+    assert slow_counter().count(text) == len(text)
     capfd.readouterr()  # Rust's own message
 
 
@@ -169,6 +176,15 @@ def test_without_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) 
     assert get_token_counter().exact is False
 
 
+def test_with_another_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that builds its encodings otherwise leaves estimates, not a crash."""
+    monkeypatch.setattr("tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS", {})
+    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    with capture_logs() as logs:
+        assert get_token_counter().exact is False
+    assert [entry["event"] for entry in logs] == ["tokenizer.unavailable"]
+
+
 def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An encoding is built without a socket, whatever tiktoken's cache holds."""
 
@@ -185,7 +201,7 @@ def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_a_known_text_is_not_counted_again() -> None:
     """A text that was counted comes from the cache."""
-    counter = TiktokenCounter("cl100k_base")
+    counter = slow_counter()
     tokens = counter.count("seen before")
     counter._encoding = broken = Broken(AssertionError("counted again"))
     assert counter.count("seen before") == tokens
