@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import is_
+from operator import is_, itemgetter
 from typing import Final, TypedDict
 
 from formatters.model import Role, Row
@@ -11,9 +11,10 @@ from service.budget.count_summary import CountSummary
 from service.budget.estimates import estimate_tokens
 from service.budget.importance import ROLE_WEIGHT_SYSTEM, Importance
 from service.budget.limits import SEED_LIMITS
+from service.conversation.items import Item
 from service.conversation.reading import is_system
 from service.conversation.shapes import shape_of
-from service.conversation.units import Item, read_units
+from service.conversation.units import read_units
 
 #: The share of a model's limit that a history may use; REPLOID's name for it.
 TARGET_UTILIZATION: Final = 0.8
@@ -37,6 +38,7 @@ class Pruned:
 
     #: The very list that was given, where nothing had to be done.
     pruned: Sequence[Row]
+    #: Where results of a message stay with their call, the rest of that message.
     removed: list[Row]
     stats: PruneStats
     #: True where the items that always stay exceed the target by themselves.
@@ -86,11 +88,11 @@ def prune_context(
     target = int(_limit(model_name) * TARGET_UTILIZATION) if max_tokens is None else max_tokens
     units = read_units(history)
     groups = units.groups(estimate_tokens)
-    items = units.items(groups)
-    if _tokens(item.row for item in items) > target:
+    whole = left = units.items(groups)
+    if _tokens(item.row for item in whole) > target:
         standing = _tokens(item.row for item in units.items(()))
-        items = units.items(importance.fit(groups, target - standing).kept)
-    return _pruned(history, items, target)
+        left = units.items(importance.fit(groups, target - standing).kept)
+    return _pruned(history, left, _removed(history, whole, left), target)
 
 
 def auto_manage_context(history: Sequence[Row], model_name: str = "default") -> Pruned:
@@ -155,10 +157,19 @@ def _tokens(rows: Iterable[Row]) -> int:
     return sum(map(estimate_tokens, rows))
 
 
-def _pruned(history: Sequence[Row], items: Sequence[Item], target: int) -> Pruned:
-    rows = _same(history, [item.row for item in items])
-    there = frozenset(chain.from_iterable(item.places for item in items))
-    removed = [row for place, row in enumerate(history) if place not in there]
+def _removed(history: Sequence[Row], whole: Sequence[Item], left: Sequence[Item]) -> list[Row]:
+    """Return what was pruned, and what repair had left out, in the order of the history."""
+    kept = set(map(id, left))
+    there = frozenset(chain.from_iterable(item.places for item in whole))
+    gone = [(min(i.places), i.row) for i in whole if id(i) not in kept and i.places]
+    gone += [(place, row) for place, row in enumerate(history) if place not in there]
+    return [row for _, row in sorted(gone, key=itemgetter(0))]
+
+
+def _pruned(
+    history: Sequence[Row], left: Sequence[Item], removed: list[Row], target: int
+) -> Pruned:
+    rows = _same(history, [item.row for item in left])
     final = _tokens(rows)
     return Pruned(
         pruned=rows,

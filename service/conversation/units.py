@@ -2,53 +2,16 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, groupby, takewhile
-from typing import Self
+from dataclasses import dataclass
+from itertools import chain
 
 from formatters.model import Message, Role, Row
-from formatters.native import CLEARED
-from formatters.repair import repaired
-from formatters.units import units_of
 from service.budget.groups import Group
-from service.conversation.part_forms import is_written
-from service.conversation.reading import is_same, is_system
-from service.conversation.shapes import Shape, shape_of
+from service.conversation.items import Given, Item, can_be_cleared, mended_items
+from service.conversation.reading import is_system
 
 #: Count the tokens of one of the caller's messages.
 Price = Callable[[Row], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One of the caller's messages, with what is read from it."""
-
-    #: The caller's own object, unless something in it changed.
-    row: Row
-    messages: tuple[Message, ...]
-    #: What it is written from.
-    origin: "_Given"
-
-    @property
-    def places(self) -> frozenset[int]:
-        """Return where it stood among the messages: nowhere if it was made up."""
-        return self.origin.places
-
-    @property
-    def is_given(self) -> bool:
-        """Tell whether it is the caller's own object."""
-        return self.row is self.origin.row and len(self.places) == 1
-
-    def without(self, results: Iterable[str]) -> "Item":
-        """Return it with these of its results cleared; parts for a provider are left alone."""
-        ids = {m.id for m in self.messages if _can_be_cleared(m)} & set(results)
-        if not ids:
-            return self
-        messages = tuple(
-            replace(message, content=CLEARED) if message.id in ids else message
-            for message in self.messages
-        )
-        return _item(self.origin, messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,78 +78,10 @@ def read_units(rows: Sequence[Row]) -> Units:
     so; but those of a call at the very end may be on their way, and none is made up. A message
     that holds results and more belongs to the unit of their call.
     """
-    given = [_Given.read(row, str(place), frozenset((place,))) for place, row in enumerate(rows)]
-    spoken = _units(_items([each for each in given if not each.is_apart]))
-    apart = (
-        Unit((_item(each, each.messages),), standing=is_system(each.row))
-        for each in given
-        if each.is_apart
-    )
+    given = [Given.read(row, str(place), frozenset((place,))) for place, row in enumerate(rows)]
+    spoken = _units(mended_items([each for each in given if not each.is_apart]))
+    apart = (Unit((each.whole,), standing=is_system(each.row)) for each in given if each.is_apart)
     return Units(tuple(heapq.merge(spoken, apart, key=_place)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A message as it came."""
-
-    row: Row
-    #: Begins the ids of what is read from it.
-    name: str
-    #: Among the messages: of a result that was made up none, of joined messages several.
-    places: frozenset[int]
-    shape: Shape
-    messages: tuple[Message, ...]
-
-    @classmethod
-    def read(cls, row: Row, name: str, places: frozenset[int] = frozenset()) -> Self:
-        shape = shape_of(row)
-        return cls(row, name, places, shape, shape.read(row, name))
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether it is no part of the talk of user, model and tools, which repair is about."""
-        return any(message.role is Role.OTHER for message in self.messages)
-
-
-def _items(spoken: Sequence[_Given]) -> Iterator[Item]:
-    """Mend what is said, and put it together to messages as it came in them."""
-    origins = {message.id: each for each in spoken for message in each.messages}
-    mended = tuple(_with_made_results(_mended(spoken), origins))
-    for _, said in groupby(mended, key=lambda message: origins[message.id].name):
-        messages = tuple(said)
-        yield _item(origins[messages[0].id], messages)
-
-
-def _mended(spoken: Iterable[_Given]) -> Iterator[Message]:
-    fixed = repaired([message for each in spoken for message in each.messages])
-    last = takewhile(lambda message: message.role is Role.TOOL, reversed(fixed.messages))
-    waiting = {message.id for message in last} & fixed.synthetic
-    for message in fixed.messages:
-        if message.id not in waiting:
-            # the id that a result was given to match a call that needs none
-            written = message.role is not Role.TOOL or is_written(message.tool_call_id)
-            yield message if written else replace(message, tool_call_id=None)
-
-
-def _with_made_results(mended: Iterable[Message], origins: dict[str, _Given]) -> Iterator[Message]:
-    """Give results that were made up a message of the caller's shape, as an origin."""
-    for caller, *results in units_of(tuple(mended)):
-        yield caller
-        given = origins[caller.id]
-        for result in results:
-            if result.id in origins:
-                yield result
-                continue
-            made = _Given.read(given.shape.made(given.row, result), result.id)
-            origins.update((message.id, made) for message in made.messages)
-            yield from made.messages
-
-
-def _item(given: _Given, messages: tuple[Message, ...]) -> Item:
-    """Return what is left of a message as the caller's: the same object where that is all of it."""
-    if len(messages) == len(given.messages) and all(map(is_same, messages, given.messages)):
-        return Item(given.row, messages, given)
-    return Item(given.shape.write(given.row, given.name, messages), messages, given)
 
 
 def _units(items: Iterable[Item]) -> Iterator[Unit]:
@@ -210,8 +105,8 @@ def _joined(unit: Sequence[Item]) -> tuple[Item, ...]:
     if row is None:
         return tuple(unit)
     places = frozenset(chain.from_iterable(answer.places for answer in answers))
-    given = _Given.read(row, f"{caller.origin.name}/answers", places)
-    return caller, _item(given, given.messages)
+    given = Given.read(row, f"{caller.origin.name}/answers", places)
+    return caller, given.whole
 
 
 def _place(unit: Unit) -> int:
@@ -230,14 +125,10 @@ def _group(place: int, unit: Unit, price: Price, *, pinned: bool) -> Group:
             message.id: price(item.row) - price(item.without((message.id,)).row)
             for item in unit.items
             for message in item.messages
-            if _can_be_cleared(message)
+            if can_be_cleared(message)
         },
         pinned=pinned,
     )
-
-
-def _can_be_cleared(message: Message) -> bool:
-    return message.role is Role.TOOL and message.provider_parts is None
 
 
 def _is_human(unit: Unit) -> bool:

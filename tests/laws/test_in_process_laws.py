@@ -288,7 +288,7 @@ def test_windows_keep_to_their_limit(rows: list[Row], window: ContextStrategy) -
 
 @given(rows=conversations(), tokens=TOKENS)
 def test_pruning_meets_its_target_or_says_so(rows: list[Row], tokens: int) -> None:
-    """And every item either stays, at least in part, or is among those that were removed."""
+    """And every text either stays, or is in what was removed."""
     done = prune_context(rows, tokens)
     told = {text for each in (done.pruned, done.removed) for text in texts(each, "user", "system")}
 

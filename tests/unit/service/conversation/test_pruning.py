@@ -179,6 +179,15 @@ def test_a_call_goes_with_its_result() -> None:
     assert prune_context(history, 60).removed == history[1:4]
 
 
+def test_what_stood_beside_a_moved_result_is_removed_by_itself() -> None:
+    """The result stays with its call, and the text that came with it goes."""
+    history = [uses("1"), said("user", "x" * 400), results("1", text="y" * 400), said("user", "?")]
+    done = prune_context(history, 80)
+
+    assert done.pruned == [uses("1"), results("1"), said("user", "?")]
+    assert done.removed == [history[1], results(text="y" * 400)]
+
+
 def test_results_that_were_joined_are_not_removed() -> None:
     """Their messages are there, as parts of another."""
     history = [uses("1", "2", "3"), results("1"), results("3"), said("user", "?")]
