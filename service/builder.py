@@ -66,12 +66,13 @@ class ContextBuilder:
     async def build(self, request: BuildRequest) -> BuildResponse:
         """Answer a request with a context, or with the error that kept it from one."""
         try:
-            content = await self._content(request)
+            content = await self.content(request)
         except ContextBuilderError as error:
             return failed(request.envelope, error, self.clock())
         return succeeded(request.envelope, content, self.clock())
 
-    async def _content(self, request: BuildRequest) -> BuildSuccess:
+    async def content(self, request: BuildRequest) -> BuildSuccess:
+        """Return a context; raises `ContextBuilderError` where there is none."""
         receipt = request.received_at or self.clock()
         plan = make_plan(request, self.settings, self.strategies, receipt)
         gathered = await gather(request, plan, self.sources, self.settings)
@@ -145,7 +146,7 @@ class ContextBuilder:
             "timezone_offset": timezone_offset,
         }
         named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
-        return (await self._content(BuildRequest.model_validate(named))).messages
+        return (await self.content(BuildRequest.model_validate(named))).messages
 
 
 def _size(facts: Facts) -> int:

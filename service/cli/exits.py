@@ -28,6 +28,7 @@ class Exit(IntEnum):
     NO_ANSWER = 4
     UNREACHABLE = 5
     BUDGET = 6
+    DIFFERENT = 7
     INTERRUPTED = 130
     NOT_DRAINED = 143
 
@@ -35,7 +36,8 @@ class Exit(IntEnum):
 EPILOG: Final = """\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration invalid,
 4 no answer in time, 5 bus or store not reachable, 6 budget impossible,
-130 interrupted, 143 stopped before all requests were answered.
+7 the builds differ, 130 interrupted,
+143 stopped before all requests were answered.
 
 Results go to stdout, messages and logs to stderr.
 NO_COLOR switches colours off.

@@ -9,6 +9,7 @@ from service.cli.build import build
 from service.cli.config import config
 from service.cli.db import db
 from service.cli.demo import demo
+from service.cli.diff import diff
 from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 from service.cli.history import history
@@ -57,6 +58,7 @@ def common_options(
 
 app.command()(demo)
 app.command()(build)
+app.command()(diff)
 app.command()(worker)
 app.command()(send)
 app.add_typer(history, name="history")
