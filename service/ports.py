@@ -178,6 +178,10 @@ class HistoryStore(Protocol):
         """
         ...
 
+    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+        """Return the owner's rows with these ids, in their order; those that there are."""
+        ...
+
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""
         ...
