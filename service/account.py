@@ -30,7 +30,7 @@ def account(
 ) -> BuildSuccess:
     """Put a context together with its account."""
     messages = render(fitted.blocks)
-    decisions = [*fitted.decisions, *_unseen(gathered)]
+    decisions = decided(gathered, fitted)
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
     return BuildSuccess(
@@ -43,6 +43,11 @@ def account(
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
         warnings=[*plan.warnings, *gathered.warnings, *_budget_warnings(plan, fitted)],
     )
+
+
+def decided(gathered: Gathered, fitted: Fitted) -> list[Decision]:
+    """Return the decisions on all rows that were read, and one on those that were not."""
+    return [*fitted.decisions, *_unseen(gathered)]
 
 
 def tools_json(tools: Sequence[Tool]) -> str:

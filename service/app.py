@@ -17,10 +17,12 @@ from formatters.model import Tool
 from service.adapters import BUSES, STORES
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded_server import embedded_server, find_server
+from service.adapters.memory_hub import MemoryManifests
 from service.adapters.stores import Stores
 from service.adapters.tokenizers import TiktokenTokenizers
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.adapters.tool_sources import discover, load_tools, tool_files
+from service.archive import Archive
 from service.budget.groups import Strategy
 from service.builder import ContextBuilder
 from service.client import ContextClient, open_client
@@ -63,6 +65,7 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
             clock=now,
             settings=settings,
             strategies=strategies,
+            archive=Archive(MemoryManifests(), settings),
         )
 
 

@@ -132,12 +132,29 @@ class Bus(Protocol):
         """Add an entry to a stream; returns its id."""
         ...
 
+    @property
+    def manifests(self) -> "ManifestStore":
+        """Where the manifests of builds are kept for a while."""
+        ...
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Subscribe to a channel; the subscription stands when the context is entered."""
         ...
 
     async def ping(self) -> None:
         """Raise `BusError` unless the bus answers."""
+        ...
+
+
+class ManifestStore(Protocol):
+    """Keeps the manifests of builds, packed, for a while. Raises `BusError`."""
+
+    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Keep a manifest for so many seconds, in place of one that the build has."""
+        ...
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Return a build's manifest, or None where there is none any more."""
         ...
 
 

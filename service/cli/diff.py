@@ -126,5 +126,5 @@ async def _built(
         for side in sides:
             set_options(request, {**side, "explain": True})
             decoded = decode(json.dumps(request).encode(), received_at=moment)
-            contents.append(await builder.content(decoded))
+            contents.append((await builder.built(decoded)).content)
     return contents[0], contents[1]
