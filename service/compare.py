@@ -20,6 +20,8 @@ SETTINGS: Final = ("model", "tokenizer", "exact", "budget", "reserve", "availabl
 _HEAD: Final = 2
 
 JsonMessage = Mapping[str, Any]
+#: A message as it is told from others: its kind, and what stands for all of it.
+Sent = tuple[object, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,14 @@ def named_changes(a: Mapping[str, object], b: Mapping[str, object]) -> NameChang
     )
 
 
+def aligned(a: Sequence[Sent], b: Sequence[Sent]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the places of what differs: pairs of one kind, and what one side lacks."""
+    matcher = SequenceMatcher(a=[key for _, key in a], b=[key for _, key in b], autojunk=False)
+    for step, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        if step != "equal":
+            yield from _paired(a, b, range(a_from, a_to), range(b_from, b_to))
+
+
 def block_of(message: JsonMessage) -> str | None:
     """Return the tag that a message opens with."""
     tag = TAG.match(str(message.get("content") or ""))
@@ -162,33 +172,29 @@ def _code(decision: DecisionRecord) -> tuple[str, str]:
 
 
 def _messages(a: Sequence[JsonMessage], b: Sequence[JsonMessage]) -> Iterator[MessageChange]:
-    matcher = SequenceMatcher(a=_keys(a), b=_keys(b), autojunk=False)
-    for kind, a_from, a_to, b_from, b_to in matcher.get_opcodes():
-        if kind != "equal":
-            for pair in _paired(a, b, range(a_from, a_to), range(b_from, b_to)):
-                yield _message_change(a, b, *pair)
+    for pair in aligned(_sent(a), _sent(b)):
+        yield _message_change(a, b, *pair)
 
 
-def _keys(messages: Sequence[JsonMessage]) -> list[str]:
-    return [json.dumps(message, sort_keys=True) for message in messages]
+def _sent(messages: Sequence[JsonMessage]) -> list[Sent]:
+    return [
+        ((message.get("role"), block_of(message)), json.dumps(message, sort_keys=True))
+        for message in messages
+    ]
 
 
 def _paired(
-    a: Sequence[JsonMessage], b: Sequence[JsonMessage], in_a: range, in_b: range
+    a: Sequence[Sent], b: Sequence[Sent], in_a: range, in_b: range
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Pair messages of one role and block, in their order; what is left over stays alone."""
+    """Pair messages of one kind, in their order; what is left over stays alone."""
     waiting: dict[object, deque[int]] = {}
     for place in in_b:
-        waiting.setdefault(_kind(b[place]), deque()).append(place)
+        waiting.setdefault(b[place][0], deque()).append(place)
     for place in in_a:
-        alike = waiting.get(_kind(a[place]))
+        alike = waiting.get(a[place][0])
         yield place, alike.popleft() if alike else None
     for place in sorted(place for left in waiting.values() for place in left):
         yield None, place
-
-
-def _kind(message: JsonMessage) -> tuple[object, object]:
-    return message.get("role"), block_of(message)
 
 
 def _message_change(

@@ -14,6 +14,7 @@ from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 from service.cli.history import history
 from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
+from service.cli.replay import replay
 from service.cli.send import send
 from service.cli.tools import tools
 from service.cli.worker import worker
@@ -59,6 +60,7 @@ def common_options(
 app.command()(demo)
 app.command()(build)
 app.command()(diff)
+app.command()(replay)
 app.command()(worker)
 app.command()(send)
 app.add_typer(history, name="history")
