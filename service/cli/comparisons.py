@@ -18,7 +18,7 @@ def print_comparison(comparison: Comparison, *, text: bool) -> None:
     for change in comparison.settings:
         say(f"{change.name}: {change.a} in A, {change.b} in B")
     _print_tokens(comparison.tokens)
-    print_names("tool", comparison.tools)
+    _print_names("tool", comparison.tools)
     if not comparison.explained and not comparison.identical:
         say("history: not compared, since a build lists no decisions; build with --explain")
     if comparison.history:
@@ -29,7 +29,7 @@ def print_comparison(comparison: Comparison, *, text: bool) -> None:
     _print_warnings("B", comparison.warnings_b)
 
 
-def print_names(what: str, names: NameChanges) -> None:
+def _print_names(what: str, names: NameChanges) -> None:
     """Print a line for each thing that was added, removed or changed."""
     for change, each in (
         ("added", names.added),
