@@ -2,14 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from service.cli.exits import Exit
 from service.cli.options import Json
-from service.config.settings import Settings
-from service.replay import NotReplayableError, Replay
 
 BuildId = Annotated[str, typer.Argument(metavar="BUILD_ID", help="As in the response.")]
 Request = Annotated[
@@ -32,30 +30,16 @@ def replay(
     """
     from pydantic import TypeAdapter
 
-    from service.cli.replays import print_replay
+    from service.cli.replays import print_replay, replayed
     from service.cli.request import read_request
     from service.cli.start import kept_store, shared_bus, start
+    from service.replay import Replay
 
     settings = kept_store(shared_bus(start(ctx.obj)))
     given = None if request is None else read_request(request)
-    result = asyncio.run(_replayed(settings, build_id, given))
+    result = asyncio.run(replayed(settings, build_id, given))
     if as_json:
         typer.echo(TypeAdapter(Replay).dump_json(result, indent=2))
     else:
         print_replay(result)
     raise typer.Exit(Exit.OK if result.identical else Exit.DIFFERENT)
-
-
-async def _replayed(settings: Settings, build_id: str, request: dict[str, Any] | None) -> Replay:
-    from service.app import open_builder, open_bus
-    from service.archive import Archive
-    from service.replay import replay as replayed
-
-    async with open_bus(settings) as connected:
-        manifest = await Archive(connected.bus.manifests, settings).find(build_id)
-    if manifest is None:
-        raise NotReplayableError(
-            f"the bus has no manifest of {build_id!r}: it has expired, or no worker built it"
-        )
-    async with open_builder(settings) as builder:
-        return await replayed(manifest, builder, request)
