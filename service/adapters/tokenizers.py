@@ -4,7 +4,6 @@ import asyncio
 import functools
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import FunctionType
@@ -199,7 +198,11 @@ def _long_blanks(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _CountCache:
-    """The counts of the texts that were counted last, bounded by their characters."""
+    """The counts of the texts that were counted last, bounded by their characters.
+
+    They are kept in two generations: once the recent one has half of the characters, it becomes the
+    older one, and what was in that is forgotten. So a known text is found without a lock.
+    """
 
     #: What an entry takes besides its text, in characters.
     OVERHEAD = 128
@@ -207,23 +210,25 @@ class _CountCache:
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
         self._chars = 0
-        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._recent: dict[str, int] = {}
+        self._older: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def get(self, text: str) -> int | None:
-        with self._lock:
-            count = self._counts.get(text)
+        count = self._recent.get(text)
+        if count is None:
+            count = self._older.get(text)
             if count is not None:
-                self._counts.move_to_end(text)
-            return count
+                self.put(text, count)
+        return count
 
     def put(self, text: str, count: int) -> None:
         if len(text) > CACHED_TEXT_CHARS:
             return
         with self._lock:
-            if text not in self._counts:
-                self._chars += len(text) + self.OVERHEAD
-            self._counts[text] = count
-            while self._chars > self._max_chars:
-                oldest, _ = self._counts.popitem(last=False)
-                self._chars -= len(oldest) + self.OVERHEAD
+            if text in self._recent:
+                return
+            self._recent[text] = count
+            self._chars += len(text) + self.OVERHEAD
+            if self._chars > self._max_chars // 2:
+                self._older, self._recent, self._chars = self._recent, {}, 0
