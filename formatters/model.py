@@ -104,6 +104,7 @@ class Facts:
     default_profile: str = ""
     #: Blocks that the request brought along: tag to text.
     blocks: Mapping[str, str] = field(default_factory=dict)
+    layout: Literal["tagged", "chat"] = "tagged"
     memory: MemoryView = MemoryView()
 
     @property
@@ -123,6 +124,10 @@ class Entry:
     rows: int = 0
     #: The messages that it is sent as, in a native block; its text is empty then.
     native: tuple[ChatMessage, ...] = ()
+    #: Where tool results that may be cleared stand in ``native``, by the id of their row.
+    results: Mapping[str, int] = field(default_factory=dict)
+    #: Rows that were mended to be sent, and for which reason of `service.budget.decisions`.
+    repairs: Mapping[str, str] = field(default_factory=dict)
     #: True where a message in it was cut to the limit of characters.
     cut: bool = False
     #: Smaller texts to fall back on, largest first.
@@ -146,6 +151,8 @@ class GivesWay(StrEnum):
     """How a block yields when the budget is short."""
 
     NEVER = "never"
+    #: Tool results are cleared, then entries go, the oldest first; the newest stays as it is.
+    ALL_BUT_NEWEST = "all_but_newest"
     #: Entries go as the chosen strategy decides.
     BY_STRATEGY = "by_strategy"
     #: The block goes as a whole.
@@ -175,6 +182,10 @@ class Block:
     gives_way: GivesWay = GivesWay.NEVER
     #: True where each entry opens with a fixed literal, so that token counts add up.
     additive: bool = False
+    #: True where its entries are messages of their own, and it has no text.
+    native: bool = False
+    #: True where it shares the message of the block before it.
+    joins: bool = False
     #: True where its text changes from build to build, so that a provider's cache ends here.
     volatile: bool = False
     omissions: tuple[Omission, ...] = ()
@@ -187,7 +198,7 @@ class Block:
 
     @property
     def text(self) -> str:
-        """Return the block as it is sent."""
+        """Return the block as it is sent; nothing where its entries are messages of their own."""
         body = "\n".join(entry.text for entry in self.entries)
         return self.heading + (body if self.entries else self.placeholder)
 

@@ -32,8 +32,16 @@ def read_rows(rows: Iterable[Row]) -> tuple[Message, ...]:
 
 
 def read_row(row: Row, *, fallback_id: str = "") -> Message:
-    """Read a row; what it lacks or what cannot be read is left empty."""
+    """Read a row; what it lacks or what cannot be read is left empty.
+
+    It may be an OpenAI chat message, with its calls beside the content and not in ``metadata``.
+    """
     metadata = _mapping(row.get("metadata"))
+
+    def extra(key: str) -> object:
+        value = metadata.get(key)
+        return row.get(key) if value is None else value
+
     return Message(
         id=_name(row.get("id")) or fallback_id,
         role=read_role(row.get("role")),
@@ -41,9 +49,10 @@ def read_row(row: Row, *, fallback_id: str = "") -> Message:
         partial=is_partial(row.get("content")),
         run_id=_name(row.get("run_id")) or None,
         timestamp=parse_timestamp(row.get("timestamp")),
-        tool_calls=read_tool_calls(metadata.get("tool_calls")),
-        tool_call_id=_name(metadata.get("tool_call_id")) or None,
-        name=_text(metadata.get("name")) or None,
+        tool_calls=read_tool_calls(extra("tool_calls")),
+        tool_call_id=_name(extra("tool_call_id")) or None,
+        name=_text(extra("name")) or None,
+        provider_parts=extra("provider_parts"),
     )
 
 
@@ -84,20 +93,32 @@ def repaired(text: str) -> str:
 
 def _tool_call(call: Mapping[str, object]) -> ToolCall:
     function = _mapping(call.get("function")) or call
+    arguments, text = _arguments(function.get("arguments"))
     return ToolCall(
         id=_name(call.get("id")) or None,
         name=_text(function.get("name")) or "unknown",
-        arguments=_arguments(function.get("arguments")),
+        arguments=arguments,
+        text=text,
     )
 
 
-def _arguments(value: object) -> Mapping[str, object] | None:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, Mapping) else None
+def _arguments(value: object) -> tuple[Mapping[str, object] | None, str | None]:
+    """Read arguments as an object, and as the JSON text that they came in, where that is JSON."""
+    if not isinstance(value, str):
+        return value if isinstance(value, Mapping) else None, None
+    constants: list[str] = []  # Python reads NaN and the infinities, which JSON doesn't have
+
+    def constant(name: str) -> float:
+        constants.append(name)
+        return float(name)
+
+    try:
+        read = json.loads(value, parse_constant=constant)
+    except (ValueError, RecursionError):
+        return None, None
+    if not isinstance(read, dict):
+        return None, None
+    return read, None if constants else repaired(value)
 
 
 def _part(part: object) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from formatters.annotations import annotation
+from formatters.cut import cut
 from formatters.guard import quoted
 from formatters.model import (
     COUNT_MARK,
@@ -26,9 +27,6 @@ from formatters.turns import in_order, showable, turns_of
 HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
 NO_HISTORY: Final = "(No previous conversations yet)"
 NONE_FITS: Final = "(There are previous conversations, but none fits here)"
-
-#: Ends a message that was cut.
-CUT_MARK: Final = "..."
 
 
 def shared_memory(facts: Facts) -> Block:
@@ -139,7 +137,7 @@ def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answ
     texts: list[str] = []
     for message in row:
         if message.content.strip():
-            texts.append(quoted(_cut(message.content, view.message_chars), tags))
+            texts.append(quoted(cut(message.content, view.message_chars), tags))
         if message.tool_calls:
             texts.append(annotation(message.tool_calls))
     said = "\n".join(texts)
@@ -147,12 +145,6 @@ def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answ
         return f"  Nexus: {said}"
     speaker = "Human" if row[0].role is Role.HUMAN else "Nexus"
     return f"{stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {said}"
-
-
-def _cut(text: str, chars: int | None) -> str:
-    if chars is None or len(text) <= chars:
-        return text
-    return (text[: max(chars - len(CUT_MARK), 0)] + CUT_MARK)[:chars]
 
 
 def _is_cut(message: Message, view: MemoryView) -> bool:

@@ -16,8 +16,8 @@ from service.ports import TokenCounter
 from service.result import BuildSuccess, DecisionRecord, Usage, WarningRecord
 from service.wire import BuildRequest
 
-#: Where rows of history are decided on.
-MEMORY: Final = "SHARED_MEMORY"
+#: The block in which a layout shows history.
+HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
 
 _YIELDED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
@@ -30,14 +30,14 @@ def account(
 ) -> BuildSuccess:
     """Put a context together with its account."""
     messages = render(fitted.blocks)
-    decisions = [*fitted.decisions, *_unseen(gathered)]
+    decisions = [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
     return BuildSuccess(
         messages=messages,
         tools=[dict(tool) for tool in gathered.tools],
         usage=_usage(plan, fitted, counter),
-        build_id=f"bld_{digest(*identity, *(message['content'] for message in messages))}",
+        build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
         kept=kept,
         dropped=dropped,
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
@@ -47,7 +47,11 @@ def account(
 
 def tools_json(tools: Sequence[Tool]) -> str:
     """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
-    return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+    return _dumped(tools)
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
@@ -68,16 +72,16 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
     )
 
 
-def _unseen(gathered: Gathered) -> Iterator[Decision]:
+def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:
     """Account for rows that no block was shown."""
     history = gathered.history
     if history.current:
         ids = tuple(message.id for message in history.current)
-        yield Decision(message_ids=ids, block=MEMORY, outcome="filtered", reason="current_run")
+        yield Decision(message_ids=ids, block=block, outcome="filtered", reason="current_run")
     if history.not_read:
         yield Decision(
             message_ids=(),
-            block=MEMORY,
+            block=block,
             outcome="not_read",
             reason="not_read",
             count=history.not_read,
@@ -93,6 +97,7 @@ def _record(decision: Decision) -> DecisionRecord:
         detail=decision.detail,
         tokens=decision.tokens,
         score=decision.score,
+        smallest_budget=decision.smallest_budget,
         count=decision.count,
     )
 

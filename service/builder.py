@@ -15,8 +15,10 @@ from typing import Any, Final
 
 from formatters.custom import custom
 from formatters.friends_info import friends_info, profile_text
-from formatters.model import Facts, Formatter
-from formatters.rows import repaired
+from formatters.model import Block, Facts, Formatter
+from formatters.native_blocks import native_history, run_so_far
+from formatters.render import in_one_message
+from formatters.rows import read_rows, repaired
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
@@ -96,18 +98,29 @@ class ContextBuilder:
             profile=gathered.profile,
             default_profile=defaults.content,
             blocks={tag: repaired(text) for tag, text in blocks.items()},
+            run=read_rows(request.run_rows),
+            layout=plan.layout,
             memory=plan.memory,
         )
 
     def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, definitions: str) -> Fitted:
-        *leading, last = (show(facts) for show in self.blocks)
         budget = Budget(
             available=plan.window.available,
             tools=counter.count(definitions) if facts.tools else 0,
             strategy=plan.strategy,
             memory=plan.memory_tokens,
         )
-        return fit_blocks((*leading, *custom(facts), last), budget, counter.count)
+        return fit_blocks(self._shown(facts), budget, counter.count)
+
+    def _shown(self, facts: Facts) -> tuple[Block, ...]:
+        """Show facts as blocks, in the order of their layout."""
+        *leading, last = self.blocks
+        if facts.layout == "tagged":
+            before = (*(show(facts) for show in leading), *custom(facts))
+            return (*before, last(facts), *run_so_far(facts))
+        system = (show(facts) for show in leading if show is not shared_memory)
+        one_message = in_one_message((*system, *custom(facts)))
+        return (*one_message, native_history(facts), last(facts), *run_so_far(facts))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.
@@ -151,4 +164,5 @@ class ContextBuilder:
 def _size(facts: Facts) -> int:
     profile = profile_text(facts.profile) or facts.default_profile
     texts = (facts.current_input, profile, *facts.blocks.values())
-    return sum(map(len, texts)) + sum(len(message.content) for message in facts.history)
+    messages = (*facts.history, *facts.run)
+    return sum(map(len, texts)) + sum(len(message.content) for message in messages)

@@ -178,11 +178,17 @@ async def _stored(
 
 
 def _read(request: BuildRequest, rows: Sequence[Row], total: int) -> History:
-    """Read rows given oldest first, and set apart what belongs to the current run."""
+    """Read rows given oldest first, and set apart what belongs to the current run.
+
+    A row that the request brings along as a message of its run is that message, not history.
+    """
     messages: list[Message] = []
     current: list[Message] = []
     run_id, input_id = request.run_id, request.input_id
+    in_flight = {row["id"] for row in request.run_rows}
     for message in read_rows(rows):
+        if message.id in in_flight:
+            continue
         mine = message.run_id == run_id or message.id == input_id
         (current if mine else messages).append(message)
     return History(

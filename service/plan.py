@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 from formatters.model import MemoryView
 from formatters.times import local_time, parse_minutes_west, parse_timestamp
@@ -36,6 +36,7 @@ class Plan:
     #: Tokens for all that holds history; None for what the rest leaves.
     memory_tokens: int | None
     memory: MemoryView
+    layout: Literal["tagged", "chat"]
     #: The conversation whose history is read; None for all of the owner's.
     conversation_id: str | None
     #: The moment of the request, in the client's zone.
@@ -83,6 +84,7 @@ def make_plan(
             message_chars=settings.memory.message_chars,
             minutes_west=west if zone == "client" else UTC_OFFSET,
         ),
+        layout=options.layout or "tagged",
         conversation_id=request.conversation_id if options.scope != "owner" else None,
         now=now,
         explain=bool(options.explain),

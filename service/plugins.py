@@ -78,7 +78,8 @@ def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
     known = {group.index: group for group in groups}
     indices = [group.index for group in fit.kept]
     return indices == sorted(set(indices)) and all(
-        known.get(group.index) == group for group in fit.kept
+        group.index in known and known[group.index].without_results(group.cleared) == group
+        for group in fit.kept
     )
 
 

@@ -40,6 +40,8 @@ class DecisionRecord(BaseModel):
     detail: str
     tokens: int | None = None
     score: float | None = None
+    #: The ``memory_tokens`` at which it would have been kept whole, where that is defined.
+    smallest_budget: int | None = None
     #: How many rows it speaks of, where they were not read.
     count: int | None = None
 

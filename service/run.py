@@ -82,8 +82,10 @@ class ContextOptions(Tolerant):
         return blocks
 
 
-class InputMessage(Tolerant):
-    """The current input, as the first message of a run's history."""
+class RunMessage(Tolerant):
+    """A message of a run: the current input, or what has come of it since."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
     run_id: str | None = None
@@ -124,14 +126,18 @@ Tools = Annotated[list[Any] | None, AfterValidator(_one_kind), WithJsonSchema(_T
 
 
 class Run(Tolerant):
-    """A run as the orchestrator holds it; its first message is the current input."""
+    """A run as the orchestrator holds it.
+
+    The first message of its history is the current input; others are what the run has brought
+    since, oldest first: assistant messages with their tool calls, and tool results.
+    """
 
     id: str | None = None
     owner_key: str | None = None
     status: str = "BUILDING_CONTEXT"
     iteration_count: int = 0
     tools: Tools = Field(default_factory=list)
-    history: Annotated[list[InputMessage], Field(min_length=1)]
+    history: Annotated[list[RunMessage], Field(min_length=1)]
     metadata: RunMetadata = RunMetadata()
 
 
@@ -151,7 +157,7 @@ class ShortContent(Tolerant):
         """Return the same request as a run."""
         return Run(
             tools=self.tools,
-            history=[InputMessage(content=self.current_input)],
+            history=[RunMessage(content=self.current_input)],
             metadata=RunMetadata(
                 user_profile=self.user_profile,
                 client_timestamp_utc=self.timestamp_utc,

@@ -66,8 +66,6 @@ def check_support(run: Run, options_pointer: str) -> None:
     """Raise `UnsupportedContentError` for what the contract knows and this version can't build."""
     options = run.metadata.context
     asked = {
-        "/content/history/1": len(run.history) > 1 and "messages after the current input",
-        f"{options_pointer}/layout": options.layout == "chat" and "the chat layout",
         f"{options_pointer}/format": options.format not in (None, "openai")
         and f"the format {options.format}",
     }

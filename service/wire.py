@@ -113,6 +113,15 @@ class BuildRequest(Tolerant):
         return self._run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
 
     @property
+    def run_rows(self) -> list[dict[str, Any]]:
+        """Return the messages behind the input as rows, each with an id."""
+        rows = [message.model_dump() for message in self._run.history[1:]]
+        return [
+            {**row, "id": row["id"] or f"{self.input_id}.{place}"}
+            for place, row in enumerate(rows, start=1)
+        ]
+
+    @property
     def input_pointer(self) -> str:
         """Return where the input stands."""
         short = isinstance(self.content, ShortContent)

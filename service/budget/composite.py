@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, Strategy, Verdict, cost
+from service.budget.groups import Fit, Group, Strategy, Summarize, Verdict, cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,12 @@ class Composite:
         """Return what is kept in the end."""
         kept: tuple[Group, ...] = tuple(groups)
         verdicts: dict[int, Verdict] = {}
+        summary: Summarize | None = None
         for strategy in self.strategies:
             if cost(kept) <= budget:
                 break
             fit = strategy.fit(kept, budget)
             kept = fit.kept
             verdicts |= fit.verdicts
-        return Fit(kept=kept, verdicts=verdicts, over_budget=cost(kept) > budget)
+            summary = fit.summary or summary
+        return Fit(kept=kept, verdicts=verdicts, over_budget=cost(kept) > budget, summary=summary)

@@ -27,6 +27,21 @@ REASONS: Final = {
     "role": "messages of this role are not shown as history",
     "empty": "it says nothing and calls no tool",
     "tool_only": "it holds tool results without a message that belongs to them",
+    "result_cleared": "its tool result was cleared, since newer messages needed the tokens",
+    "summarized": "a sentence that counts it with others stands in its place",
+    "run_older": "newer messages of the run filled the tokens that the run may use",
+    "orphan_result": "it is the result of a call that is not there",
+    "duplicate_result": "its call has another result",
+    "opaque_conflict": "a call would have to be changed that its provider wants back as it was",
+    "result_pending": "a tool that it calls has not answered yet, which a made-up result says",
+    "result_missing": "a tool that it calls never answered, which a made-up result says",
+    "result_matched": "it names no call, so it answers the nearest one without a result",
+    "result_moved": "it did not stand behind its call, where every API wants it",
+    "call_renamed": "the id of a call was missing or used before, so it has another",
+    "arguments_mended": "the arguments of a call were no JSON object, so they are an empty one",
+    "name_mended": "the name of a call had characters that no API takes, or too many",
+    "empty_result": "it was an empty result, and now says so",
+    "stray_calls": "it has calls, but only the assistant calls tools",
     "current_run": "it belongs to the run that is being built",
     "not_read": "neither the limit of rows nor the budget had room for them, so they stayed unread",
 }
@@ -43,6 +58,8 @@ class Decision:
     #: Tokens that they cost, or would have cost.
     tokens: int | None = None
     score: float | None = None
+    #: The ``memory_tokens`` at which it would have been kept whole; None where that is not defined.
+    smallest_budget: int | None = None
     #: How many rows it speaks of, where they were not read.
     count: int | None = None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from formatters.model import Message
 
@@ -21,6 +21,8 @@ class Group:
     size: int = 1
     #: Tokens that clearing a tool result saves, by the id of its message; only what saves any.
     savings: Mapping[str, int] = field(default_factory=dict)
+    #: Tokens that it has beyond the budget, where it is weighed as if it filled that.
+    excess: int = 0
     #: The ids of the messages whose tool results are cleared.
     cleared: frozenset[str] = frozenset()
 
@@ -53,6 +55,10 @@ class Verdict:
     least: int | None = None
 
 
+#: Say in a sentence what was in groups.
+Summarize = Callable[[Sequence[Group]], str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """What a strategy chose."""
@@ -63,8 +69,8 @@ class Fit:
     verdicts: Mapping[int, Verdict] = field(default_factory=dict)
     #: True where the groups that the strategy protects exceed the budget by themselves.
     over_budget: bool = False
-    #: Says in a sentence what was in groups that are left out, where that is to stand for them.
-    summary: Callable[[Sequence[Group]], str] | None = None
+    #: Says what was in the groups that are left out, where a sentence is to stand for them.
+    summary: Summarize | None = None
 
 
 class Strategy(Protocol):
@@ -85,6 +91,19 @@ class Strategy(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsLeast(Protocol):
+    """What a strategy may do besides: tell how much more budget would have kept a group."""
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return the least budget at which each group would be kept, by its index.
+
+        Groups for which that is not defined are left out: those that no budget brings back, and
+        those that more tokens may also push out.
+        """
+        ...
+
+
 def cost(groups: Sequence[Group]) -> int:
     """Return the tokens of groups that stand one after the other."""
     if not groups:
@@ -100,6 +119,16 @@ def chosen(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason: 
         verdicts={g.index: Verdict(reason) for g in groups if g.index not in indices},
         over_budget=cost(kept) > budget,
     )
+
+
+def suffix_costs(groups: Sequence[Group]) -> dict[int, int]:
+    """Return what each group costs together with all that are newer, by its index."""
+    costs: dict[int, int] = {}
+    newer = 0
+    for group in reversed(groups):
+        costs[group.index] = newer + (group.tokens if costs else group.tokens_last)
+        newer = costs[group.index]
+    return costs
 
 
 def newest_that_fit(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:

@@ -1,14 +1,16 @@
 """Fit the block of history: the chosen strategy, then a hard cut, then shortening."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
-from formatters.model import COUNT_MARK, Block, Count, Entry
-from service.budget.counting import MESSAGE_OVERHEAD, entry_tokens
-from service.budget.decisions import Decision, Outcome
-from service.budget.groups import Fit, Group, Strategy, Verdict, cost, newest_that_fit
+from formatters.model import Block, Count, Entry
+from formatters.summary import summary_block, summary_entry
+from service.budget.counting import block_tokens, entry_tokens, last_tokens
+from service.budget.decisions import Decision
+from service.budget.groups import Fit, Group, Strategy, TellsLeast, Verdict, cost, newest_that_fit
+from service.budget.priced import clamped, fixed_tokens, priced, with_cleared
+from service.budget.verdicts import Shown, decided, with_least
 
 #: Characters a message below which a shortened turn says nothing any more.
 LEAST_CHARS: Final = 20
@@ -22,30 +24,34 @@ class FittedHistory:
     decisions: tuple[Decision, ...]
     #: True where the strategy kept more than the budget holds.
     insufficient: bool = False
+    #: Stands before native history for what was left out.
+    summary: Block | None = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the blocks that are sent."""
+        return (self.summary, self.block) if self.summary else (self.block,)
 
 
 def fit_history(
     block: Block, strategy: Strategy, budget: int | None, count: Count
 ) -> FittedHistory:
-    """Choose entries so that the block's message costs at most ``budget`` tokens; None is no limit.
+    """Choose entries so that the block costs at most ``budget`` tokens; None is no limit.
 
     A turn that is larger than the whole block is weighed as if it filled it; once it is chosen, it
     stands alone and is shortened. One that no shortening makes fit makes way for the others.
     """
-    groups = [_group(index, entry, count) for index, entry in enumerate(block.entries)]
+    groups = priced(block, count)
     if budget is None or not groups:
-        return _fitted(block, groups, Fit(kept=tuple(groups)))
-    room = budget - MESSAGE_OVERHEAD - _dearest_heading(block, count)
-    clamped = [_clamped(group, room) for group in groups]
-    choice = strategy.fit(clamped, room)
-    fit = _hard(choice, room)
-    texts = _shorten(block, groups, fit.kept, room, count)
-    if None in texts.values():
-        texts = _shorten(block, groups, clamped, room, count)
-        choice = strategy.fit([g for g in clamped if texts.get(g.index, g)], room)
-        fit = _hard(choice, room)
-    fitted = _fitted(block, groups, _told(fit, texts), {i: t for i, t in texts.items() if t})
-    return replace(fitted, insufficient=fit is not choice)
+        largest = max((group.tokens_last for group in groups), default=0)
+        return _Fitting(block, groups, largest, count).fitted(Fit(kept=tuple(groups)))
+    fixed = fixed_tokens(block, count)
+    fitting = _Fitting(block, groups, budget - fixed, count)
+    choice, fit = fitting.chosen(strategy)
+    told = strategy.least(groups) if isinstance(strategy, TellsLeast) else {}
+    least = {index: tokens + fixed for index, tokens in told.items()}
+    fitted = fitting.fitted(with_least(fit, least))
+    return replace(fitted, insufficient=len(fit.kept) < len(choice.kept))
 
 
 def smallest(block: Block) -> Block:
@@ -56,125 +62,109 @@ def smallest(block: Block) -> Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """An entry as it is sent."""
+class _Fitting:
+    """One history on its way into so many tokens."""
 
-    entry: Entry
-    #: Where another entry follows; a shortened one stands alone.
-    tokens: int
-    shortened: bool = False
+    block: Block
+    groups: Sequence[Group]
+    #: Tokens for entries.
+    room: int
+    count: Count
 
+    def chosen(self, strategy: Strategy) -> tuple[Fit, Fit]:
+        """Return what the strategy chose, and what of it is sent."""
+        weighed = [clamped(group, self.room) for group in self.groups]
+        choice = strategy.fit(weighed, self.room)
+        fit = self._cut(choice)
+        if all(map(self._shown, fit.kept)):
+            return choice, fit
+        hopeless = {g.index: Verdict("too_large") for g in weighed if not self._shown(g)}
+        choice = strategy.fit([g for g in weighed if g.index not in hopeless], self.room)
+        fit = self._cut(choice)
+        return choice, replace(fit, verdicts={**fit.verdicts, **hopeless})
 
-def _group(index: int, entry: Entry, count: Count) -> Group:
-    return Group(
-        index=index,
-        tokens=entry_tokens(entry, count),
-        tokens_last=count(entry.text),
-        messages=entry.messages,
-        size=entry.rows,
-    )
+    def fitted(self, fit: Fit) -> FittedHistory:
+        """Put the chosen entries together, each as a whole or in its shortened text."""
+        shown = {group.index: each for group in fit.kept if (each := self._shown(group))}
+        entries = tuple(each.entry for each in shown.values())
+        cut = any(shown.get(group.index) != _whole(self.block, group) for group in self.groups)
+        block = replace(
+            self.block if entries else smallest(self.block),
+            entries=entries,
+            volatile=self.block.volatile or cut,
+        )
+        decisions = decided(self.block, self.groups, shown, fit)
+        sentence = _summary(fit, [group for group in self.groups if group.index not in shown])
+        if sentence is None:
+            return FittedHistory(block=block, decisions=decisions)
+        if block.native:
+            return FittedHistory(block=block, decisions=decisions, summary=summary_block(sentence))
+        entries = (summary_entry(sentence), *entries)
+        return FittedHistory(block=replace(block, entries=entries), decisions=decisions)
 
+    def _cut(self, choice: Fit) -> Fit:
+        """Cut what a strategy left over the budget: here no group is protected.
 
-def _dearest_heading(block: Block, count: Count) -> int:
-    """Price the heading at the largest number that can stand in it."""
-    rows = sum(entry.rows for entry in block.entries)
-    return count(block.header.replace(COUNT_MARK, f"count={rows}"))
-
-
-def _clamped(group: Group, room: int) -> Group:
-    if group.tokens_last <= room:
-        return group
-    return replace(group, tokens=room, tokens_last=room)
-
-
-def _hard(fit: Fit, room: int) -> Fit:
-    """Cut what a strategy left over the budget: here no group is protected."""
-    if cost(fit.kept) <= room:
-        return fit
-    kept = newest_that_fit(fit.kept, room)
-    cut = fit.kept[: len(fit.kept) - len(kept)]
-    verdicts = {**fit.verdicts, **{group.index: Verdict("insufficient") for group in cut}}
-    return replace(fit, kept=kept, verdicts=verdicts)
-
-
-def _shorten(
-    block: Block, groups: Sequence[Group], weighed: Sequence[Group], room: int, count: Count
-) -> dict[int, _Text | None]:
-    """Shorten those that were clamped; None for one that no shortening makes fit."""
-    clamped = (group.index for group in weighed if group != groups[group.index])
-    return {index: _shortened(block.entries[index], room, count) for index in clamped}
-
-
-def _shortened(entry: Entry, room: int, count: Count) -> _Text | None:
-    """Return the entry with as many characters a message as fit into ``room`` tokens."""
-    if entry.shorten is None or room <= 0:
-        return None
-    best = None
-    low, high = LEAST_CHARS, max(entry.longest, LEAST_CHARS)
-    while low <= high:
-        # the least first: where that does not fit, nothing does
-        middle = (low + high) // 2 if best else low
-        shorter = entry.shorten(middle)
-        tokens = count(shorter.text)
-        if tokens <= room:
-            best, low = _Text(shorter, tokens, shortened=True), middle + 1
-        else:
-            high = middle - 1
-    return best
-
-
-def _told(fit: Fit, texts: Mapping[int, _Text | None]) -> Fit:
-    """Say why those were left out that no shortening made fit."""
-    hopeless = {index: Verdict("too_large") for index, text in texts.items() if not text}
-    return replace(fit, verdicts={**fit.verdicts, **hopeless})
-
-
-def _fitted(
-    block: Block,
-    groups: Sequence[Group],
-    fit: Fit,
-    shortened: Mapping[int, _Text] = MappingProxyType({}),
-) -> FittedHistory:
-    """Put the chosen entries together, each as a whole or in its shortened text."""
-    whole = {group.index: _Text(block.entries[group.index], group.tokens) for group in groups}
-    texts = {group.index: shortened.get(group.index, whole[group.index]) for group in fit.kept}
-    entries = tuple(text.entry for text in texts.values())
-    decisions = [
-        _decision(block.tag, group, texts.get(group.index), fit.verdicts.get(group.index))
-        for group in groups
-    ]
-    return FittedHistory(
-        block=replace(block, entries=entries) if entries else smallest(block),
-        decisions=(*_omitted(block), *decisions),
-    )
-
-
-def _omitted(block: Block) -> Iterator[Decision]:
-    for omission in block.omissions:
-        beyond = omission.reason == "memory_limit"
-        yield Decision(
-            message_ids=omission.message_ids,
-            block=block.tag,
-            outcome="dropped" if beyond else "filtered",
-            reason=omission.reason,
+        A summary that leaves no room for any group goes first.
+        """
+        weights = tuple(self._weight(group) for group in choice.kept)
+        kept = self._newest(weights, self.room - self._summary_tokens(choice))
+        if choice.summary and not kept:
+            choice = replace(choice, summary=None)
+            kept = self._newest(weights, self.room)
+        left = {group.index for group in kept}
+        cut = {g.index: Verdict("insufficient") for g in choice.kept if g.index not in left}
+        return replace(
+            choice,
+            kept=tuple(group for group in choice.kept if group.index in left),
+            verdicts={**choice.verdicts, **cut},
         )
 
+    def _newest(self, groups: Sequence[Group], room: int) -> Sequence[Group]:
+        return groups if cost(groups) <= room else newest_that_fit(groups, room)
 
-def _decision(tag: str, group: Group, text: _Text | None, verdict: Verdict | None) -> Decision:
-    outcome, reason = _fate(text, verdict)
-    return Decision(
-        message_ids=tuple(message.id for message in group.messages),
-        block=tag,
-        outcome=outcome,
-        reason=reason,
-        tokens=text.tokens if text else group.tokens,
-        score=verdict.score if verdict else None,
-    )
+    def _weight(self, group: Group) -> Group:
+        """Weigh a chosen group by what it costs as it was left, or as filling the room."""
+        return clamped(self.groups[group.index].without_results(group.cleared), self.room)
+
+    def _summary_tokens(self, choice: Fit) -> int:
+        """Price the summary by the largest numbers that can stand in it."""
+        sentence = _summary(choice, self.groups)
+        if sentence is None:
+            return 0
+        if self.block.native:
+            return block_tokens(summary_block(sentence), self.count)
+        return entry_tokens(summary_entry(sentence), self.count)
+
+    def _shown(self, group: Group) -> Shown | None:
+        """Return the entry of a group as it is sent; None where no shortening makes it fit."""
+        whole = self.groups[group.index].without_results(group.cleared)
+        entry = with_cleared(self.block.entries[group.index], group.cleared)
+        if whole.tokens_last <= self.room:
+            return Shown(entry, whole.tokens, cleared=group.cleared)
+        return self._shortened(entry, group.cleared)
+
+    def _shortened(self, entry: Entry, cleared: frozenset[str]) -> Shown | None:
+        """Return the entry with as many characters a message as fit."""
+        if entry.shorten is None or self.room <= 0:
+            return None
+        best = None
+        low, high = LEAST_CHARS, max(entry.longest, LEAST_CHARS)
+        while low <= high:
+            # the least first: where that does not fit, nothing does
+            middle = (low + high) // 2 if best else low
+            shorter = entry.shorten(middle)
+            tokens = last_tokens(shorter, self.count)
+            if tokens <= self.room:
+                best, low = Shown(shorter, tokens, shortened=True, cleared=cleared), middle + 1
+            else:
+                high = middle - 1
+        return best
 
 
-def _fate(text: _Text | None, verdict: Verdict | None) -> tuple[Outcome, str]:
-    if text is None:
-        return "dropped", verdict.reason if verdict else "too_large"
-    if text.shortened:
-        return "truncated", "shortened"
-    return ("truncated", "message_chars") if text.entry.cut else ("kept", "fits")
+def _whole(block: Block, group: Group) -> Shown:
+    return Shown(block.entries[group.index], group.tokens)
+
+
+def _summary(fit: Fit, left_out: Sequence[Group]) -> str | None:
+    return fit.summary(left_out) if fit.summary and left_out else None

@@ -1,9 +1,9 @@
 """Drop groups from the middle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen, newest_that_fit
+from service.budget.groups import Fit, Group, chosen, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +25,15 @@ class MiddleOut:
         first, rest = groups[0], groups[1:]
         newest = newest_that_fit(rest, budget - first.tokens) or rest[-1:]
         return chosen(groups, (first, *newest), budget, "middle")
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return what each group costs with the first and all that are newer."""
+        if len(groups) < 3:
+            return suffix_costs(groups)
+        first, newest = groups[0], groups[-1]
+        newer = suffix_costs(groups[1:])
+        return {
+            **{index: first.tokens + tokens for index, tokens in newer.items()},
+            first.index: first.tokens + newest.tokens_last,
+            newest.index: newest.tokens_last,
+        }

@@ -1,9 +1,9 @@
 """Drop the oldest groups first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen, newest_that_fit
+from service.budget.groups import Fit, Group, chosen, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +17,7 @@ class OldestFirst:
         """Return the newest groups that fit."""
         kept = newest_that_fit(groups, budget) or groups[-1:]
         return chosen(groups, kept, budget, "older")
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return what each group costs with all that are newer."""
+        return suffix_costs(groups)

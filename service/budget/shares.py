@@ -1,14 +1,17 @@
 """Share a budget between the blocks: who gives way, in which order, and who never does."""
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from formatters.model import Block, Count, Entry, GivesWay
-from service.budget.counting import block_tokens, entry_tokens
+from formatters.model import Block, Count, GivesWay
+from service.budget.counting import block_tokens, measure
 from service.budget.decisions import Decision
 from service.budget.groups import Strategy
 from service.budget.history import fit_history, smallest
+from service.budget.in_flight import fit_run, newest_alone
 from service.errors import BudgetExceededError
 
 
@@ -50,8 +53,8 @@ class Fitted:
 def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """Fit blocks into a budget.
 
-    First history gives way, then the blocks that a request brought along, then the details of the
-    capabilities, then the end of the profile.
+    First the run in flight gives way, then history, then the blocks that a request brought along,
+    then the details of the capabilities, then the end of the profile.
 
     Raises:
         BudgetExceededError: The protected parts alone do not fit, or the strategy ``none`` leaves
@@ -59,41 +62,81 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """
     if budget.strategy.name == "none":
         return _all_or_nothing(blocks, budget, count)
-    least = [_least(b, count) if b.gives_way is GivesWay.BY_STRATEGY else b for b in blocks]
+    runs = {b.tag: fit_run(b, _run_room(blocks, budget, count), count) for b in _runs(blocks)}
+    least = [runs[b.tag].block if b.tag in runs else _least(b, count) for b in blocks]
     shrunk, yielded = _make_room(least, budget, count)
-    rest = budget.tools + sum(
-        block_tokens(b, count) for b in shrunk if b.gives_way is not GivesWay.BY_STRATEGY
-    )
+    rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
     room = min(budget.available - rest, budget.memory or budget.available)
-    history = {b.tag: fit_history(b, budget.strategy, room, count) for b in _histories(blocks)}
-    fitted = tuple(history[b.tag].block if b.tag in history else b for b in shrunk)
+    history = {
+        block.tag: fit_history(block, budget.strategy, room, count)
+        for block in blocks
+        if _is_history(block)
+    }
+    fitted = [
+        part for b in shrunk for part in (history[b.tag].blocks if b.tag in history else (b,))
+    ]
+    decisions = (
+        *(decision for part in history.values() for decision in part.decisions),
+        *(decision for part in runs.values() for decision in part.decisions),
+    )
     return Fitted(
-        blocks=fitted,
-        tokens={block.tag: block_tokens(block, count) for block in fitted},
+        blocks=tuple(fitted),
+        tokens=measure(fitted, count),
         tools=budget.tools,
-        decisions=tuple(d for part in history.values() for d in part.decisions),
+        decisions=decisions,
         yielded=yielded,
         insufficient=any(part.insufficient for part in history.values()),
     )
 
 
-def _histories(blocks: Sequence[Block]) -> list[Block]:
-    return [block for block in blocks if block.gives_way is GivesWay.BY_STRATEGY]
+def _is_history(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_STRATEGY
+
+
+def _runs(blocks: Sequence[Block]) -> list[Block]:
+    return [block for block in blocks if block.gives_way is GivesWay.ALL_BUT_NEWEST]
+
+
+def _total(blocks: Iterable[Block], count: Count) -> int:
+    return sum(measure(blocks, count).values())
 
 
 def _least(block: Block, count: Count) -> Block:
-    """Return what history must be given: its placeholder, unless the whole of it takes less."""
+    """Return the least that a block must be given before others give way."""
+    if block.gives_way is GivesWay.ALL_BUT_NEWEST:
+        return newest_alone(block)
+    if not _is_history(block):
+        return block
+    # the placeholder, unless the whole of it takes less
     return min(block, smallest(block), key=lambda form: block_tokens(form, count))
+
+
+def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
+    """Return the tokens that the run in flight may have beside the other blocks.
+
+    It gives way to history, but to no more of it than half of what both share: a long history
+    would otherwise leave nothing of any run, and the model would call its tools over and over.
+    """
+    least = [_least(block, count) for block in blocks]
+    spare = max(budget.available - budget.tools - _total(least, count), 0)
+    wanted = _total((b for b in blocks if _is_history(b)), count)
+    held = _total((b for b in least if _is_history(b)), count)
+    claimed = max(min(wanted, budget.memory or wanted) - held, 0)
+    return _total(_runs(least), count) + spare - min(claimed, spare // 2)
 
 
 def _all_or_nothing(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """Keep everything in full, or refuse: what the strategy ``none`` means."""
-    tokens = {block.tag: block_tokens(block, count) for block in blocks}
+    tokens = measure(blocks, count)
     over = budget.tools + sum(tokens.values()) - budget.available
     if over > 0:
         raise _exceeded("the strategy none leaves nothing out: all parts", tokens, budget)
-    histories = [fit_history(block, budget.strategy, None, count) for block in _histories(blocks)]
-    decisions = tuple(decision for part in histories for decision in part.decisions)
+    histories = [fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)]
+    runs = [fit_run(b, budget.available, count) for b in _runs(blocks)]
+    decisions = (
+        *(decision for part in histories for decision in part.decisions),
+        *(decision for part in runs for decision in part.decisions),
+    )
     return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, decisions=decisions)
 
 
@@ -101,81 +144,86 @@ def _make_room(
     blocks: Sequence[Block], budget: Budget, count: Count
 ) -> tuple[list[Block], tuple[Yielded, ...]]:
     """Let blocks give way, in the order of `_WAYS`, until what is left fits."""
-    sizes = {block.tag: block_tokens(block, count) for block in blocks}
-    over = budget.tools + sum(sizes.values()) - budget.available
-    left = {block.tag: block for block in blocks}
+    limit = budget.available - budget.tools
+    left = list(blocks)
+    total = _total(left, count)
     yielded: list[Yielded] = []
-    for way, give_way in _WAYS:
+    for way, smaller in _WAYS:
         for block in reversed([block for block in blocks if block.gives_way is way]):
-            if over <= 0:
+            if total <= limit:
                 break
-            smaller = give_way(block, over, count)
-            size = block_tokens(smaller, count) if smaller else 0
-            if size >= sizes[block.tag]:
-                continue
-            over -= sizes[block.tag] - size
-            yielded.append(Yielded(block.tag, "block_shortened" if smaller else "block_dropped"))
-            if smaller:
-                left[block.tag], sizes[block.tag] = smaller, size
-            else:
-                del left[block.tag], sizes[block.tag]
-    if over > 0:
-        raise _exceeded("the parts that may not be left out", sizes, budget)
-    return list(left.values()), tuple(yielded)
+            forms = _forms(left, block, smaller)
+            steps = range(smaller.steps(block))
+            fits = partial(_fits, forms, limit, count)
+            first = bisect_left(steps, True, key=fits)
+            shrunk = forms(min(first, len(steps) - 1))
+            size = _total(shrunk, count)
+            if size < total:
+                gone = len(shrunk) < len(left)
+                yielded.append(Yielded(block.tag, "block_dropped" if gone else "block_shortened"))
+                left, total = shrunk, size
+    if total > limit:
+        raise _exceeded("the parts that may not be left out", measure(left, count), budget)
+    return left, tuple(yielded)
 
 
-def _drop(_block: Block, _over: int, _count: Count) -> Block | None:
-    return None
+def _fits(forms: Callable[[int], list[Block]], limit: int, count: Count, step: int) -> bool:
+    return _total(forms(step), count) <= limit
 
 
-def _less_detail(block: Block, over: int, count: Count) -> Block | None:
-    """Give entries their shorter texts, a level at a time, the last entry first."""
-    excess = over
-    entries = list(block.entries)
+def _forms(
+    blocks: Sequence[Block], block: Block, smaller: "_Smaller"
+) -> Callable[[int], list[Block]]:
+    """Return what gives all blocks, with this one so many steps smaller."""
+
+    def form(step: int) -> list[Block]:
+        changed = smaller.form(block, step)
+        replaced = (changed if each.tag == block.tag else each for each in blocks)
+        return [each for each in replaced if each is not None]
+
+    return form
+
+
+@dataclass(frozen=True, slots=True)
+class _Smaller:
+    """The smaller forms of a block, from the largest on."""
+
+    steps: Callable[[Block], int]
+    #: The form after so many steps, counted from 0; None where the block is gone.
+    form: Callable[[Block, int], Block | None]
+
+
+def _details(block: Block) -> list[tuple[int, int]]:
+    """List level and place of each shorter text, in the order in which they are taken."""
+    levels = max((len(entry.shorter) for entry in block.entries), default=0)
     # levels are counted from the last, so that none goes to its least while others have more
-    for level in reversed(range(max((len(entry.shorter) for entry in entries), default=0))):
-        for place in reversed(range(len(entries))):
-            shorter = block.entries[place].shorter
-            if level >= len(shorter):
-                continue
-            last = place == len(entries) - 1
-            before = _standing(entries[place], count, last=last)
-            entries[place] = replace(entries[place], text=shorter[-1 - level])
-            excess -= before - _standing(entries[place], count, last=last)
-            if excess <= 0:
-                return replace(block, entries=tuple(entries))
+    return [
+        (level, place)
+        for level in reversed(range(levels))
+        for place in reversed(range(len(block.entries)))
+        if level < len(block.entries[place].shorter)
+    ]
+
+
+def _less_detail(block: Block, step: int) -> Block:
+    entries = list(block.entries)
+    for level, place in _details(block)[: step + 1]:
+        entries[place] = replace(entries[place], text=block.entries[place].shorter[-1 - level])
     return replace(block, entries=tuple(entries))
 
 
-def _standing(entry: Entry, count: Count, *, last: bool) -> int:
-    """Return the tokens of an entry in its place: the last one has no closing newline."""
-    return count(entry.text) if last else entry_tokens(entry, count)
-
-
-def _cut_tail(block: Block, over: int, count: Count) -> Block | None:
-    """Cut the end of the only entry, no more of it than has to go."""
+def _less_tail(block: Block, step: int) -> Block:
+    """Cut the end of the only entry, from one character up to all of them."""
     (entry,) = block.entries
-    shorten = entry.shorten
-    if shorten is None:
-        return block
-    target = block_tokens(block, count) - over
-    best = replace(block, entries=(shorten(0),))
-    low, high = 1, entry.longest - 1
-    while low <= high:
-        middle = (low + high) // 2
-        candidate = replace(block, entries=(shorten(middle),))
-        if block_tokens(candidate, count) <= target:
-            best, low = candidate, middle + 1
-        else:
-            high = middle - 1
-    return best
+    cut = entry.shorten(entry.longest - 1 - step) if entry.shorten else entry
+    return replace(block, entries=(cut,))
 
 
-#: Who gives way, and how, in this order; history has given way before.
-_WAYS: Final[tuple[tuple[GivesWay, Callable[[Block, int, Count], Block | None]], ...]] = (
-    (GivesWay.WHOLE, _drop),
-    (GivesWay.BY_DETAIL, _less_detail),
-    (GivesWay.BY_TAIL, _cut_tail),
+#: Who gives way, and to which forms, in this order; run and history have given way before.
+_WAYS: Final[tuple[tuple[GivesWay, _Smaller], ...]] = (
+    (GivesWay.WHOLE, _Smaller(lambda _: 1, lambda _block, _step: None)),
+    (GivesWay.BY_DETAIL, _Smaller(lambda block: len(_details(block)), _less_detail)),
+    (GivesWay.BY_TAIL, _Smaller(lambda block: block.entries[0].longest, _less_tail)),
 )
 
 

@@ -1,9 +1,9 @@
 """Keep a window of the newest messages, under another source system's name and parameter."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen
+from service.budget.groups import Fit, Group, chosen, suffix_costs
 from service.budget.window_size import newest_messages
 
 
@@ -23,3 +23,7 @@ class SlidingWindow:
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, up to the first that does not go in whole."""
         return chosen(groups, newest_messages(groups, self.window_size), budget, "window")
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return what each group in the window costs with all that are newer."""
+        return suffix_costs(newest_messages(groups, self.window_size))

@@ -1,9 +1,9 @@
 """Keep the newest messages, with the first ones and those with tools if asked to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen
+from service.budget.groups import Fit, Group, chosen, suffix_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,13 @@ class SmartWindow:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the chosen groups in their order."""
+        return chosen(groups, self._taken(groups), budget, "window")
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return what each chosen group costs with all that are newer."""
+        return suffix_costs(self._taken(groups))
+
+    def _taken(self, groups: Sequence[Group]) -> list[Group]:
         taken: dict[int, Group] = {}
         room = self.max_messages
         first = self._first(groups)
@@ -36,8 +43,7 @@ class SmartWindow:
             if group.size <= room:
                 taken[group.index] = group
                 room -= group.size
-        kept = [group for group in groups if group.index in taken]
-        return chosen(groups, kept, budget, "window")
+        return [group for group in groups if group.index in taken]
 
     def _first(self, groups: Sequence[Group]) -> Sequence[Group]:
         room = self.preserve_initial

@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Final
 
 from service.budget.composite import Composite
+from service.budget.count_summary import CountSummary
 from service.budget.groups import Strategy
 from service.budget.importance import Importance
 from service.budget.middle_out import MiddleOut
@@ -12,6 +13,7 @@ from service.budget.none import KeepAll
 from service.budget.oldest_first import OldestFirst
 from service.budget.sliding_window import SlidingWindow
 from service.budget.smart_window import SmartWindow
+from service.budget.tool_result_clearing import ToolResultClearing
 from service.budget.window_size import WindowSize
 
 STRATEGIES: Final[dict[str, Strategy]] = {
@@ -23,7 +25,9 @@ STRATEGIES: Final[dict[str, Strategy]] = {
         SlidingWindow(),
         WindowSize(),
         SmartWindow(),
+        ToolResultClearing(),
         Importance(),
+        CountSummary(),
     )
 }
 

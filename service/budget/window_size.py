@@ -1,9 +1,9 @@
 """Keep so many of the newest messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen
+from service.budget.groups import Fit, Group, chosen, suffix_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,10 @@ class WindowSize:
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, up to the first that does not go in whole."""
         return chosen(groups, newest_messages(groups, self.max_messages), budget, "window")
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+        """Return what each group in the window costs with all that are newer."""
+        return suffix_costs(newest_messages(groups, self.max_messages))
 
 
 def newest_messages(groups: Sequence[Group], most: int) -> list[Group]:

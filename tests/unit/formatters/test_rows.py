@@ -128,7 +128,54 @@ NESTED = {
 )
 def test_tool_calls(call: object, name: str, arguments: Mapping[str, object] | None) -> None:
     """Flat and nested calls are read, and arguments as an object or as JSON."""
-    assert read_tool_calls([call]) == (ToolCall(id="c1", name=name, arguments=arguments),)
+    (read,) = read_tool_calls([call])
+
+    assert replace(read, text=None) == ToolCall(id="c1", name=name, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{ "query":"\u00e9" }', '{ "query":"\u00e9" }'),
+        ('{"query": "NaN \ud83d"}', '{"query": "NaN \ufffd"}'),
+        ('{"n": NaN}', None),
+        ('{"n": -Infinity}', None),
+        ({"query": "x"}, None),
+        ("{broken", None),
+        ("[1]", None),
+        (None, None),
+    ],
+)
+def test_arguments_as_they_came(arguments: object, text: str | None) -> None:
+    """Of arguments that came as the JSON of an object, the text is kept."""
+    (read,) = read_tool_calls([{"id": "c1", "name": "f", "arguments": arguments}])
+
+    assert read.text == text
+
+
+def test_constants_that_are_no_json() -> None:
+    """Arguments with NaN in them can be shown, if not sent."""
+    (call,) = read_tool_calls([{"name": "f", "arguments": '{"n": NaN}'}])
+
+    assert repr(call.arguments) == "{'n': nan}"
+
+
+def test_a_chat_message_as_a_row() -> None:
+    """Calls and answers may stand beside the content; what metadata says goes first."""
+    asked = read_row({"role": "assistant", "content": None, "tool_calls": [NESTED]})
+    answer = {"role": "tool", "content": "ok", "tool_call_id": "c1", "name": "web_search"}
+    found = read_row(answer)
+    other = read_row({**answer, "metadata": {"tool_call_id": "c2", "name": None}})
+
+    assert asked.tool_calls == read_tool_calls([NESTED])
+    assert (found.tool_call_id, found.name) == ("c1", "web_search")
+    assert (other.tool_call_id, other.name) == ("c2", "web_search")
+
+
+@pytest.mark.parametrize("parts", [None, [], {}, "", 0, [{"type": "thinking"}]])
+def test_parts_for_a_provider(parts: object) -> None:
+    """Whatever a row brings for its provider is kept, the same object."""
+    assert read_row({"metadata": {"provider_parts": parts}}).provider_parts is parts
 
 
 @pytest.mark.parametrize("calls", [None, "web_search", b"x", 7, {}, [None, "x", 7]])

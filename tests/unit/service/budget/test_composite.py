@@ -60,7 +60,7 @@ def test_parameters_and_lists_are_read() -> None:
 @pytest.mark.parametrize(
     ("spec", "place", "told"),
     [
-        ("best", "", "'best' is no strategy; there are importance"),
+        ("best", "", "'best' is no strategy; there are count_summary, importance"),
         (None, "", "None is no strategy"),
         ({}, "", "no strategy"),
         ([], "", "at least one"),

@@ -1,7 +1,17 @@
+from dataclasses import replace
+
 import pytest
 
-from formatters.model import COUNT_MARK, Block, Count, Entry
-from service.budget.counting import MESSAGE_OVERHEAD, block_tokens, entry_tokens
+from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, ToolCall
+from formatters.render import in_one_message, render
+from service.budget.counting import (
+    MESSAGE_OVERHEAD,
+    block_tokens,
+    entry_tokens,
+    last_tokens,
+    measure,
+    message_tokens,
+)
 
 
 def block(*texts: str, additive: bool = True) -> Block:
@@ -47,6 +57,38 @@ def test_entries_are_counted_once() -> None:
 
     tokens = block_tokens(block("[a]", "[b]"), count)
 
-    assert counted == ["[a]\n", "[b]", "[B count=2]\nSome lines:\n\n"]
+    assert sorted(counted) == ["[B count=2]\nSome lines:\n\n", "[a]\n", "[b]"]
     assert tokens == sum(map(len, counted)) + 4
     assert entry_tokens(Entry(text="[a]"), len) == 4
+
+
+def test_blocks_that_share_a_message(count: Count) -> None:
+    """Each has what the text up to its end counts more than the text up to its start."""
+    first, second, third = (
+        Block(tag="A", entries=(Entry(text="You are Nexus.\n"),)),
+        Block(tag="C", header="[C]\n", entries=(Entry(text="### f\n/x\n"), Entry(text="### g"))),
+        Block(tag="D", header="[D]\n", entries=(Entry(text="  你好  "),)),
+    )
+    shared = in_one_message((first, replace(second, additive=True), third))
+    (message,) = render(shared)
+    text = str(message["content"])
+    ends = [text.index("\n\n[C]"), text.index("\n\n[D]"), len(text)]
+    upto = [count(text[:end]) for end in ends]
+
+    assert measure(shared, count) == {
+        "A": upto[0] + 4,
+        "C": upto[1] - upto[0],
+        "D": upto[2] - upto[1],
+    }
+
+
+def test_native_messages() -> None:
+    """Content, and name and arguments of each call, are counted by themselves, and four."""
+    call = ToolCall(id="c1", name="search", arguments={}, text='{"q":1}')
+    message = ChatMessage(role="assistant", content="Hm.", tool_calls=(call, call))
+    entry = Entry(text="", native=(message, ChatMessage(role="tool", content="ok")))
+    block = Block(tag="RUN", native=True, entries=(entry, entry))
+
+    assert message_tokens(message, len) == 3 + 2 * (6 + 7) + 4
+    assert entry_tokens(entry, len) == last_tokens(entry, len) == 33 + 6
+    assert measure((block, Block(tag="E", native=True, entries=())), len) == {"RUN": 78, "E": 0}

@@ -1,6 +1,6 @@
 import pytest
 
-from service.budget.groups import Group, cost, newest_that_fit
+from service.budget.groups import Group, cost, newest_that_fit, suffix_costs
 
 
 def groups(*sizes: int) -> list[Group]:
@@ -36,3 +36,20 @@ def test_no_gaps() -> None:
 def test_no_groups() -> None:
     """Of no groups, all fit."""
     assert newest_that_fit([], 0) == ()
+
+
+def test_what_groups_cost_with_all_that_are_newer() -> None:
+    """The newest costs what it costs as the last, each other one as one that is followed."""
+    assert suffix_costs(groups(10, 21, 4)) == {2: 3, 1: 24, 0: 34}
+    assert suffix_costs([]) == {}
+
+
+def test_cleared_results_cost_less() -> None:
+    """Each result is cleared once, and only one that there is."""
+    group = Group(index=0, tokens=50, tokens_last=49, savings={"a": 20, "b": 5})
+
+    cleared = group.without_results(("a", "x"))
+
+    assert (cleared.tokens, cleared.tokens_last, cleared.cleared) == (30, 29, {"a"})
+    assert cleared.without_results(("a",)) == cleared
+    assert cleared.without_results(("b",)) == group.without_results(("b", "a"))

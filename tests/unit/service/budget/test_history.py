@@ -4,10 +4,17 @@ from dataclasses import dataclass, replace
 import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, GivesWay, Message, Omission, Role
-from service.budget.groups import Fit, Group, Verdict
+from formatters.native import CLEARED
+from service.budget.count_summary import CountSummary
+from service.budget.groups import Fit, Group, Strategy, Verdict
 from service.budget.history import LEAST_CHARS, FittedHistory, fit_history, smallest
 from service.budget.middle_out import MiddleOut
 from service.budget.oldest_first import OldestFirst
+from service.budget.sliding_window import SlidingWindow
+from service.budget.smart_window import SmartWindow
+from service.budget.tool_result_clearing import ToolResultClearing
+from service.budget.window_size import WindowSize
+from tests.unit.service.budget.natives import called, history, said
 
 #: With `len` for a count, what a block of one-digit rows costs beside its entries.
 REST = len("[M count=1]\n") + 4
@@ -226,7 +233,175 @@ def test_no_history(budget: int | None) -> None:
     assert fitted.decisions == ()
 
 
+@pytest.mark.parametrize("room", [50, 61, 90, 122])
+@pytest.mark.parametrize(
+    "strategy", [OldestFirst(), MiddleOut(), WindowSize(), SlidingWindow(), SmartWindow()]
+)
+def test_the_least_budget_that_keeps_a_turn(strategy: Strategy, room: int) -> None:
+    """With so many tokens for the block it is kept whole, with one less it is not."""
+    block = memory(*(turn(name, 30) for name in "abcd"))
+    fitted = fit_history(block, strategy, REST + room, len)
+    dropped = [each for each in fitted.decisions if each.outcome == "dropped"]
+
+    for each in dropped:
+        assert each.smallest_budget
+        least = each.smallest_budget
+        kept, missed = (fit_history(block, strategy, n, len) for n in (least, least - 1))
+        assert (each.message_ids[0], "kept") in [fate[:2] for fate in fates(kept)]
+        assert (each.message_ids[0], "kept") not in [fate[:2] for fate in fates(missed)]
+    assert dropped
+
+
+def test_no_least_budget_where_none_is_defined() -> None:
+    """Of a strategy that doesn't tell."""
+    fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Keep((1,)), REST + 40, len)
+
+    assert fitted.decisions[0].smallest_budget is None
+
+
+# --- native messages -------------------------------------------------------------------------
+
+
+def test_native_groups_cost_their_messages() -> None:
+    """Nothing besides: no heading, and no message of its own."""
+    block = history(entries=(said("a", 30), called("b", 20), said("c", 10)))
+
+    whole = fit_history(block, OldestFirst(), 67, len)
+    less = fit_history(block, OldestFirst(), 66, len)
+
+    assert whole.block == block
+    assert not whole.block.volatile
+    assert [entry.messages[0].id for entry in less.block.entries] == ["b", "c"]
+    assert less.block.volatile
+
+
+def test_native_history_may_go_whole() -> None:
+    """It has no placeholder."""
+    fitted = fit_history(history(entries=(said("a", 30),)), OldestFirst(), 3, len)
+
+    assert fitted.block.entries == ()
+    assert fates(fitted) == [("a", "dropped", "too_large", 30)]
+
+
+def test_a_native_group_too_large_is_shortened() -> None:
+    """Its messages are cut, each to the same number of characters."""
+    fitted = fit_history(history(entries=(called("a", 500, 60),)), OldestFirst(), 100, len)
+    (entry,) = fitted.block.entries
+
+    assert [len(message.content) for message in entry.native] == [0, 42, 42]
+    assert {each.reason for each in fitted.decisions} == {"shortened"}
+
+
+def test_cleared_results_have_decisions_of_their_own() -> None:
+    """Their calls are kept."""
+    block = history(entries=(called("a", 100, 60), called("b", 30)))
+
+    fitted = fit_history(block, ToolResultClearing(keep_recent_n=1), 130, len)
+
+    assert [(each.message_ids, each.outcome, each.reason) for each in fitted.decisions] == [
+        (("a",), "kept", "fits"),
+        (("a1", "a2"), "cleared", "result_cleared"),
+        (("b", "b1"), "kept", "fits"),
+    ]
+    assert [message.content for message in fitted.block.entries[0].native[1:]] == [CLEARED] * 2
+    assert fitted.block.entries[0].results == {}
+
+
+def test_a_group_larger_than_the_room_is_cleared_before_it_is_shortened() -> None:
+    """What remains of it once its results are gone is its true size."""
+    block = history(entries=(called("a", 500, 60), called("b", 30)))
+
+    cleared = fit_history(block, ToolResultClearing(keep_recent_n=1), 120, len)
+    tight = fit_history(block, ToolResultClearing(keep_recent_n=0), 45, len)
+
+    assert {each.outcome for each in cleared.decisions} == {"kept", "cleared"}
+    assert [entry.messages[0].id for entry in tight.block.entries] == ["b"]
+    assert tight.insufficient
+
+
+def test_partly_cleared_and_still_too_large() -> None:
+    """A result that stays may have to be cut."""
+    block = history(entries=(called("a", 500, 300),))
+
+    fitted = fit_history(block, ToolResultClearing(keep_recent_n=1), 150, len)
+    (entry,) = fitted.block.entries
+
+    assert entry.native[1].content == CLEARED
+    assert 0 < len(entry.native[2].content) < 296
+    assert [each.outcome for each in fitted.decisions] == ["truncated", "cleared", "truncated"]
+
+
+def test_repaired_rows_say_so() -> None:
+    """A row that was mended is present, for that reason."""
+    entry = replace(called("a", 30), repairs={"a": "result_missing"})
+
+    fitted = fit_history(history(entries=(entry,)), OldestFirst(), None, len)
+
+    assert [(each.message_ids, each.outcome, each.reason) for each in fitted.decisions] == [
+        (("a",), "repaired", "result_missing"),
+        (("a1",), "kept", "fits"),
+    ]
+
+
+# --- summaries -------------------------------------------------------------------------------
+
+SENTENCE = "Previous 3 turns: 3 user messages, 0 model responses, 0 tool calls"
+
+
+def test_a_summary_is_the_first_entry_of_the_block() -> None:
+    """It is no row, and those for whom it stands are summarised."""
+    block = memory(*(turn(name, 60) for name in "abcd"))
+
+    fitted = fit_history(block, CountSummary(max_items=1), REST + 200, len)
+
+    assert fitted.block.text.startswith(f"[M count=1]\n[CONTEXT SUMMARY]\n{SENTENCE}\n[d]")
+    assert [each.outcome for each in fitted.decisions] == ["summarized"] * 3 + ["kept"]
+    assert fitted.blocks == (fitted.block,)
+
+
+def test_a_summary_of_native_history_is_a_message_before_it() -> None:
+    """It counts as history does."""
+    block = history(entries=tuple(said(name, 60) for name in "abcd"))
+
+    fitted = fit_history(block, CountSummary(max_items=1), 160, len)
+    summary, left = fitted.blocks
+
+    assert summary.text == f"[CONTEXT SUMMARY]\n{SENTENCE}"
+    assert [entry.messages[0].id for entry in left.entries] == ["d"]
+    assert len(summary.text) + 4 + 60 <= 160
+
+
+def test_what_the_summary_takes_is_cut_too() -> None:
+    """What then goes is counted in it."""
+    block = memory(*(turn(name, 60) for name in "abcd"))
+
+    fitted = fit_history(block, CountSummary(max_items=3), REST + 150, len)
+
+    assert SENTENCE in fitted.block.text
+    assert len(fitted.block.text) + 4 <= REST + 150
+    assert fitted.insufficient
+
+
+def test_a_summary_makes_way_for_the_newest_turn() -> None:
+    """One that leaves no room for any turn is left out."""
+    block = memory(*(turn(name, 60) for name in "abcd"))
+
+    fitted = fit_history(block, CountSummary(max_items=1), REST + 70, len)
+
+    assert "SUMMARY" not in fitted.block.text
+    assert [each.outcome for each in fitted.decisions] == ["dropped"] * 3 + ["kept"]
+
+
 def test_the_smallest_form() -> None:
     """The smallest form says that there is history, where there is."""
     assert smallest(memory(turn("a", 10))).text == "[M count=0]\n(none fits)"
     assert smallest(memory()).text == "[M count=0]\n(nothing)"
+
+
+def test_two_turns_and_no_middle() -> None:
+    """Of two turns middle_out keeps both, and the hard cut the newer."""
+    block = memory(turn("a", 30), turn("b", 30))
+
+    fitted = fit_history(block, MiddleOut(), REST + 40, len)
+
+    assert fitted.decisions[0].smallest_budget == REST + 61

@@ -10,6 +10,7 @@ from service.budget.none import KeepAll
 from service.budget.oldest_first import OldestFirst
 from service.budget.shares import Budget, Fitted, Yielded, fit_blocks
 from service.errors import BudgetExceededError
+from tests.unit.service.budget.natives import called, run, said
 
 # `len` counts, so a block costs the characters of its text and 4
 
@@ -37,6 +38,9 @@ MEMORY = Block(
     gives_way=GivesWay.BY_STRATEGY,
     additive=True,
 )  # fmt: skip
+
+
+RUN = run(entries=(called("a", 90), said("u", 13), called("b", 40)))
 
 
 def told(chars: int) -> Entry:
@@ -251,3 +255,65 @@ def test_without_history() -> None:
 
     assert (fitted.blocks, fitted.decisions, fitted.tokens) == ((FIXED,), (), {"FIXED": 100})
     assert block_tokens(FIXED, len) == 100
+
+
+# --- the run in flight -----------------------------------------------------------------------
+
+IN_FLIGHT = (*BLOCKS, RUN)
+FULL = TOTAL + 97 + 13 + 47
+#: What clearing the older result frees.
+CLEARING = 90 - 25
+
+
+def outcomes(fitted: Fitted) -> dict[str, str]:
+    """Return the outcome for each message."""
+    return {name: each.outcome for each in fitted.decisions for name in each.message_ids}
+
+
+def test_a_run_follows_the_other_blocks() -> None:
+    """Where everything fits, it is whole, and counted."""
+    fitted = fit(FULL, IN_FLIGHT)
+
+    assert fitted.blocks == IN_FLIGHT
+    assert fitted.tokens["RUN"] == 97 + 13 + 47
+
+
+def test_a_run_gives_way_first() -> None:
+    """Its older results are cleared before any turn of history goes."""
+    cleared = outcomes(fit(FULL - CLEARING, IN_FLIGHT))
+
+    assert [name for name, outcome in cleared.items() if outcome == "cleared"] == ["a1"]
+    assert [name for name, outcome in cleared.items() if outcome == "dropped"] == []
+
+
+def test_history_takes_at_most_half_of_what_both_share() -> None:
+    """A long history leaves a run its calls, and gets what the run leaves."""
+    long = replace(MEMORY, entries=MEMORY.entries * 40)
+    fitted = fit(TOTAL + 250, (FIXED, long, RUN))
+    fates = outcomes(fitted)
+
+    assert {fates[name] for name in ("a", "a1", "u", "b", "b1")} == {"kept"}
+    assert TOTAL + 250 - 20 < sum(fitted.tokens.values()) <= TOTAL + 250
+
+
+def test_what_history_may_not_use_is_the_runs() -> None:
+    """A cap on history leaves more for the run."""
+    long = replace(MEMORY, entries=MEMORY.entries * 40)
+    fitted = fit(400, (FIXED, long, RUN), memory=64)
+
+    assert fitted.tokens["MEMORY"] <= 64
+    assert fitted.tokens["RUN"] == 97 + 13 + 47
+
+
+def test_the_newest_group_of_a_run_is_protected() -> None:
+    """Where it doesn't fit, the refusal names it."""
+    with pytest.raises(BudgetExceededError, match="RUN 47"):
+        fit(100 + 46, (FIXED, RUN))
+    assert fit(100 + 47, (FIXED, RUN)).tokens == {"FIXED": 100, "RUN": 47}
+
+
+def test_none_keeps_runs_whole_or_refuses() -> None:
+    """What the strategy means holds for the run as well."""
+    assert set(outcomes(fit(FULL, IN_FLIGHT, strategy=KeepAll())).values()) == {"kept"}
+    with pytest.raises(BudgetExceededError):
+        fit(FULL - 1, IN_FLIGHT, strategy=KeepAll())

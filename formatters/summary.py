@@ -1,0 +1,18 @@
+"""A sentence that stands for turns that were left out."""
+
+from typing import Final
+
+from formatters.model import Block, Entry
+
+#: Opens a summary, so that nobody is taken to have said it.
+HEADER: Final = "[CONTEXT SUMMARY]"
+
+
+def summary_entry(sentence: str) -> Entry:
+    """Return the summary as the first entry of `[SHARED_MEMORY]`; it is no row of it."""
+    return Entry(text=f"{HEADER}\n{sentence}")
+
+
+def summary_block(sentence: str) -> Block:
+    """Return the summary as a message before native history."""
+    return Block(tag="SUMMARY", entries=(summary_entry(sentence),), volatile=True)

@@ -1,0 +1,55 @@
+"""Fit the run in flight: old tool results are cleared, then old groups go; the newest stays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from formatters.model import Block, Count
+from service.budget.decisions import Decision
+from service.budget.groups import Fit, Group, Verdict, cost, newest_that_fit, suffix_costs
+from service.budget.priced import priced, with_cleared
+from service.budget.verdicts import Shown, decided
+
+
+@dataclass(frozen=True, slots=True)
+class FittedRun:
+    """The run as it is sent, and what became of its messages."""
+
+    block: Block
+    decisions: tuple[Decision, ...]
+
+
+def fit_run(block: Block, budget: int, count: Count) -> FittedRun:
+    """Give a run ``budget`` tokens; its newest group stays whole, even where that takes more."""
+    groups = priced(block, count)
+    kept = _kept(groups, budget)
+    shown = {
+        group.index: Shown(
+            with_cleared(block.entries[group.index], group.cleared),
+            group.tokens,
+            cleared=group.cleared,
+        )
+        for group in kept
+    }
+    least = suffix_costs(groups)
+    verdicts = {g.index: Verdict("run_older", least=least[g.index]) for g in groups}
+    return FittedRun(
+        block=replace(block, entries=tuple(each.entry for each in shown.values())),
+        decisions=decided(block, groups, shown, Fit(kept=kept, verdicts=verdicts)),
+    )
+
+
+def newest_alone(block: Block) -> Block:
+    """Return the least that a run may be."""
+    return replace(block, entries=block.entries[-1:])
+
+
+def _kept(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
+    older, newest = list(groups[:-1]), tuple(groups[-1:])
+    over = cost(groups) - budget
+    for place, group in enumerate(older):
+        for id_, saved in group.savings.items():
+            if over <= 0:
+                break
+            older[place] = older[place].without_results((id_,))
+            over -= saved
+    return newest_that_fit((*older, *newest), budget) or newest

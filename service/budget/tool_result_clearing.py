@@ -1,0 +1,33 @@
+"""Clear the results of older tool calls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formatters.model import Role
+from service.budget.groups import Fit, Group, cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultClearing:
+    """Over the budget, clear all tool results but the newest ``keep_recent_n``.
+
+    No message goes and no call loses its result: its text is replaced, its id stays. What that
+    leaves too much of is another strategy's to choose from.
+    """
+
+    name: str = "tool_result_clearing"
+    reads_all: bool = False
+    keep_recent_n: int = 3
+
+    def __post_init__(self) -> None:
+        if self.keep_recent_n < 0:
+            raise ValueError("keep_recent_n can't be less than 0")
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return all groups, with results cleared where they exceed the budget."""
+        if cost(groups) <= budget and not any(group.excess for group in groups):
+            return Fit(kept=tuple(groups))
+        results = [m.id for group in groups for m in group.messages if m.role is Role.TOOL]
+        old = results[: max(len(results) - self.keep_recent_n, 0)]
+        kept = tuple(group.without_results(old) for group in groups)
+        return Fit(kept=kept, over_budget=cost(kept) > budget)
