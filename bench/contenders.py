@@ -146,13 +146,18 @@ def _langchain(task: Task, count_text: Callable[[str], int]) -> Trim:
         *(kinds[message.role](message.content) for message in task.facts.history),
         HumanMessage(task.facts.current_input),
     ]
-    names = {HumanMessage: "user", AIMessage: "assistant", SystemMessage: "system"}
 
     def count(messages: Sequence[Any]) -> int:
         """Count as the documentation does: role, content and name, 3 a message, and 3."""
         tokens = 3
         for message in messages:
-            tokens += 3 + count_text(names[type(message)]) + count_text(message.content)
+            if isinstance(message, HumanMessage):
+                role = "user"
+            elif isinstance(message, AIMessage):
+                role = "assistant"
+            else:
+                role = "system"
+            tokens += 3 + count_text(role) + count_text(message.content)
             if message.name:
                 tokens += 1 + count_text(message.name)
         return tokens
