@@ -56,7 +56,7 @@ class TiktokenCounter:
     def __init__(self, encoding_name: str = "cl100k_base") -> None:
         self.name = ALIASES.get(encoding_name, encoding_name)
         self._encoding = load_encoding(self.name)
-        self._cache = _CountCache(CACHE_CHARS)
+        self._counts = _Counts(self._tokens, CACHE_CHARS)
 
     def count(self, text: str) -> int:
         """Return the number of tokens.
@@ -64,12 +64,7 @@ class TiktokenCounter:
         Where tiktoken itself fails, which no known text makes it do, the number of UTF-8 bytes
         stands in: there are never more tokens than that.
         """
-        known = self._cache.get(text)
-        if known is not None:
-            return known
-        tokens = self._tokens(text)
-        self._cache.put(text, tokens)
-        return tokens
+        return self._counts[text]
 
     def _tokens(self, text: str) -> int:
         try:
@@ -197,38 +192,38 @@ def _long_blanks(text: str) -> Iterator[tuple[int, int]]:
             yield first, last if last == len(text) else last - 1
 
 
-class _CountCache:
-    """The counts of the texts that were counted last, bounded by their characters.
+class _Counts(dict[str, int]):
+    """The counts of texts; one that is missing is counted, and remembered for a while.
 
-    They are kept in two generations: once the recent one has half of the characters, it becomes the
-    older one, and what was in that is forgotten. So a known text is found without a lock.
+    Texts are kept in two generations: once the recent one has half of the characters, it becomes
+    the older one, and what was in that is forgotten. So a known text is found without a lock.
     """
 
     #: What an entry takes besides its text, in characters.
     OVERHEAD = 128
 
-    def __init__(self, max_chars: int) -> None:
+    def __init__(self, count: Callable[[str], int], max_chars: int) -> None:
+        super().__init__()
+        self._count = count
         self._max_chars = max_chars
         self._chars = 0
-        self._recent: dict[str, int] = {}
         self._older: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def get(self, text: str) -> int | None:
-        count = self._recent.get(text)
-        if count is None:
-            count = self._older.get(text)
-            if count is not None:
-                self.put(text, count)
-        return count
+    def __missing__(self, text: str) -> int:
+        known = self._older.get(text)
+        tokens = self._count(text) if known is None else known
+        if len(text) <= CACHED_TEXT_CHARS:
+            self._remember(text, tokens)
+        return tokens
 
-    def put(self, text: str, count: int) -> None:
-        if len(text) > CACHED_TEXT_CHARS:
-            return
+    def _remember(self, text: str, tokens: int) -> None:
         with self._lock:
-            if text in self._recent:
+            if text in self:  # another thread has counted it too
                 return
-            self._recent[text] = count
+            self[text] = tokens
             self._chars += len(text) + self.OVERHEAD
             if self._chars > self._max_chars // 2:
-                self._older, self._recent, self._chars = self._recent, {}, 0
+                self._older = dict(self)
+                self.clear()
+                self._chars = 0

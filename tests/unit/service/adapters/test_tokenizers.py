@@ -191,25 +191,33 @@ def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_the_cache_is_bounded_by_characters() -> None:
-    """What hasn't been used for half of the characters leaves the cache."""
-    cache = tokenizers._CountCache(4 * (100 + 128))
-    for letter in "abc":
-        cache.put(letter * 100, 1)
-    assert cache.get("a" * 100) == 1
-    for letter in "def":
-        cache.put(letter * 100, 2)
-    assert cache.get("b" * 100) is None
-    assert [cache.get(letter * 100) for letter in "af"] == [1, 2]
+def test_what_is_remembered_is_bounded_by_characters() -> None:
+    """What hasn't been used for half of the characters is counted again."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text[0])
+        return 25
+
+    counts = tokenizers._Counts(count, 4 * (100 + 128))
+    for letter in "abcadef":
+        assert counts[letter * 100] == 25
+    assert "".join(counted) == "abcdef"
+    for letter in "afb":
+        assert counts[letter * 100] == 25
+    assert "".join(counted) == "abcdefb"
 
 
-def test_a_text_put_twice_counts_once() -> None:
-    """Two threads that count the same text at once don't wear the cache out."""
-    cache = tokenizers._CountCache(2 * (200 + 2 * 128))
-    cache.put("b" * 100, 1)
-    for _ in range(5):
-        cache.put("a" * 100, 25)
-    assert [cache.get("a" * 100), cache.get("b" * 100)] == [25, 1]
+def test_a_text_that_two_threads_count_at_once_is_remembered_once() -> None:
+    """It doesn't wear the memory out."""
+
+    def count(text: str) -> int:
+        counts._remember(text, 25)  # what the other thread does meanwhile
+        return 25
+
+    counts = tokenizers._Counts(count, 4 * (100 + 128))
+    assert counts["a" * 100] == 25
+    assert counts._chars == 100 + 128
 
 
 def test_a_known_text_is_not_counted_again() -> None:
