@@ -32,6 +32,9 @@ LENGTHS: Final = (20, 200, 2_000, 20_000)
 #: Tokens for history: what the longer conversations have to be fitted into.
 MEMORY_TOKENS: Final = 4_000
 
+#: What the peers are compared with: choosing and fitting alone, then with what else we do.
+OURS: Final = {"": "fit", "_with_decisions": "fit_and_decide", "_with_showing": "show_and_fit"}
+
 #: CPU milliseconds of each round, by what was measured and the number of messages.
 Figures = dict[tuple[str, int], list[float]]
 
@@ -142,20 +145,18 @@ def _keys(medians: dict[tuple[str, int], float]) -> dict[str, Any]:
     def ratio(over: tuple[str, int], under: tuple[str, int]) -> float | None:
         return _rounded(medians[over] / medians[under], 2) if over in medians else None
 
-    peers = [name for name, each in CONTENDERS.items() if each.package]
     speedups = {
-        f"speedup_{name}_200": ratio((f"{name}_ms", 200), ("fit_ms", 200)) for name in peers
-    }
-    shown = {
-        f"speedup_{name}_200_with_showing": ratio((f"{name}_ms", 200), ("show_and_fit_ms", 200))
-        for name in peers
+        f"speedup_{name}_200{also}": ratio((f"{name}_ms", 200), (f"{ours}_ms", 200))
+        for also, ours in OURS.items()
+        for name, each in CONTENDERS.items()
+        if each.package
     }
     growth = {"growth_200_to_20000": ratio(("build_cpu_ms", 20_000), ("build_cpu_ms", 200))}
     to_count = {
         str(length): ratio(("build_cpu_ms", length), ("plain_count_ms", length))
         for length in LENGTHS
     }
-    return {**tables, **speedups, **shown, **growth, "build_to_plain_count": to_count}
+    return {**tables, **speedups, **growth, "build_to_plain_count": to_count}
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -5,9 +5,9 @@ them together, and tiktoken's vocabulary o200k_base. Each is given the messages 
 ready made.
 
 What ours does and the peers don't: it keeps whole turns, prices the text that is sent (with times
-and speakers), says what became of every message and what it costs, and would shorten a turn larger
-than the budget. What they do and ours doesn't: litellm copies all messages first, and cuts into the
-oldest one that it keeps, to fill its budget.
+and speakers), tells the tokens of each message sent, would shorten a turn larger than the budget,
+and, when asked, says what became of every message and what it costs. What they do and ours doesn't:
+litellm copies all messages first, and cuts into the oldest one that it keeps, to fill its budget.
 """
 
 import functools
@@ -28,6 +28,7 @@ from formatters.this_moment import this_moment
 from prompts.identity import core_identity
 from service.adapters.tokenizers import TiktokenCounter, load_encoding
 from service.budget.counting import block_tokens
+from service.budget.decisions import PRESENT
 from service.budget.oldest_first import OldestFirst
 from service.budget.shares import Budget, Fitted, fit_blocks
 
@@ -90,6 +91,16 @@ def fit(task: Task) -> Trim:
     """Choose and fit: our core on blocks that are ready, as the peers' messages are."""
     count, budget = TiktokenCounter(VOCABULARY).count, _budget(task)
     return lambda: _kept(fit_blocks(task.blocks, budget, count))
+
+
+def fit_and_decide(task: Task) -> Trim:
+    """Fit, and say of every message what became of it and what it costs, which no peer does."""
+    count, budget = TiktokenCounter(VOCABULARY).count, _budget(task)
+    return lambda: sum(
+        len(decision.message_ids)
+        for decision in fit_blocks(task.blocks, budget, count).decisions
+        if decision.outcome in PRESENT
+    )
 
 
 def show_and_fit(task: Task) -> Trim:
@@ -184,6 +195,7 @@ def _count_text() -> Callable[[str], int]:
 
 CONTENDERS: Final = {
     "fit": Contender(prepare=fit, remembers=True),
+    "fit_and_decide": Contender(prepare=fit_and_decide),
     "show_and_fit": Contender(prepare=show_and_fit, remembers=True),
     "langchain": Contender(prepare=langchain, package="langchain-core"),
     "langchain_memo": Contender(prepare=langchain_memo, package="langchain-core", remembers=True),

@@ -23,8 +23,8 @@ ALIASES = {"o200k_harmony": "o200k_base"}
 #: Estimates by bytes, for models that have no tokenizer here.
 HEURISTIC = HeuristicTokenCounter()
 
-#: Characters of text that a counter remembers the counts of.
-CACHE_CHARS = 16_000_000
+#: Characters of text that a counter remembers the counts of at most; half of them at least.
+CACHE_CHARS = 24_000_000
 
 #: A longer text, in characters, is counted each time.
 CACHED_TEXT_CHARS = 200_000
