@@ -63,6 +63,13 @@ def test_new_ids_are_new() -> None:
     assert made[0] != [first]
 
 
+def test_messages_of_one_id() -> None:
+    """Even where two messages have one id, their calls differ."""
+    (first, _), (second, _) = mended(caller(call(None)), caller(call(None)))
+
+    assert first != second
+
+
 def test_one_id_twice_in_a_message() -> None:
     """The first of two calls keeps the id."""
     (((first, second), _),) = mended(caller(call("c"), call("c")))
