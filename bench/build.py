@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from bench.contenders import CONTENDERS, VOCABULARY, Contender, set_task, versions
 from bench.conversation import QUESTION, conversation
+from formatters import shared_memory
 from formatters.model import Row
 from service.adapters.memory_store import open_memory_store
 from service.adapters.stores import Stores
@@ -75,7 +76,9 @@ def _contest(rows: Sequence[Row], rounds: int, figures: Figures) -> dict[str, in
     for _ in range(rounds):
         for name, each in there.items():
             if each.remembers:
-                figures[f"{name}_cold_ms", length].append(_cpu_ms(each.prepare(task)))
+                cold = each.prepare(task)
+                _forget()
+                figures[f"{name}_cold_ms", length].append(_cpu_ms(cold))
             figures[f"{name}_ms", length].append(_cpu_ms(warm[name]))
     return kept
 
@@ -87,7 +90,12 @@ def _takes_part(contender: Contender, length: int) -> bool:
 async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
     """Measure whole builds, beside one plain count of the text that they send."""
     length = len(rows)
-    context = {"memory_limit": None, "memory_tokens": MEMORY_TOKENS, "max_tokens": 20_000}
+    context = {
+        "strategy": "oldest_first",
+        "memory_limit": None,
+        "memory_tokens": MEMORY_TOKENS,
+        "max_tokens": 20_000,
+    }
     content = {"current_input": QUESTION, "context": context}
     request = BuildRequest.model_validate({"owner_key": "o", "content": content})
     async with open_memory_store(TiktokenTokenizers().counter(VOCABULARY), now) as stores:
@@ -97,6 +105,7 @@ async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
         text = "\n".join(message["content"] for message in response.content.messages)
         count = partial(load_encoding(VOCABULARY).encode_ordinary, text)
         for _ in range(rounds):
+            _forget()
             for key, builder in (("build_cold_cpu_ms", _builder(stores)), ("build_cpu_ms", warm)):
                 began = time.process_time()
                 await builder.build(request)
@@ -108,6 +117,11 @@ def _builder(stores: Stores) -> ContextBuilder:
     """Return a builder that has counted nothing yet, and has no tools."""
     sources = Sources(history=stores.history, profiles=stores.profiles, tools=_NoTools())
     return ContextBuilder(sources=sources, tokenizers=TiktokenTokenizers(), clock=now)
+
+
+def _forget() -> None:
+    """Forget what all builds of this process share, before a cold one."""
+    shared_memory._remembered.cache_clear()  # noqa: SLF001 - nobody else has a use for it
 
 
 class _NoTools:
