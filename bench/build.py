@@ -127,6 +127,8 @@ def _forget() -> None:
 class _NoTools:
     """A registry without tools."""
 
+    version = 0
+
     def get_tool_definition(self, name: str) -> None:
         """Return None."""
 

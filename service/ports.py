@@ -256,6 +256,11 @@ class ProfileStore(Protocol):
 class ToolRegistry(Protocol):
     """The tools that may be offered to the model, in the order of their registration."""
 
+    @property
+    def version(self) -> int:
+        """A new number after each change of the definitions; asking for it never blocks."""
+        ...
+
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""
         ...

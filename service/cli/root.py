@@ -12,6 +12,7 @@ from service.cli.demo import demo
 from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 from service.cli.history import history
+from service.cli.models import models
 from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
 from service.cli.send import send
 from service.cli.tools import tools
@@ -61,6 +62,7 @@ app.command()(worker)
 app.command()(send)
 app.add_typer(history, name="history")
 app.add_typer(tools, name="tools")
+app.add_typer(models, name="models")
 app.add_typer(config, name="config")
 app.add_typer(db, name="db")
 

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.account import tools_json
 from service.adapters.memory_store import MemoryHistory, MemoryProfiles
 from service.adapters.tokenizers import TiktokenTokenizers, load_encoding
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.budget.strategies import STRATEGIES
+from service.budget.toolset import tools_json
 from service.builder import ContextBuilder
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess

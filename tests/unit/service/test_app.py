@@ -6,7 +6,14 @@ import pytest
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory_bus import open_memory_bus
-from service.app import _bus_options, connect_client, open_builder, open_bus
+from service.app import (
+    _bus_options,
+    _used_by_default,
+    connect_client,
+    open_builder,
+    open_bus,
+    open_models,
+)
 from service.config.settings import BudgetSettings, BusSettings, Settings, StoreSettings
 from service.errors import ConfigError
 
@@ -43,6 +50,30 @@ async def test_settings_that_cannot_be_used_are_refused_at_the_start(settings: S
     with pytest.raises(ConfigError, match=r"budget\.strategy|store\.url"):
         async with open_builder(settings):
             pass
+
+
+@pytest.mark.parametrize(
+    ("model", "loaded"),
+    [
+        (None, {"o200k_base"}),
+        ("mystery", {"o200k_base"}),
+        ("gpt-4", {"o200k_base", "cl100k_base"}),
+        ("claude-opus-5", {"o200k_base", "o200k_base*1.5"}),
+    ],
+)
+def test_what_requests_need_by_default_is_loaded_at_the_start(
+    model: str | None, loaded: set[str]
+) -> None:
+    """The tokenizer of the configured model too, which would hold up the first request."""
+    settings = Settings(budget=BudgetSettings(model=model))
+
+    assert _used_by_default(settings, open_models().models) == loaded
+
+
+async def test_a_builder_knows_the_shipped_models() -> None:
+    """The composition root hands the table on."""
+    async with open_builder() as builder:
+        assert builder.models == open_models().models
 
 
 async def test_an_unknown_bus_is_refused() -> None:
