@@ -4,11 +4,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from service.cli.options import check_owner, takes
+
+Layout = Literal["tagged", "chat"]
+Form = Literal["openai", "openai_responses", "anthropic", "gemini"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,14 @@ class RequestOptions:
     ] = None
     strategy: Annotated[
         str | None, typer.Option(metavar="NAME", help="What goes when history does not fit.")
+    ] = None
+    layout: Annotated[
+        Layout | None,
+        typer.Option(help="History as a block, or as native messages.", show_choices=True),
+    ] = None
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="Whose call to write besides.", show_choices=True),
     ] = None
     memory_limit: Annotated[int | None, typer.Option(help="Rows of history shown at most.")] = None
     memory_tokens: Annotated[
@@ -148,6 +159,8 @@ def _wishes(asked: RequestOptions) -> dict[str, Any]:
         "strategy": asked.strategy,
         "memory_limit": asked.memory_limit,
         "memory_tokens": asked.memory_tokens,
+        "layout": asked.layout,
+        "format": asked.form,
         "past": _past(asked),
         "explain": asked.explain or None,
     }

@@ -117,17 +117,22 @@ def print_decisions(content: BuildSuccess) -> None:
     """Print what became of the history, neighbours of one fate in one row, the totals last.
 
     A score, and the least ``memory_tokens`` that would have kept a turn, have columns where a
-    decision has them.
+    decision has them. Where a run is in flight, its messages stand under a heading.
     """
     extra = [column for column in _EXTRA if column.values(content.decisions)]
     numbers = ["Tokens", *(column.title for column in extra)]
     rows = table("Messages", "Decision", *numbers, "Why", numbers=numbers, title="Decisions")
     rows.columns[0].max_width = 24
     rows.columns[1].no_wrap = True
-    for (decision, _), alike in groupby(
-        content.decisions, key=lambda each: (each.decision, each.reason)
-    ):
-        _add_decisions(rows, decision, list(alike), extra)
+    parts = groupby(content.decisions, key=lambda each: each.block)
+    named = len({each.block for each in content.decisions}) > 1
+    for block, decisions in parts:
+        if named:
+            rows.add_section()
+            rows.add_row(Text(printable(block), style="bold"))
+        fates = groupby(decisions, key=lambda each: (each.decision, each.reason))
+        for (decision, _), alike in fates:
+            _add_decisions(rows, decision, list(alike), extra)
     console().print(rows)
     not_read = sum(each.count or 0 for each in content.decisions)
     unread = f", not read {not_read}" if not_read else ""

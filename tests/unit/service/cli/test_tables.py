@@ -133,3 +133,14 @@ def test_scores_and_budgets_have_columns_where_there_are_any(
     text = capsys.readouterr().out
     assert "Score" in text
     assert "Fits from" not in text
+
+
+def test_decisions_stand_under_their_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there is more than one; neighbours of one fate in two blocks are two rows."""
+    kept = _decision(["m1"], "kept", "fits")
+    run = kept.model_copy(update={"block": "RUN", "message_ids": ["x1"]})
+
+    print_decisions(_content([], decisions=[kept, run]))
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+    assert [name for name in lines if name in {"B", "RUN", "m1", "x1"}] == ["B", "m1", "RUN", "x1"]
