@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # `fast` counts with another tokenizer; its tests are skipped without it
 EXTRAS ?= embedded,dev
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
 
 .DEFAULT_GOAL := help
 
@@ -61,8 +63,16 @@ schemas: $(READY) ## Write the JSON Schemas of the wire into docs/
 	$(BIN)/python -m service.schemas docs/schemas
 
 .PHONY: bench
-bench: $(READY) ## Measure, as ratios to baselines in the same run
-	$(BIN)/python -m bench.build
+bench: $(or $(wildcard $(BENCH_READY)),$(READY)) ## Measure, as ratios to baselines in the same run
+	$(<D)/bin/python -m bench.build
+
+.PHONY: bench-env
+bench-env: $(BENCH_READY) ## Install the peers that `make bench` compares with
+
+$(BENCH_READY): pyproject.toml constraints.txt bench/requirements.txt
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r bench/requirements.txt -e .
+	@touch $@
 
 .PHONY: up
 up: ## Start the local stack with docker compose

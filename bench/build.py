@@ -1,104 +1,130 @@
-"""What a build costs, beside one plain count of the text that it sends.
+"""What choosing and fitting cost, and a whole build, beside peers that trim the same messages.
 
     python -m bench.build [--json] [--rounds 15]
 
-For histories of several lengths: CPU milliseconds of a build whose pieces were counted before
-(``warm``) and of the first one (``cold``), and both over the CPU that tiktoken takes to count the
-finished context once (``…_ratio``). ``growth`` is the warm build with the longest history over the
-one with 200 messages. Medians of interleaved rounds.
+CPU milliseconds, medians of interleaved rounds, for 20 to 20,000 stored messages. `README.md` in
+this folder says what the keys mean, and `bench.contenders` what is compared with what.
 """
 
 import argparse
 import asyncio
 import json
-import random
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from bench.contenders import CONTENDERS, VOCABULARY, Contender, set_task, versions
+from bench.conversation import QUESTION, conversation
+from formatters import shared_memory
+from formatters.model import Row
 from service.adapters.memory_store import open_memory_store
+from service.adapters.stores import Stores
 from service.adapters.tokenizers import TiktokenTokenizers, load_encoding
 from service.app import now
 from service.builder import ContextBuilder
-from service.config.settings import Settings
 from service.gather import Sources
 from service.wire import BuildRequest
 
-LENGTHS = (20, 200, 2_000, 20_000)
-#: Tokens for history: what the longest histories have to be fitted into.
-MEMORY_TOKENS = 4_000
+LENGTHS: Final = (20, 200, 2_000, 20_000)
+
+#: Tokens for history: what the longer conversations have to be fitted into.
+MEMORY_TOKENS: Final = 4_000
+
+#: What the peers are compared with: choosing and fitting alone, then with what else we do.
+OURS: Final = {"": "fit", "_with_decisions": "fit_and_decide", "_with_showing": "show_and_fit"}
+
+#: CPU milliseconds of each round, by what was measured and the number of messages.
+Figures = dict[tuple[str, int], list[float]]
 
 
-def messages(count: int) -> list[dict[str, Any]]:
-    """Return a made-up conversation, the same for each run."""
-    draw = random.Random(count)  # noqa: S311 - to be repeatable, not secret
-    words = ("lake", "quiet", "when", "we", "came", "back", "with", "both", "boats", "and", "why")
-    start = datetime(2025, 1, 1, tzinfo=UTC)
-    rows: list[dict[str, Any]] = []
-    for number in range(count):
-        text = " ".join(draw.choices(words, k=draw.randint(5, 60))) + f" ({number})"
-        rows.append(
-            {
-                "id": f"m{number}",
-                "run_id": f"r{number // 2}",
-                "role": "AI" if number % 2 else "HUMAN",
-                "content": text,
-                "timestamp": (start + timedelta(minutes=number)).isoformat(),
-                "metadata": {},
-            }
-        )
-    return rows
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = measured(options.rounds)
+    print(json.dumps(result) if options.json else "\n".join(_report(result)))
 
 
-async def cpu_ms(act: Callable[[], Any]) -> float:
-    """Return the CPU milliseconds of something, awaited where it has to be."""
-    began = time.process_time()
-    result = act()
-    if asyncio.iscoroutine(result):
-        await result
-    return (time.process_time() - began) * 1000
+def measured(rounds: int) -> dict[str, Any]:
+    """Measure all lengths and return the figures by their keys."""
+    figures: Figures = defaultdict(list)
+    kept: dict[str, dict[str, int]] = defaultdict(dict)
+    for length in LENGTHS:
+        rows = conversation(length)
+        for name, messages in _contest(rows, rounds, figures).items():
+            kept[name][str(length)] = messages
+        asyncio.run(_builds(rows, rounds, figures))
+    medians = {key: statistics.median(values) for key, values in figures.items()}
+    return {**_keys(medians), "kept": kept, "peers": versions(), "rounds": rounds}
 
 
-async def measure(length: int, rounds: int, figures: dict[str, list[float]]) -> None:
-    """Add the figures of one length."""
-    tokenizers = TiktokenTokenizers()
-    counter = tokenizers.counter("o200k_base")
-    encoding = load_encoding("o200k_base")
-    async with open_memory_store(counter, now) as stores:
-        await stores.history.append("o", messages(length))
-        context = {"memory_limit": None, "memory_tokens": MEMORY_TOKENS, "max_tokens": 20_000}
-        content = {"current_input": "What did we decide about the boats?", "context": context}
-        request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+# --- measuring -------------------------------------------------------------------------------
 
-        def builder() -> ContextBuilder:
-            # a new table of counts each time: a cold build has counted nothing yet
-            return ContextBuilder(
-                sources=Sources(
-                    history=stores.history,
-                    profiles=stores.profiles,
-                    tools=NoTools(),
-                ),
-                tokenizers=TiktokenTokenizers(),
-                clock=now,
-                settings=Settings(),
-            )
 
-        warm = builder()
+def _contest(rows: Sequence[Row], rounds: int, figures: Figures) -> dict[str, int]:
+    """Let all contenders do the task in turn; returns how many messages each one keeps."""
+    length = len(rows)
+    task = set_task(rows, QUESTION, MEMORY_TOKENS)
+    there = {name: each for name, each in CONTENDERS.items() if _takes_part(each, length)}
+    warm = {name: each.prepare(task) for name, each in there.items()}
+    kept = {name: trim() for name, trim in warm.items()}
+    for _ in range(rounds):
+        for name, each in there.items():
+            if each.remembers:
+                cold = each.prepare(task)
+                _forget()
+                figures[f"{name}_cold_ms", length].append(_cpu_ms(cold))
+            figures[f"{name}_ms", length].append(_cpu_ms(warm[name]))
+    return kept
+
+
+def _takes_part(contender: Contender, length: int) -> bool:
+    return contender.installed and length <= (contender.longest or length)
+
+
+async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
+    """Measure whole builds, beside one plain count of the text that they send."""
+    length = len(rows)
+    context = {
+        "strategy": "oldest_first",
+        "memory_limit": None,
+        "memory_tokens": MEMORY_TOKENS,
+        "max_tokens": 20_000,
+    }
+    content = {"current_input": QUESTION, "context": context}
+    request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+    async with open_memory_store(TiktokenTokenizers().counter(VOCABULARY), now) as stores:
+        await stores.history.append("o", rows)
+        warm = _builder(stores)
         response = await warm.build(request)
-        assert response.content.status == "success", response.content  # noqa: S101 - measured
         text = "\n".join(message["content"] for message in response.content.messages)
+        count = partial(load_encoding(VOCABULARY).encode_ordinary, text)
         for _ in range(rounds):
-            cold = builder()
-            figures[f"cold/{length}"].append(await cpu_ms(partial(cold.build, request)))
-            figures[f"warm/{length}"].append(await cpu_ms(partial(warm.build, request)))
-            figures[f"count/{length}"].append(await cpu_ms(partial(encoding.encode_ordinary, text)))
+            _forget()
+            for key, builder in (("build_cold_cpu_ms", _builder(stores)), ("build_cpu_ms", warm)):
+                began = time.process_time()
+                await builder.build(request)
+                figures[key, length].append((time.process_time() - began) * 1000)
+            figures["plain_count_ms", length].append(_cpu_ms(count))
 
 
-class NoTools:
+def _builder(stores: Stores) -> ContextBuilder:
+    """Return a builder that has counted nothing yet, and has no tools."""
+    sources = Sources(history=stores.history, profiles=stores.profiles, tools=_NoTools())
+    return ContextBuilder(sources=sources, tokenizers=TiktokenTokenizers(), clock=now)
+
+
+def _forget() -> None:
+    """Forget what all builds of this process share, before a cold one."""
+    shared_memory._remembered.cache_clear()  # noqa: SLF001 - nobody else has a use for it
+
+
+class _NoTools:
     """A registry without tools."""
 
     version = 0
@@ -115,38 +141,60 @@ class NoTools:
         return []
 
 
-async def run(rounds: int) -> dict[str, Any]:
-    """Measure all lengths and return the figures."""
-    figures: dict[str, list[float]] = defaultdict(list)
-    for length in LENGTHS:
-        await measure(length, rounds, figures)
-    medians = {name: statistics.median(values) for name, values in figures.items()}
-    result: dict[str, Any] = defaultdict(dict)
-    for length in LENGTHS:
-        for kind in ("warm", "cold"):
-            result[f"{kind}_cpu_ms"][str(length)] = round(medians[f"{kind}/{length}"], 2)
-            ratio = medians[f"{kind}/{length}"] / medians[f"count/{length}"]
-            result[f"{kind}_ratio"][str(length)] = round(ratio, 2)
-    result["growth"] = round(medians[f"warm/{LENGTHS[-1]}"] / medians["warm/200"], 2)
-    return dict(result)
+def _cpu_ms(act: Callable[[], object]) -> float:
+    began = time.process_time()
+    act()
+    return (time.process_time() - began) * 1000
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = asyncio.run(run(options.rounds))
-    if options.json:
-        print(json.dumps(result))
-        return
-    rows = [("stored messages", "warm ms", "cold ms", "warm/count", "cold/count")]
-    tables = ("warm_cpu_ms", "cold_cpu_ms", "warm_ratio", "cold_ratio")
-    rows += [(n, *(result[table][n] for table in tables)) for n in map(str, LENGTHS)]
-    for row in rows:
-        print("".join(f"{cell:>16}" for cell in row))
-    print(f"growth of a warm build from 200 to {LENGTHS[-1]} messages: {result['growth']}")
+# --- telling ---------------------------------------------------------------------------------
+
+
+def _keys(medians: dict[tuple[str, int], float]) -> dict[str, Any]:
+    """Return the medians as tables by length, and what they are to each other; null: not there."""
+    names = [key for name, each in CONTENDERS.items() for key in each.keys(name)]
+    tables = {
+        key: {str(length): _rounded(medians.get((key, length)), 3) for length in LENGTHS}
+        for key in (*names, "build_cpu_ms", "build_cold_cpu_ms", "plain_count_ms")
+    }
+
+    def ratio(over: tuple[str, int], under: tuple[str, int]) -> float | None:
+        return _rounded(medians[over] / medians[under], 2) if over in medians else None
+
+    speedups = {
+        f"speedup_{name}_200{also}": ratio((f"{name}_ms", 200), (f"{ours}_ms", 200))
+        for also, ours in OURS.items()
+        for name, each in CONTENDERS.items()
+        if each.package
+    }
+    growth = {"growth_200_to_20000": ratio(("build_cpu_ms", 20_000), ("build_cpu_ms", 200))}
+    to_count = {
+        str(length): ratio(("build_cpu_ms", length), ("plain_count_ms", length))
+        for length in LENGTHS
+    }
+    return {**tables, **speedups, **growth, "build_to_plain_count": to_count}
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _report(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines for a person: tables by length first, then single figures."""
+    for name, release in result["peers"].items():
+        if release is None:
+            yield f"{name} is not installed here, so its figures are missing; see `make bench-env`"
+    yield "".join([f"{'stored messages':<34}", *(f"{length:>12,}" for length in LENGTHS)])
+    for key, value in result.items():
+        if isinstance(value, dict) and key not in {"peers", "kept"}:
+            yield "".join([f"{key:<34}", *(f"{_cell(figure):>12}" for figure in value.values())])
+    for key, value in result.items():
+        if not isinstance(value, dict):
+            yield f"{key:<34}{_cell(value):>12}"
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from formatters.annotations import annotation
@@ -27,6 +27,11 @@ from formatters.turns import in_order, showable, turns_of
 HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
 NO_HISTORY: Final = "(No previous conversations yet)"
 NONE_FITS: Final = "(There are previous conversations, but none fits here)"
+
+#: Messages that are remembered as the guard leaves them, since each request of an owner shows most
+#: of the last one's again; and the most characters that such a message has.
+REMEMBERED: Final = 4_096
+REMEMBERED_CHARS: Final = 2_000
 
 
 def shared_memory(facts: Facts) -> Block:
@@ -118,13 +123,15 @@ def _entry(turn: _PrintedTurn, view: MemoryView, tags: frozenset[str]) -> Entry:
         _row(row, view, tags, answers=bool(place) and turn.rows[place - 1][0].role is Role.HUMAN)
         for place, row in enumerate(turn.rows)
     ]
+    longest = max(len(message.content) for row in turn.rows for message in row)
+    limit = longest if view.message_chars is None else view.message_chars
     return Entry(
         text="\n".join(lines),
         messages=turn.messages,
         rows=len(lines),
-        cut=any(_is_cut(message, view) for row in turn.rows for message in row),
+        cut=longest > limit,
         shorten=partial(_shortened, turn, view, tags),
-        longest=max(_shown_chars(message, view) for row in turn.rows for message in row),
+        longest=min(longest, limit),
     )
 
 
@@ -137,7 +144,7 @@ def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answ
     texts: list[str] = []
     for message in row:
         if message.content.strip():
-            texts.append(quoted(cut(message.content, view.message_chars), tags))
+            texts.append(_quoted(cut(message.content, view.message_chars), tags))
         if message.tool_calls:
             texts.append(annotation(message.tool_calls))
     said = "\n".join(texts)
@@ -147,10 +154,10 @@ def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answ
     return f"{stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {said}"
 
 
-def _is_cut(message: Message, view: MemoryView) -> bool:
-    return len(message.content) > _shown_chars(message, view)
+def _quoted(text: str, tags: frozenset[str]) -> str:
+    return _remembered(text, tags) if len(text) <= REMEMBERED_CHARS else quoted(text, tags)
 
 
-def _shown_chars(message: Message, view: MemoryView) -> int:
-    chars = len(message.content)
-    return chars if view.message_chars is None else min(chars, view.message_chars)
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(text: str, tags: frozenset[str]) -> str:
+    return quoted(text, tags)

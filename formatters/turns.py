@@ -44,7 +44,9 @@ def in_order(messages: Iterable[Message]) -> tuple[Message, ...]:
     ordered: list[Message] = []
     speakers: dict[str | None, Role] = {}
     for _, pairs in groupby(moments, key=lambda pair: pair[0]):
-        moment = _humans_first([message for _, message in pairs], speakers)
+        moment = [message for _, message in pairs]
+        if len(moment) > 1:
+            moment = _humans_first(moment, speakers)
         speakers |= {m.run_id: m.role for m in moment if m.role is not Role.OTHER}
         ordered += moment
     return tuple(ordered)

@@ -34,7 +34,7 @@ def account(
 ) -> BuildSuccess:
     """Put a context together with its account."""
     messages = render(fitted.blocks)
-    decisions = [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
+    decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
     form = request.options.format or CANONICAL
@@ -50,6 +50,11 @@ def account(
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
         warnings=[*plan.warnings, *gathered.warnings, *_budget_warnings(plan, fitted)],
     )
+
+
+def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
+    """Return the decisions on all rows that were read, and one on those that were not."""
+    return [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
 
 
 def _dumped(value: object) -> str:

@@ -17,11 +17,13 @@ from formatters.model import Tool
 from service.adapters import BUSES, STORES
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded_server import embedded_server, find_server
+from service.adapters.memory_hub import MemoryManifests
 from service.adapters.model_table import load_models
 from service.adapters.stores import Stores
 from service.adapters.tokenizers import TiktokenTokenizers
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.adapters.tool_sources import discover, load_tools, tool_files
+from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
 from service.builder import ContextBuilder
@@ -67,6 +69,7 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
             settings=settings,
             strategies=strategies,
             models=models,
+            archive=Archive(MemoryManifests(), settings),
         )
 
 

@@ -24,6 +24,7 @@ from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from service.account import account
+from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.budget.shares import Budget, Fitted, fit_blocks
@@ -34,7 +35,7 @@ from service.errors import ContextBuilderError, InvalidRequestError
 from service.gather import Gathered, Sources, gather
 from service.plan import Plan, make_plan
 from service.ports import HistoryStore, TokenCounter, Tokenizers
-from service.result import BuildSuccess
+from service.provenance import Built
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
 #: The blocks in their order. Blocks that a request brings along go before the last one.
@@ -53,6 +54,14 @@ HISTORY: Final = shared_memory
 LARGE: Final = 50_000
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a request, and what its context was made of, where it is one."""
+
+    response: BuildResponse
+    built: Built | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextBuilder:
     """Builds contexts from the facts that its sources hold."""
@@ -66,6 +75,8 @@ class ContextBuilder:
     strategies: Mapping[str, Strategy] = field(default_factory=lambda: STRATEGIES)
     #: The table of limits; without it every model's limit is unknown.
     models: Models = field(default_factory=dict)
+    #: Where `build` files what its contexts were made of.
+    archive: Archive | None = None
 
     @property
     def history(self) -> HistoryStore:
@@ -74,13 +85,21 @@ class ContextBuilder:
 
     async def build(self, request: BuildRequest) -> BuildResponse:
         """Answer a request with a context, or with the error that kept it from one."""
-        try:
-            content = await self._content(request)
-        except ContextBuilderError as error:
-            return failed(request.envelope, error, self.clock())
-        return succeeded(request.envelope, content, self.clock())
+        answered = await self.answer(request)
+        if answered.built and self.archive:
+            await self.archive.file(answered.built)
+        return answered.response
 
-    async def _content(self, request: BuildRequest) -> BuildSuccess:
+    async def answer(self, request: BuildRequest) -> "Answered":
+        """Answer a request, and tell what the context was made of; files nothing."""
+        try:
+            built = await self.built(request)
+        except ContextBuilderError as error:
+            return Answered(failed(request.envelope, error, self.clock()))
+        return Answered(succeeded(request.envelope, built.content, self.clock()), built)
+
+    async def built(self, request: BuildRequest) -> Built:
+        """Build a context; raises `ContextBuilderError` where there is none."""
         receipt = request.received_at or self.clock()
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         gathered = await gather(request, plan, self.sources, self.settings)
@@ -90,7 +109,8 @@ class ContextBuilder:
             fitted = self._fit(facts, plan, counter, gathered.toolset)
         else:
             fitted = await asyncio.to_thread(self._fit, facts, plan, counter, gathered.toolset)
-        return account(request, plan, gathered, fitted, counter)
+        content = account(request, plan, gathered, fitted, counter)
+        return Built(request=request, plan=plan, gathered=gathered, fitted=fitted, content=content)
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
         defaults = self.settings.user_defaults.prompts.friends_profile
@@ -165,7 +185,7 @@ class ContextBuilder:
             "timezone_offset": timezone_offset,
         }
         named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
-        return (await self._content(BuildRequest.model_validate(named))).messages
+        return (await self.built(BuildRequest.model_validate(named))).content.messages
 
 
 def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:

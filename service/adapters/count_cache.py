@@ -1,41 +1,47 @@
 """The counts of the texts that were counted last."""
 
 import threading
-from collections import OrderedDict
 from typing import Final
+
+from formatters.model import Count
 
 #: A longer text, in characters, is counted each time.
 CACHED_TEXT_CHARS: Final = 200_000
 
 
-class CountCache:
-    """Counts by text, bounded by the characters of the texts; can be used by several threads."""
+class CountCache(dict[str, int]):
+    """Counts by text; one that is missing is counted. It can be used by several threads.
+
+    Bounded by the characters of the texts, in two generations: once the recent one has half of
+    them, it becomes the older one, and what was in that is forgotten. So a known text is found
+    without a lock.
+    """
 
     #: What an entry takes besides its text, in characters.
     OVERHEAD = 128
 
-    def __init__(self, max_chars: int) -> None:
+    def __init__(self, count: Count, max_chars: int) -> None:
+        super().__init__()
+        self._count = count
         self._max_chars = max_chars
         self._chars = 0
-        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._older: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def get(self, text: str) -> int | None:
-        """Return the count of a text that is known."""
-        with self._lock:
-            count = self._counts.get(text)
-            if count is not None:
-                self._counts.move_to_end(text)
-            return count
+    def __missing__(self, text: str) -> int:
+        known = self._older.get(text)
+        tokens = self._count(text) if known is None else known
+        if len(text) <= CACHED_TEXT_CHARS:
+            self._keep(text, tokens)
+        return tokens
 
-    def put(self, text: str, count: int) -> None:
-        """Keep the count of a text, unless the text is very long."""
-        if len(text) > CACHED_TEXT_CHARS:
-            return
+    def _keep(self, text: str, tokens: int) -> None:
         with self._lock:
-            if text not in self._counts:
-                self._chars += len(text) + self.OVERHEAD
-            self._counts[text] = count
-            while self._chars > self._max_chars:
-                oldest, _ = self._counts.popitem(last=False)
-                self._chars -= len(oldest) + self.OVERHEAD
+            if text in self:  # another thread has counted it too
+                return
+            self[text] = tokens
+            self._chars += len(text) + self.OVERHEAD
+            if self._chars > self._max_chars // 2:
+                self._older = dict(self)
+                self.clear()
+                self._chars = 0

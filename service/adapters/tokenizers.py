@@ -29,8 +29,8 @@ ALIASES = {"o200k_harmony": "o200k_base"}
 #: Estimates by bytes, for models that have no tokenizer here.
 HEURISTIC = HeuristicTokenCounter()
 
-#: Characters of text that a counter remembers the counts of.
-CACHE_CHARS = 16_000_000
+#: Characters of text that a counter remembers the counts of at most; half of them at least.
+CACHE_CHARS = 24_000_000
 
 #: From here on, a run of blanks is counted without tiktoken's pattern, which fails near 1,000,000.
 LONG_BLANKS = 100_000
@@ -49,7 +49,7 @@ class TiktokenCounter:
         self.name = ALIASES.get(encoding_name, encoding_name)
         self._encoding = load_encoding(self.name)
         self._fast = fast_count(self.name)
-        self._cache = CountCache(CACHE_CHARS)
+        self._counts = CountCache(self._tokens, CACHE_CHARS)
 
     def count(self, text: str) -> int:
         """Return the number of tokens, as tiktoken or its checked stand-in finds it.
@@ -57,12 +57,7 @@ class TiktokenCounter:
         Where tiktoken itself fails, which no known text makes it do, the number of UTF-8 bytes
         stands in: there are never more tokens than that.
         """
-        known = self._cache.get(text)
-        if known is not None:
-            return known
-        tokens = self._tokens(text)
-        self._cache.put(text, tokens)
-        return tokens
+        return self._counts[text]
 
     def count_messages(self, messages: Iterable[AnyMessage]) -> int:
         """Return the tokens of messages, 4 for each and those of what it says and calls."""

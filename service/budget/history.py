@@ -1,7 +1,8 @@
 """Fit the block of history: the chosen strategy, then a hard cut, then shortening."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from formatters.model import Block, Count, Entry
@@ -10,7 +11,7 @@ from service.budget.counting import block_tokens, entry_tokens, last_tokens
 from service.budget.decisions import Decision
 from service.budget.groups import Fit, Group, Strategy, TellsLeast, Verdict, cost, newest_that_fit
 from service.budget.priced import clamped, fixed_tokens, priced, with_cleared
-from service.budget.verdicts import Shown, decided, with_least
+from service.budget.verdicts import Fates, Shown
 
 #: Characters a message below which a shortened turn says nothing any more.
 LEAST_CHARS: Final = 20
@@ -21,11 +22,16 @@ class FittedHistory:
     """The block of history as it is sent, and what became of every candidate."""
 
     block: Block
-    decisions: tuple[Decision, ...]
+    fates: Fates
     #: True where the strategy kept more than the budget holds.
     insufficient: bool = False
     #: Stands before native history for what was left out.
     summary: Block | None = None
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return the decision on every candidate."""
+        return self.fates.decisions
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -44,14 +50,12 @@ def fit_history(
     groups = priced(block, count)
     if budget is None or not groups:
         largest = max((group.tokens_last for group in groups), default=0)
-        return _Fitting(block, groups, largest, count).fitted(Fit(kept=tuple(groups)))
+        return _Fitting(block, groups, largest, count).fitted(Fit(kept=tuple(groups)), dict)
     fixed = fixed_tokens(block, count)
     fitting = _Fitting(block, groups, budget - fixed, count)
     choice, fit = fitting.chosen(strategy)
-    told = strategy.least(groups) if isinstance(strategy, TellsLeast) else {}
-    least = {index: tokens + fixed for index, tokens in told.items()}
-    fitted = fitting.fitted(with_least(fit, least))
-    return replace(fitted, insufficient=len(fit.kept) < len(choice.kept))
+    fitted = fitting.fitted(fit, partial(_least, strategy, groups, fixed))
+    return replace(fitted, insufficient=True) if len(fit.kept) < len(choice.kept) else fitted
 
 
 def smallest(block: Block) -> Block:
@@ -76,38 +80,40 @@ class _Fitting:
         weighed = [clamped(group, self.room) for group in self.groups]
         choice = strategy.fit(weighed, self.room)
         fit = self._cut(choice)
-        if all(map(self._shown, fit.kept)):
+        if all(map(self._has_form, fit.kept)):
             return choice, fit
-        hopeless = {g.index: Verdict("too_large") for g in weighed if not self._shown(g)}
+        hopeless = {g.index: Verdict("too_large") for g in weighed if not self._has_form(g)}
         choice = strategy.fit([g for g in weighed if g.index not in hopeless], self.room)
         fit = self._cut(choice)
         return choice, replace(fit, verdicts={**fit.verdicts, **hopeless})
 
-    def fitted(self, fit: Fit) -> FittedHistory:
+    def fitted(self, fit: Fit, least: Callable[[], Mapping[int, int]]) -> FittedHistory:
         """Put the chosen entries together, each as a whole or in its shortened text."""
         shown = {group.index: each for group in fit.kept if (each := self._shown(group))}
         entries = tuple(each.entry for each in shown.values())
-        cut = any(shown.get(group.index) != _whole(self.block, group) for group in self.groups)
+        cut = len(shown) < len(self.groups) or not all(each.whole for each in shown.values())
         block = replace(
             self.block if entries else smallest(self.block),
             entries=entries,
             volatile=self.block.volatile or cut,
         )
-        decisions = decided(self.block, self.groups, shown, fit)
-        sentence = _summary(fit, [group for group in self.groups if group.index not in shown])
-        if sentence is None:
-            return FittedHistory(block=block, decisions=decisions)
+        fates = Fates(self.block, self.groups, shown, fit, least)
+        if fit.summary is None or len(shown) == len(self.groups):
+            return FittedHistory(block=block, fates=fates)
+        sentence = fit.summary([group for group in self.groups if group.index not in shown])
         if block.native:
-            return FittedHistory(block=block, decisions=decisions, summary=summary_block(sentence))
+            return FittedHistory(block=block, fates=fates, summary=summary_block(sentence))
         entries = (summary_entry(sentence), *entries)
-        return FittedHistory(block=replace(block, entries=entries), decisions=decisions)
+        return FittedHistory(block=replace(block, entries=entries), fates=fates)
 
     def _cut(self, choice: Fit) -> Fit:
         """Cut what a strategy left over the budget: here no group is protected.
 
         A summary that leaves no room for any group goes first.
         """
-        weights = tuple(self._weight(group) for group in choice.kept)
+        weights = [self._weight(group) for group in choice.kept]
+        if choice.summary is None and cost(weights) <= self.room:
+            return choice
         kept = self._newest(weights, self.room - self._summary_tokens(choice))
         if choice.summary and not kept:
             choice = replace(choice, summary=None)
@@ -129,12 +135,17 @@ class _Fitting:
 
     def _summary_tokens(self, choice: Fit) -> int:
         """Price the summary by the largest numbers that can stand in it."""
-        sentence = _summary(choice, self.groups)
-        if sentence is None:
+        if choice.summary is None:
             return 0
+        sentence = choice.summary(self.groups)
         if self.block.native:
             return block_tokens(summary_block(sentence), self.count)
         return entry_tokens(summary_entry(sentence), self.count)
+
+    def _has_form(self, group: Group) -> bool:
+        """Tell whether a group fits as it was left, or shortened."""
+        whole = self.groups[group.index]
+        return whole.tokens_last <= self.room or self._shown(group) is not None
 
     def _shown(self, group: Group) -> Shown | None:
         """Return the entry of a group as it is sent; None where no shortening makes it fit."""
@@ -162,9 +173,7 @@ class _Fitting:
         return best
 
 
-def _whole(block: Block, group: Group) -> Shown:
-    return Shown(block.entries[group.index], group.tokens)
-
-
-def _summary(fit: Fit, left_out: Sequence[Group]) -> str | None:
-    return fit.summary(left_out) if fit.summary and left_out else None
+def _least(strategy: Strategy, groups: Sequence[Group], fixed: int) -> dict[int, int]:
+    """Return the least budgets of groups, in tokens for the block."""
+    told = strategy.least(groups) if isinstance(strategy, TellsLeast) else {}
+    return {index: tokens + fixed for index, tokens in told.items()}

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from formatters.model import Block, Count
 from service.budget.decisions import Decision
 from service.budget.groups import Fit, Group, Verdict, cost, newest_that_fit, suffix_costs
 from service.budget.priced import priced, with_cleared
-from service.budget.verdicts import Shown, decided
+from service.budget.verdicts import Fates, Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,12 @@ class FittedRun:
     """The run as it is sent, and what became of its messages."""
 
     block: Block
-    decisions: tuple[Decision, ...]
+    fates: Fates
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return the decision on every candidate."""
+        return self.fates.decisions
 
 
 def fit_run(block: Block, budget: int, count: Count) -> FittedRun:
@@ -30,11 +36,11 @@ def fit_run(block: Block, budget: int, count: Count) -> FittedRun:
         )
         for group in kept
     }
-    least = suffix_costs(groups)
-    verdicts = {g.index: Verdict("run_older", least=least[g.index]) for g in groups}
+    older = Verdict("run_older")
+    fit = Fit(kept=kept, verdicts={group.index: older for group in groups})
     return FittedRun(
         block=replace(block, entries=tuple(each.entry for each in shown.values())),
-        decisions=decided(block, groups, shown, Fit(kept=kept, verdicts=verdicts)),
+        fates=Fates(block, groups, shown, fit, partial(suffix_costs, groups)),
     )
 
 

@@ -6,13 +6,18 @@ from functools import partial
 
 from formatters.model import COUNT_MARK, Block, Count, Entry
 from formatters.native import cleared
-from service.budget.counting import MESSAGE_OVERHEAD, entry_tokens, last_tokens, message_tokens
+from service.budget.counting import MESSAGE_OVERHEAD, entry_tokens, message_tokens
 from service.budget.groups import Group
 
 
 def priced(block: Block, count: Count) -> list[Group]:
     """Return a group for each entry."""
-    return [_group(index, entry, count) for index, entry in enumerate(block.entries)]
+    if block.native:
+        return [_native_group(index, entry, count) for index, entry in enumerate(block.entries)]
+    return [
+        Group(index, count(f"{entry.text}\n"), count(entry.text), entry.messages, entry.rows)
+        for index, entry in enumerate(block.entries)
+    ]
 
 
 def fixed_tokens(block: Block, count: Count) -> int:
@@ -36,14 +41,14 @@ def clamped(group: Group, room: int) -> Group:
         absorbed = min(left, saved)
         savings[id_] = saved - absorbed
         left -= absorbed
-    return replace(group, tokens=room, tokens_last=room, savings=savings, excess=excess)
+    return group._replace(tokens=room, tokens_last=room, savings=savings, excess=excess)
 
 
 def with_cleared(entry: Entry, ids: frozenset[str]) -> Entry:
     """Return the entry with the tool results of these rows cleared."""
-    places = {entry.results[id_] for id_ in ids}
-    if not places:
+    if not ids:
         return entry
+    places = {entry.results[id_] for id_ in ids}
     native = tuple(
         cleared(message) if place in places else message
         for place, message in enumerate(entry.native)
@@ -57,11 +62,12 @@ def _shorter(shorten: Callable[[int], Entry], ids: frozenset[str], chars: int) -
     return with_cleared(shorten(chars), ids)
 
 
-def _group(index: int, entry: Entry, count: Count) -> Group:
+def _native_group(index: int, entry: Entry, count: Count) -> Group:
+    tokens = entry_tokens(entry, count)
     return Group(
         index=index,
-        tokens=entry_tokens(entry, count),
-        tokens_last=last_tokens(entry, count),
+        tokens=tokens,
+        tokens_last=tokens,
         messages=entry.messages,
         size=entry.rows,
         savings=_savings(entry, count),

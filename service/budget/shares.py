@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from formatters.model import Block, Count, GivesWay
@@ -12,6 +12,7 @@ from service.budget.decisions import Decision
 from service.budget.groups import Strategy
 from service.budget.history import fit_history, smallest
 from service.budget.in_flight import fit_run, newest_alone
+from service.budget.verdicts import Fates
 from service.errors import BudgetExceededError
 
 
@@ -37,7 +38,7 @@ class Yielded:
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: decisions are remembered
 class Fitted:
     """Blocks that fit, and the account of how they came to."""
 
@@ -45,9 +46,15 @@ class Fitted:
     #: Tokens of each block's message, by tag, and of the ``tools`` array.
     tokens: dict[str, int]
     tools: int = 0
-    decisions: tuple[Decision, ...] = ()
+    #: What became of the candidates, by the blocks that they were in.
+    fates: tuple[Fates, ...] = ()
     yielded: tuple[Yielded, ...] = ()
     insufficient: bool = False
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return the decision on every candidate; they are made when this is first asked."""
+        return tuple(decision for fates in self.fates for decision in fates.decisions)
 
 
 def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
@@ -75,15 +82,11 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     fitted = [
         part for b in shrunk for part in (history[b.tag].blocks if b.tag in history else (b,))
     ]
-    decisions = (
-        *(decision for part in history.values() for decision in part.decisions),
-        *(decision for part in runs.values() for decision in part.decisions),
-    )
     return Fitted(
         blocks=tuple(fitted),
         tokens=measure(fitted, count),
         tools=budget.tools,
-        decisions=decisions,
+        fates=(*(part.fates for part in history.values()), *(run.fates for run in runs.values())),
         yielded=yielded,
         insufficient=any(part.insufficient for part in history.values()),
     )
@@ -107,8 +110,11 @@ def _least(block: Block, count: Count) -> Block:
         return newest_alone(block)
     if not _is_history(block):
         return block
+    least = smallest(block)
+    if len(block.entries) > block_tokens(least, count):  # an entry takes a token at least
+        return least
     # the placeholder, unless the whole of it takes less
-    return min(block, smallest(block), key=lambda form: block_tokens(form, count))
+    return min(block, least, key=lambda form: block_tokens(form, count))
 
 
 def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
@@ -133,11 +139,8 @@ def _all_or_nothing(blocks: Sequence[Block], budget: Budget, count: Count) -> Fi
         raise _exceeded("the strategy none leaves nothing out: all parts", tokens, budget)
     histories = [fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)]
     runs = [fit_run(b, budget.available, count) for b in _runs(blocks)]
-    decisions = (
-        *(decision for part in histories for decision in part.decisions),
-        *(decision for part in runs for decision in part.decisions),
-    )
-    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, decisions=decisions)
+    fates = (*(part.fates for part in histories), *(run.fates for run in runs))
+    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, fates=fates)
 
 
 def _make_room(

@@ -1,16 +1,16 @@
 """From what was chosen to a decision on every candidate."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
-from formatters.model import Block, Entry
+from formatters.model import Block, Entry, Message
 from service.budget.decisions import Decision, Outcome
-from service.budget.groups import Fit, Group, Verdict
+from service.budget.groups import Fit, Group
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """An entry as it is sent."""
 
     entry: Entry
@@ -20,28 +20,71 @@ class Shown:
     #: The rows whose tool results are cleared.
     cleared: frozenset[str] = frozenset()
 
-
-def decided(
-    block: Block, groups: Sequence[Group], shown: Mapping[int, Shown], fit: Fit
-) -> tuple[Decision, ...]:
-    """Decide on every candidate of a block: those it left out, and those of its groups."""
-    decisions = [*_omitted(block)]
-    for group in groups:
-        verdict = fit.verdicts.get(group.index)
-        each = shown.get(group.index)
-        if each is None:
-            decisions.append(_left_out(block.tag, group, verdict, fit))
-        else:
-            decisions += _sent(block, group, each, verdict)
-    return tuple(decisions)
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing of it is left out."""
+        return not self.shortened and not self.cleared
 
 
-def with_least(fit: Fit, least: Mapping[int, int]) -> Fit:
-    """Tell with each verdict the least budget, in tokens, that would have changed it."""
-    told = {
-        index: replace(verdict, least=least.get(index)) for index, verdict in fit.verdicts.items()
-    }
-    return replace(fit, verdicts=told)
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What became of the candidates of a block."""
+
+    block: Block
+    groups: Sequence[Group]
+    #: What is sent, by the index of its group.
+    shown: Mapping[int, Shown]
+    fit: Fit
+    #: Tell the least budget that would keep a group, by its index, where that is defined.
+    least: Callable[[], Mapping[int, int]] = dict
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Decide on every candidate: those that the block left out, and those of its groups.
+
+        Decisions are made when they are asked for: for a long history they take longer than the
+        choice itself.
+        """
+        decisions = [*_omitted(self.block)]
+        least = self.least()
+        for group in self.groups:
+            each = self.shown.get(group.index)
+            if each is None:
+                decisions.append(self._left_out(group, least.get(group.index)))
+            else:
+                decisions += self._sent(group, each)
+        return tuple(decisions)
+
+    def _left_out(self, group: Group, least: int | None) -> Decision:
+        verdict = self.fit.verdicts.get(group.index)
+        reason = verdict.reason if verdict else "too_large"
+        return Decision(
+            message_ids=_ids(group.messages),
+            block=self.block.tag,
+            outcome="summarized" if self.fit.summary else "dropped",
+            reason="summarized" if self.fit.summary else reason,
+            tokens=group.tokens,
+            score=verdict.score if verdict else None,
+            smallest_budget=least,
+        )
+
+    def _sent(self, group: Group, shown: Shown) -> list[Decision]:
+        """Decide on a group that is sent; messages that share a fate share a decision."""
+        verdict = self.fit.verdicts.get(group.index)
+        return [
+            Decision(
+                message_ids=ids,
+                block=self.block.tag,
+                outcome=outcome,
+                reason=reason,
+                # the first speaks for the whole group
+                tokens=None if place else shown.tokens,
+                score=verdict.score if verdict else None,
+            )
+            for place, ((outcome, reason), ids) in enumerate(
+                _fates(group.messages, shown, self.block.entries[group.index])
+            )
+        ]
 
 
 def _omitted(block: Block) -> Iterator[Decision]:
@@ -55,33 +98,15 @@ def _omitted(block: Block) -> Iterator[Decision]:
         )
 
 
-def _left_out(tag: str, group: Group, verdict: Verdict | None, fit: Fit) -> Decision:
-    reason = verdict.reason if verdict else "too_large"
-    return Decision(
-        message_ids=tuple(message.id for message in group.messages),
-        block=tag,
-        outcome="summarized" if fit.summary else "dropped",
-        reason="summarized" if fit.summary else reason,
-        tokens=group.tokens,
-        score=verdict.score if verdict else None,
-        smallest_budget=verdict.least if verdict else None,
-    )
-
-
-def _sent(block: Block, group: Group, shown: Shown, verdict: Verdict | None) -> Iterator[Decision]:
-    """Decide on a group that is sent; messages that share a fate share a decision."""
-    entry = block.entries[group.index]
-    fates = [(_fate(message.id, shown, entry), message.id) for message in group.messages]
-    for place, ((outcome, reason), pairs) in enumerate(groupby(fates, key=lambda pair: pair[0])):
-        yield Decision(
-            message_ids=tuple(id_ for _, id_ in pairs),
-            block=block.tag,
-            outcome=outcome,
-            reason=reason,
-            # the first speaks for the whole group
-            tokens=None if place else shown.tokens,
-            score=verdict.score if verdict else None,
-        )
+def _fates(
+    messages: Sequence[Message], shown: Shown, entry: Entry
+) -> list[tuple[tuple[Outcome, str], tuple[str, ...]]]:
+    """Return what became of messages, by the ids of neighbours that share a fate."""
+    ids = _ids(messages)
+    if not shown.cleared and not entry.repairs:
+        return [(_common_fate(shown, entry), ids)]
+    fates = groupby(ids, key=lambda id_: _fate(id_, shown, entry))
+    return [(fate, tuple(same)) for fate, same in fates]
 
 
 def _fate(id_: str, shown: Shown, entry: Entry) -> tuple[Outcome, str]:
@@ -89,6 +114,14 @@ def _fate(id_: str, shown: Shown, entry: Entry) -> tuple[Outcome, str]:
         return "cleared", "result_cleared"
     if id_ in entry.repairs:
         return "repaired", entry.repairs[id_]
+    return _common_fate(shown, entry)
+
+
+def _common_fate(shown: Shown, entry: Entry) -> tuple[Outcome, str]:
     if shown.shortened:
         return "truncated", "shortened"
     return ("truncated", "message_chars") if entry.cut else ("kept", "fits")
+
+
+def _ids(messages: Sequence[Message]) -> tuple[str, ...]:
+    return tuple([message.id for message in messages])

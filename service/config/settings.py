@@ -177,6 +177,15 @@ class RecorderSettings(Section):
     enabled: bool = True
 
 
+class ManifestSettings(Section):
+    """How long it is known what a build was made of."""
+
+    #: 0 keeps no manifests.
+    ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
+    #: Larger manifests are not kept; compressed size.
+    max_bytes: Count = 262_144
+
+
 class ToolsSettings(Section):
     """Where tool definitions come from."""
 
@@ -242,6 +251,7 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
+    manifests: ManifestSettings = ManifestSettings()
     tools: ToolsSettings = ToolsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()

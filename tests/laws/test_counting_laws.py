@@ -124,4 +124,4 @@ def test_four_megabytes_are_counted() -> None:
     text = "".join(f"{number:x} ö\n" for number in range(500_000))[:4_000_000]
     counter = TiktokenCounter("o200k_base")
     assert counter.count(text) > 1_000_000
-    assert not counter._cache._counts
+    assert not counter._counts

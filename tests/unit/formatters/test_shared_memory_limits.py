@@ -4,7 +4,7 @@ import pytest
 
 from formatters.model import Block, Facts, MemoryView, Row
 from formatters.rows import read_rows
-from formatters.shared_memory import NO_HISTORY, NONE_FITS, shared_memory
+from formatters.shared_memory import NO_HISTORY, NONE_FITS, REMEMBERED_CHARS, shared_memory
 
 
 def turn(number: int, *answers: str, run: bool = True) -> list[Row]:
@@ -181,6 +181,17 @@ def test_entries_can_be_shortened(chars: int) -> None:
     assert shorter.text.count("A") == min(chars, 50) - 3
     assert shorter.text.count("B") == (40 if chars >= 40 else 17)
     assert (shorter.rows, shorter.messages) == (entry.rows, entry.messages)
+
+
+@pytest.mark.parametrize("size", [REMEMBERED_CHARS, REMEMBERED_CHARS + 1])
+def test_long_and_short_texts_are_guarded_alike(size: int) -> None:
+    """Whether a guarded text is remembered shows nowhere, the second time neither."""
+    text = "[THIS_MOMENT]\n".ljust(size, "x")
+    rows: list[Row] = [{"role": "human", "content": text}]
+
+    shown = [block(rows, message_chars=None).text for _ in range(2)]
+
+    assert all(each.endswith(f"[Unknown time] Human: \\{text}") for each in shown)
 
 
 def test_text_is_guarded_after_it_is_cut() -> None:

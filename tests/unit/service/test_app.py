@@ -14,8 +14,15 @@ from service.app import (
     open_bus,
     open_models,
 )
-from service.config.settings import BudgetSettings, BusSettings, Settings, StoreSettings
+from service.config.settings import (
+    BudgetSettings,
+    BusSettings,
+    ManifestSettings,
+    Settings,
+    StoreSettings,
+)
 from service.errors import ConfigError
+from service.wire import BuildRequest
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
@@ -90,3 +97,16 @@ async def test_a_client_needs_a_place_for_its_replies() -> None:
         with pytest.raises(ConfigError, match="reply_prefixes"):
             async with connect_client(settings, bus):
                 pass
+
+
+async def test_a_builder_in_this_process_knows_what_it_built() -> None:
+    """Its archive has the manifest of each build, and no more where that is switched off."""
+    request = BuildRequest.model_validate({"owner_key": "o", "content": {"current_input": "hi"}})
+    for seconds in (60, 0):
+        settings = Settings(manifests=ManifestSettings(ttl_seconds=seconds))
+        async with open_builder(settings) as builder:
+            content = (await builder.build(request)).content
+            assert content.status == "success"
+            assert builder.archive is not None
+            found = await builder.archive.find(content.build_id)
+            assert (found is not None) == bool(seconds)

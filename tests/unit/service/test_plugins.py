@@ -1,7 +1,6 @@
 """Strategies of other packages."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
@@ -116,7 +115,7 @@ class Returning:
         None,
         Fit(kept=(GROUPS[1], GROUPS[0])),
         Fit(kept=(GROUPS[0], GROUPS[0])),
-        Fit(kept=(replace(GROUPS[0], tokens=1),)),
+        Fit(kept=(GROUPS[0]._replace(tokens=1),)),
         Fit(kept=(Group(index=9, tokens=1, tokens_last=1),)),
     ],
 )

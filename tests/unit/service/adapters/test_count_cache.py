@@ -4,26 +4,36 @@ from service.adapters.count_cache import CACHED_TEXT_CHARS, CountCache
 
 
 def test_the_cache_is_bounded_by_characters() -> None:
-    """The texts used longest ago leave the cache once it holds too many characters."""
-    cache = CountCache(3 * (100 + CountCache.OVERHEAD))
-    for letter in "abc":
-        cache.put(letter * 100, 1)
-    assert cache.get("a" * 100) == 1
-    cache.put("d" * 100, 2)
-    assert cache.get("b" * 100) is None
-    assert [cache.get(letter * 100) for letter in "acd"] == [1, 1, 2]
+    """What hasn't been used for half of the characters is counted again."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text[0])
+        return 25
+
+    cache = CountCache(count, 4 * (100 + CountCache.OVERHEAD))
+    for letter in "abcadef":
+        assert cache[letter * 100] == 25
+    assert "".join(counted) == "abcdef"
+    for letter in "afb":
+        assert cache[letter * 100] == 25
+    assert "".join(counted) == "abcdefb"
 
 
-def test_a_text_put_twice_counts_once() -> None:
-    """Two threads that count the same text at once don't wear the cache out."""
-    cache = CountCache(300)
-    for _ in range(5):
-        cache.put("a" * 100, 25)
-    assert cache.get("a" * 100) == 25
+def test_a_text_that_two_threads_count_at_once_is_kept_once() -> None:
+    """It doesn't wear the cache out."""
+
+    def count(text: str) -> int:
+        cache._keep(text, 25)  # what the other thread does meanwhile
+        return 25
+
+    cache = CountCache(count, 4 * (100 + CountCache.OVERHEAD))
+    assert cache["a" * 100] == 25
+    assert cache._chars == 100 + CountCache.OVERHEAD
 
 
 def test_a_very_long_text_is_not_kept() -> None:
     """One text may not push out all others."""
-    cache = CountCache(10 * CACHED_TEXT_CHARS)
-    cache.put("a" * (CACHED_TEXT_CHARS + 1), 1)
-    assert cache.get("a" * (CACHED_TEXT_CHARS + 1)) is None
+    cache = CountCache(len, 10 * CACHED_TEXT_CHARS)
+    assert cache["a" * (CACHED_TEXT_CHARS + 1)] == CACHED_TEXT_CHARS + 1
+    assert not cache

@@ -25,6 +25,12 @@ def test_options_make_a_request_in_the_short_form() -> None:
     }
 
 
+def test_layout_and_format_are_options_of_the_context() -> None:
+    """Under the names of the wire."""
+    made = make_request(RequestOptions(owner="a", text="Hi", layout="chat", form="gemini"))
+    assert made["content"]["context"] == {"layout": "chat", "format": "gemini"}
+
+
 def test_profile_and_zone_have_their_places() -> None:
     """The profile is the text for [FRIENDS_INFO]; an offset of 0 is one."""
     content = make_request(RequestOptions(owner="a", text="", profile="p", timezone_offset=0))
