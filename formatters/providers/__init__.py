@@ -1,0 +1,1 @@
+"""The canonical messages as the bodies that each provider's API takes."""

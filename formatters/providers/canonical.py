@@ -1,0 +1,109 @@
+"""The canonical messages, read: what every provider's form is made from."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from formatters.model import ChatMessage, Tool, ToolCall
+
+#: A message as it stands on the wire: an OpenAI chat dict.
+ChatDict = Mapping[str, object]
+JsonObject = dict[str, object]
+
+#: Levels of the deepest arguments that are sent as an object, as deep as the wire reads.
+MAX_DEPTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canonical:
+    """A context in its canonical form, taken apart."""
+
+    system: str
+    #: All but the system message.
+    messages: tuple[ChatMessage, ...]
+    #: The ``function`` of each definition.
+    tools: tuple[Mapping[str, object], ...]
+    #: Whether the system message is the same in the next build.
+    stable_system: bool
+    #: How many leading ``messages`` are the same in the next build.
+    stable: int
+
+
+def read_canonical(
+    messages: Sequence[ChatDict], tools: Iterable[Tool] = (), stable: int = 0
+) -> Canonical:
+    """Read messages that `formatters.validity.canonical` finds nothing wrong with.
+
+    ``stable`` counts leading messages that a provider may cache, the system message among them.
+    """
+    systems = [message for message in messages if message["role"] == "system"]
+    return Canonical(
+        system="\n\n".join(str(message["content"]) for message in systems),
+        messages=tuple(_read(message) for message in messages if message["role"] != "system"),
+        tools=tuple(cast("Mapping[str, object]", tool["function"]) for tool in tools),
+        stable_system=stable >= len(systems) > 0,
+        stable=max(0, stable - len(systems)),
+    )
+
+
+def arguments_of(call: ToolCall) -> JsonObject:
+    """Return a call's arguments as an object that can be written as JSON.
+
+    What can't be sent so, such as NaN, half a surrogate pair or a thousand brackets, stands as the
+    text that it is under the key ``arguments``.
+    """
+    text = call.text or ""
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return {"arguments": text}
+    return value if isinstance(value, dict) and not _too_deep(value) else {"arguments": text}
+
+
+def parameters_of(function: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the JSON schema of a function's parameters; of one without any, an empty object's."""
+    parameters = function.get("parameters")
+    return parameters if isinstance(parameters, Mapping) else {"type": "object", "properties": {}}
+
+
+def said(text: str) -> bool:
+    """Tell whether a text has more than blanks; APIs refuse a text that hasn't."""
+    return bool(text.strip())
+
+
+def _read(message: ChatDict) -> ChatMessage:
+    calls = cast("Sequence[Mapping[str, object]]", message.get("tool_calls") or ())
+    return ChatMessage(
+        role=message["role"],  # type: ignore[arg-type]  # validated: one of the four roles
+        content=str(message["content"]),
+        tool_calls=tuple(_read_call(call) for call in calls),
+        tool_call_id=cast("str | None", message.get("tool_call_id")),
+        provider_parts=message.get("provider_parts"),
+    )
+
+
+def _read_call(call: Mapping[str, object]) -> ToolCall:
+    function = cast("Mapping[str, str]", call["function"])
+    return ToolCall(id=str(call["id"]), name=function["name"], text=function["arguments"])
+
+
+def _too_deep(value: object) -> bool:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return True
+        level = [inner for outer in level for inner in _inside(outer)]
+    return False
+
+
+def _inside(value: object) -> list[object]:
+    """Return the objects and lists right inside a value."""
+    values: Iterable[object] = ()
+    if isinstance(value, dict):
+        values = value.values()
+    elif isinstance(value, list):
+        values = value
+    return [inner for inner in values if isinstance(inner, dict | list)]

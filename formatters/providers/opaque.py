@@ -1,0 +1,88 @@
+"""What a provider wants back as it came: signed thinking, reasoning items, its own blocks.
+
+Such parts are sent byte for byte, as the very objects that came in, or left out as a whole.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from formatters.model import ChatMessage
+
+
+class Kind(StrEnum):
+    """What a part of a provider's own is."""
+
+    TEXT = "text"
+    CALL = "call"
+    THOUGHT = "thought"
+    MEDIA = "media"
+    #: What the provider did on its own side, and the like.
+    OTHER = "other"
+
+
+#: What may stand in whose message. Parts of a tool's result are not sent.
+_BY_ROLE: Final[Mapping[str, frozenset[Kind]]] = {
+    "assistant": frozenset({Kind.TEXT, Kind.CALL, Kind.THOUGHT, Kind.OTHER}),
+    "user": frozenset({Kind.TEXT, Kind.MEDIA}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part, as far as its place among the others depends on it."""
+
+    kind: Kind
+    #: The role that it names itself; None where its form has none.
+    speaker: str | None = None
+    #: Of a call.
+    id: str | None = None
+    name: str = ""
+
+
+#: Read a part; None where it is not of the provider's shape.
+ReadPart = Callable[[Mapping[str, object]], Part | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """The parts of one message that are sent as they came."""
+
+    items: tuple[object, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Part, ...]:
+        """Return the calls among the parts."""
+        return tuple(part for part in self.parts if part.kind is Kind.CALL)
+
+    @property
+    def replaces(self) -> bool:
+        """Tell whether the parts are what the message says, not only what was thought before it."""
+        return any(part.kind in (Kind.TEXT, Kind.CALL) for part in self.parts)
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether the first part is a thought, before which nothing may stand."""
+        return bool(self.parts) and self.parts[0].kind is Kind.THOUGHT
+
+
+def opaque_of(message: ChatMessage, read: ReadPart) -> Opaque:
+    """Return the parts of a message that are of a provider's shape, or none of them.
+
+    Left out is what is no list, has a part of another shape or one that has no place in such a
+    message, or has other calls than the message.
+    """
+    items = message.provider_parts
+    if not isinstance(items, list):
+        return Opaque()
+    allowed = _BY_ROLE.get(message.role, frozenset())
+    parts: list[Part] = []
+    for item in items:
+        part = read(item) if isinstance(item, Mapping) else None
+        if part is None or part.kind not in allowed or part.speaker not in (None, message.role):
+            return Opaque()
+        parts.append(part)
+    opaque = Opaque(tuple(items), tuple(parts))
+    return opaque if len(opaque.calls) in (0, len(message.tool_calls)) else Opaque()

@@ -1,0 +1,1 @@
+"""Validators: what is wrong with the messages of a request, in plain sentences."""
