@@ -11,15 +11,16 @@ from service.errors import (
     UnsupportedContentError,
     UnsupportedVersionError,
 )
+from service.payload import canonical, payload_id
 from service.run import RUN_KEYS, SHORT_KEYS, Run
 
 #: The major version of the wire contract that is spoken here.
 MAJOR_VERSION: Final = "1"
 
-#: Where an owner and a run may be named more than once.
-_TWICE_NAMED: Final = {
-    "owner_key": (("owner_key",), ("content", "owner_key"), ("content", "history", 0, "owner_key")),
-    "run_id": (("run_id",), ("content", "id"), ("content", "history", 0, "run_id")),
+#: Where an owner and a run may be named, besides each message of the run.
+_NAMED: Final = {
+    "owner_key": (("owner_key",), ("content", "owner_key")),
+    "run_id": (("run_id",), ("content", "id")),
 }
 
 
@@ -37,7 +38,10 @@ def check_version(request: Mapping[str, object]) -> None:
 def check_agreement(request: Mapping[str, object]) -> None:
     """Raise `InvalidRequestError` where two forms are mixed, or two names of one thing differ."""
     problems = [*_both_forms(request.get("content"))]
-    for name, places in _TWICE_NAMED.items():
+    history = _at(request, ("content", "history"))
+    messages = range(len(history) if isinstance(history, list) else 0)
+    for name, once in _NAMED.items():
+        places = (*once, *(("content", "history", message, name) for message in messages))
         named = [(place, value) for place in places if (value := _at(request, place)) is not None]
         problems += [
             Problem(_pointer(place), f"differs from {name} at {_pointer(named[0][0])}")
@@ -74,6 +78,20 @@ def check_support(run: Run, options_pointer: str) -> None:
     ]
     if problems:
         raise UnsupportedContentError(problems[0].detail, problems)
+
+
+def with_ids(data: Mapping[str, object]) -> dict[str, object]:
+    """Fill in the ids that a request may leave out; each is derived, so that a retry has it too."""
+    content = data.get("content")
+    run = content if isinstance(content, Mapping) else {}
+    history = run.get("history")
+    first = history[0] if isinstance(history, list) and history else None
+    named = dict(data)
+    named["id"] = request_id = named.get("id") or payload_id(canonical(data))
+    spoken = first.get("run_id") if isinstance(first, Mapping) else None
+    derived = f"run_{str(request_id).removeprefix('msg_')}"
+    named["run_id"] = named.get("run_id") or run.get("id") or spoken or derived
+    return named
 
 
 def _both_forms(content: object) -> Sequence[Problem]:

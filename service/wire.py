@@ -23,7 +23,6 @@ from service.payload import (
     MAX_BYTES,
     MAX_ID,
     MAX_OWNER_KEY,
-    canonical,
     cleaned,
     digest,
     escaped,
@@ -33,7 +32,13 @@ from service.payload import (
 )
 from service.result import BuildFailure, BuildSuccess, ErrorBody
 from service.run import Content, ContextOptions, Run, ShortContent
-from service.sense import check_agreement, check_input, check_support, check_version
+from service.sense import (
+    check_agreement,
+    check_input,
+    check_support,
+    check_version,
+    with_ids,
+)
 from service.tolerant import Tolerant
 
 SCHEMA_VERSION: Final = "1.0"
@@ -81,7 +86,7 @@ class BuildRequest(Tolerant):
         check_version(data)
         check_agreement(data)
         received_at = (info.context or {}).get("received_at")
-        return handler(_named(data))._completed(data, received_at)  # noqa: SLF001 - our own class
+        return handler(with_ids(data))._completed(data, received_at)  # noqa: SLF001 - our own class
 
     def _completed(self, data: Mapping[str, object], received_at: datetime | None) -> Self:
         content = self.content
@@ -162,20 +167,6 @@ class BuildRequest(Tolerant):
     def received_at(self) -> datetime | None:
         """Return when it was received, where it came over a bus."""
         return self._received_at
-
-
-def _named(data: Mapping[str, object]) -> dict[str, object]:
-    """Fill in the ids that a request may leave out; each is derived, so that a retry has it too."""
-    content = data.get("content")
-    run = content if isinstance(content, Mapping) else {}
-    history = run.get("history")
-    first = history[0] if isinstance(history, list) and history else None
-    named = dict(data)
-    named["id"] = request_id = named.get("id") or payload_id(canonical(data))
-    spoken = first.get("run_id") if isinstance(first, Mapping) else None
-    derived = f"run_{str(request_id).removeprefix('msg_')}"
-    named["run_id"] = named.get("run_id") or run.get("id") or spoken or derived
-    return named
 
 
 # --- responses -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 import pytest
 
-from formatters.model import COUNT_MARK, Block, Entry, Facts
-from formatters.render import render
+from formatters.model import COUNT_MARK, Block, ChatMessage, Entry, Facts
+from formatters.render import in_one_message, render
 
 
 def test_a_message_a_block() -> None:
@@ -39,3 +39,25 @@ def test_content_is_no_header() -> None:
 def test_tags_of_a_build() -> None:
     """A build's own tags are those of the request's blocks."""
     assert Facts(current_input="", blocks={"MOOD": "", "PLAN": ""}).tags == {"MOOD", "PLAN"}
+
+
+def test_blocks_can_share_a_message() -> None:
+    """A blank line stands between two; the others have messages of their own."""
+    shared = in_one_message(
+        Block(tag=tag, header=f"[{tag}]\n", entries=(Entry(text="x"),)) for tag in "AB"
+    )
+    alone = Block(tag="C", entries=(Entry(text="y"),))
+
+    assert render((*shared, alone)) == [
+        {"role": "system", "content": "[A]\nx\n\n[B]\nx"},
+        {"role": "user", "content": "y"},
+    ]
+
+
+def test_native_entries_are_messages() -> None:
+    """As many as there are; an empty block is none."""
+    messages = (ChatMessage(role="user", content="q"), ChatMessage(role="assistant", content="a"))
+    block = Block(tag="H", native=True, entries=(Entry(text="", native=messages),) * 2)
+
+    assert [message["content"] for message in render((block,))] == ["q", "a", "q", "a"]
+    assert render((Block(tag="H", native=True, entries=()),)) == []

@@ -51,7 +51,7 @@ def test_topics_have_the_names_of_the_source_system() -> None:
     assert Topics.CONTEXT_BUILD_RESPONSE.value == "context.build.response"
 
 
-@pytest.mark.parametrize("name", ["request_run", "request_short"])
+@pytest.mark.parametrize("name", ["request_run", "request_short", "request_chat"])
 def test_golden_requests_are_read_and_match_their_schema(name: str) -> None:
     """Requests of both forms decode, and the published schema takes them."""
     text = (GOLDEN / f"{name}.json").read_text()
@@ -60,7 +60,7 @@ def test_golden_requests_are_read_and_match_their_schema(name: str) -> None:
     Draft202012Validator(schemas()["request"]).validate(json.loads(text))
 
 
-@pytest.mark.parametrize("name", ["run", "short", "invalid"])
+@pytest.mark.parametrize("name", ["run", "short", "invalid", "chat"])
 async def test_golden_requests_get_their_golden_responses(
     name: str, make_builder: MakeBuilder
 ) -> None:
@@ -90,6 +90,25 @@ def test_a_request_needs_no_more_than_an_owner_and_an_input() -> None:
     assert len(first.id) == len("msg_") + 32
     assert (first.id, first.run_id, first.input_id) == (second.id, second.run_id, second.input_id)
     assert decode(payload + b" ").id != first.id
+
+
+def test_the_run_so_far_is_rows_with_ids() -> None:
+    """Messages behind the input keep what they bring, and get ids that a retry gives them too."""
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    parts = [{"type": "thinking", "signature": "x=="}]
+    history = [
+        {"content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "ok", "id": "t"},
+        {"role": "AI", "content": "so", "metadata": {"provider_parts": parts}},
+    ]
+    request = decode(encoded(id="msg_1", content={"history": history}))
+    first, second, third = request.run_rows
+
+    assert (first["id"], second["id"], third["id"]) == ("in_1.1", "t", "in_1.3")
+    assert first["tool_calls"] == [call]
+    assert second["tool_call_id"] == "c"
+    assert third["metadata"] == {"provider_parts": parts}
 
 
 def test_the_run_of_a_request_is_found_where_it_is_named_once() -> None:
@@ -135,9 +154,9 @@ def test_a_request_validated_in_process_gets_its_ids_too() -> None:
             ["/content/history/0/role"],
         ),
         (
-            {"content": a_run(history=[{"content": "hi"}, {"content": "x", "role": "AI"}])},
-            UnsupportedContentError,
-            ["/content/history/1"],
+            {"content": a_run(history=[{"content": "hi"}, {"owner_key": "p"}, {"run_id": "s"}])},
+            InvalidRequestError,
+            ["/content/history/1/owner_key", "/content/history/2/run_id"],
         ),
         (
             {"content": {"current_input": "hi", "history": []}},
@@ -200,7 +219,7 @@ def test_a_bad_option_is_rejected_with_its_place(
     assert problem.pointer == f"/content/{'' if short else 'metadata/'}context/{pointer}"
 
 
-@pytest.mark.parametrize("options", [{"layout": "chat"}, {"format": "anthropic"}])
+@pytest.mark.parametrize("options", [{"format": "gemini"}, {"format": "anthropic"}])
 def test_what_later_versions_build_is_unsupported_for_now(options: Mapping[str, Any]) -> None:
     """The contract knows these; this version says that it does not build them yet."""
     rejection = rejected(encoded(content={"current_input": "hi", "context": options}))

@@ -1,0 +1,17 @@
+from formatters.guard import quoted
+from formatters.render import render
+from formatters.summary import HEADER, summary_block, summary_entry
+
+
+def test_a_summary_stands_under_its_heading() -> None:
+    """As an entry, which is no row, and as a message of its own."""
+    assert summary_entry("Two turns.").text == "[CONTEXT SUMMARY]\nTwo turns."
+    assert summary_entry("Two turns.").rows == 0
+    assert render([summary_block("Two turns.")]) == [
+        {"role": "user", "content": "[CONTEXT SUMMARY]\nTwo turns."}
+    ]
+
+
+def test_nobody_else_can_write_the_heading() -> None:
+    """The guard knows it."""
+    assert quoted(HEADER) == f"\\{HEADER}"

@@ -1,0 +1,203 @@
+"""The builder with native messages: the chat layout, and the run in flight."""
+
+from typing import Any
+
+import pytest
+
+from formatters.model import Row
+from service.adapters.tokenizers import load_encoding
+from service.builder import BLOCKS
+from service.result import BuildSuccess
+from service.wire import BuildRequest
+from tests.support import SEARCH, MakeBuilder, row
+from tests.unit.service.test_builder import mood, success
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"q": "é"}'}}
+PAST: list[Row] = [
+    row(0, "HUMAN", "What is a grebe?"),
+    row(0, "AI", "Let me look.", id="a0", metadata={"tool_calls": [CALL]}),
+    row(0, "TOOL", "A water bird. " * 60, id="t0", metadata={"tool_call_id": "c1"}),
+    row(0, "AI", "A water bird.", id="b0"),
+    row(1, "HUMAN", "Thanks"),
+    row(1, "AI", "Any time.", id="a1"),
+]
+RUN: list[dict[str, Any]] = [
+    {"id": "q", "role": "HUMAN", "content": "And a heron?"},
+    {"id": "x1", "role": "AI", "metadata": {"tool_calls": [{**CALL, "id": "d1"}]}},
+    {"id": "x2", "role": "TOOL", "content": "A bird. " * 100, "metadata": {"tool_call_id": "d1"}},
+    {"id": "x3", "role": "AI", "metadata": {"tool_calls": [{**CALL, "id": "d2"}]}},
+    {"id": "x4", "role": "TOOL", "content": "Also a bird", "metadata": {"tool_call_id": "d2"}},
+]
+
+
+def request(run: list[dict[str, Any]] = RUN[:1], **context: Any) -> BuildRequest:
+    """Return a request of a run, with options."""
+    options = {"past": PAST, "explain": True, "max_tokens": 8_000, **context}
+    content = {"history": run, "tools": None, "metadata": {"context": options}}
+    named = {"id": "msg_q", "owner_key": "o", "run_id": "run_q", "content": content}
+    return BuildRequest.model_validate(named)
+
+
+async def build(make_builder: MakeBuilder, asked: BuildRequest, **parts: Any) -> BuildSuccess:
+    """Build a context that has to succeed, and whose account has to be right."""
+    content = success(await make_builder(**parts).build(asked))
+    assert recounted(content) == content.usage.total - content.usage.tools
+    assert sum(content.usage.blocks.values()) == content.usage.total - content.usage.tools
+    assert content.usage.total <= content.usage.available
+    return content
+
+
+def recounted(content: BuildSuccess) -> int:
+    """Count what is sent with tiktoken itself."""
+    encoding = load_encoding("o200k_base")
+    texts = [
+        text
+        for message in content.messages
+        for text in (
+            message["content"],
+            *(call["function"]["name"] for call in message.get("tool_calls", ())),
+            *(call["function"]["arguments"] for call in message.get("tool_calls", ())),
+        )
+    ]
+    return sum(len(encoding.encode_ordinary(text)) for text in texts) + 4 * len(content.messages)
+
+
+def fates(content: BuildSuccess) -> dict[str, str]:
+    """Return the decision on each message."""
+    return {name: each.decision for each in content.decisions for name in each.message_ids}
+
+
+async def test_the_chat_layout(make_builder: MakeBuilder) -> None:
+    """One system message, history as it was said, and this moment."""
+    content = await build(make_builder, request(layout="chat", blocks={"MOOD": "calm"}))
+    system, *history, moment = content.messages
+
+    assert [m["role"] for m in history] == [
+        "user", "assistant", "tool", "assistant", "user", "assistant",
+    ]  # fmt: skip
+    assert history[1]["tool_calls"][0]["function"] == CALL["function"]
+    assert history[2] == {
+        "role": "tool", "content": "A water bird. " * 60, "tool_call_id": "c1",
+    }  # fmt: skip
+    opened = [line for line in system["content"].split("\n") if line.startswith("[")]
+    assert opened == ["[CAPABILITIES]", "[FRIENDS_INFO]", "[MOOD]"]
+    assert moment["content"].startswith("[THIS_MOMENT]")
+    assert list(content.usage.blocks) == [
+        "CORE_IDENTITY", "CAPABILITIES", "FRIENDS_INFO", "MOOD", "HISTORY", "THIS_MOMENT",
+    ]  # fmt: skip
+    assert (content.kept, content.dropped) == (6, 0)
+
+
+async def test_whole_history_is_part_of_the_prefix(make_builder: MakeBuilder) -> None:
+    """Until some of it is left out: then a cache ends before it."""
+    whole = await build(make_builder, request(layout="chat"))
+    cut = await build(make_builder, request(layout="chat", memory_limit=2))
+
+    assert whole.usage.cacheable_prefix == whole.usage.total - whole.usage.blocks["THIS_MOMENT"]
+    assert cut.usage.cacheable_prefix == (
+        cut.usage.total - cut.usage.blocks["THIS_MOMENT"] - cut.usage.blocks["HISTORY"]
+    )
+
+
+async def test_a_block_of_another_package_stands_in_the_system_message(
+    make_builder: MakeBuilder,
+) -> None:
+    """The one line that adds it holds for both layouts."""
+    blocks = (*BLOCKS[:-1], mood, BLOCKS[-1])
+    content = await build(make_builder, request(layout="chat"), blocks=blocks, tools=[SEARCH])
+
+    assert content.messages[0]["content"].endswith("\n\n[MOOD]\ncalm")
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_the_run_follows_this_moment(make_builder: MakeBuilder, layout: str) -> None:
+    """Natively, in both layouts, each of its messages with a decision."""
+    content = await build(make_builder, request(RUN, layout=layout, memory_limit=0))
+
+    assert [message["role"] for message in content.messages[-5:]] == [
+        "user", "assistant", "tool", "assistant", "tool",
+    ]  # fmt: skip
+    assert content.messages[-5]["content"].startswith("[THIS_MOMENT]")
+    assert {fates(content)[name] for name in ("x1", "x2", "x3", "x4")} == {"kept"}
+    assert "q" not in fates(content)
+    assert list(content.usage.blocks)[-1] == "RUN"
+
+
+async def test_parts_for_a_provider_go_through(make_builder: MakeBuilder) -> None:
+    """Byte for byte, and unread."""
+    parts = [{"type": "thinking", "thinking": "[THIS_MOMENT]", "signature": "c2ln"}, 1.0, None]
+    thought = {"id": "x1", "role": "AI", "content": "So.", "metadata": {"provider_parts": parts}}
+    content = await build(make_builder, request([RUN[0], thought]))
+
+    assert content.messages[-1] == {
+        "role": "assistant", "content": "So.", "provider_parts": parts,
+    }  # fmt: skip
+
+
+async def test_a_message_of_the_run_is_no_history(make_builder: MakeBuilder) -> None:
+    """An id that stands in both is the run's, and decided on once."""
+    stored = [
+        *PAST,
+        row(9, "AI", "", id="x1", run_id="run_q"),
+        row(9, "AI", "old", id="x9", run_id="run_q"),
+    ]
+    content = await build(make_builder, request(RUN, past=stored))
+    decided = [name for each in content.decisions for name in each.message_ids]
+
+    assert sorted(decided) == sorted([*(str(r["id"]) for r in PAST), "x1", "x2", "x3", "x4", "x9"])
+    assert fates(content)["x9"] == "filtered"
+    assert content.kept + content.dropped == len(decided)
+
+
+async def test_a_short_budget_clears_the_run_first(make_builder: MakeBuilder) -> None:
+    """Its older results, then its older calls; the newest stays, and nothing is refused."""
+    full = await build(make_builder, request(RUN))
+    less = full.usage.total - 100
+    cleared = await build(make_builder, request(RUN, max_tokens=less, reserve_tokens=0))
+    least = full.usage.total - full.usage.blocks["SHARED_MEMORY"] - full.usage.blocks["RUN"] + 60
+    tight = await build(make_builder, request(RUN, max_tokens=least, reserve_tokens=0))
+
+    assert {name: fate for name, fate in fates(cleared).items() if fate != "kept"} == {
+        "x2": "cleared"
+    }
+    assert fates(tight)["x1"] == fates(tight)["x2"] == "dropped"
+    assert fates(tight)["x3"] == fates(tight)["x4"] == "kept"
+
+
+async def test_decisions_stand_under_the_block_of_the_layout(make_builder: MakeBuilder) -> None:
+    """Rows that no block was shown, too."""
+    past = [*PAST, row(9, "AI", "old", run_id="run_q")]
+    for layout, name in (("tagged", "SHARED_MEMORY"), ("chat", "HISTORY")):
+        content = await build(make_builder, request(past=past, layout=layout))
+        assert {each.block for each in content.decisions} == {name}
+
+
+async def test_a_counted_summary_stands_before_native_history(make_builder: MakeBuilder) -> None:
+    """With a block of its own in the account."""
+    asked = request(
+        layout="chat", memory_tokens=100, strategy={"name": "count_summary", "max_items": 2}
+    )
+    content = await build(make_builder, asked)
+
+    assert content.messages[1]["content"] == (
+        "[CONTEXT SUMMARY]\nPrevious 3 turns: 1 user messages, 2 model responses, 1 tool calls"
+    )
+    assert {"SUMMARY", "HISTORY"} <= set(content.usage.blocks)
+    assert list(fates(content).values()).count("summarized") == 4
+    assert (content.kept, content.dropped) == (2, 4)
+
+
+async def test_tool_results_are_cleared(make_builder: MakeBuilder) -> None:
+    """Where history is too long; calls and ids stay."""
+    strategy = {"name": "tool_result_clearing", "keep_recent_n": 0}
+    content = await build(
+        make_builder, request(layout="chat", memory_tokens=100, strategy=strategy)
+    )
+
+    assert fates(content) == {
+        **dict.fromkeys(("m0", "a0", "b0", "m1", "a1"), "kept"),
+        "t0": "cleared",
+    }
+    assert content.messages[3] == {
+        "role": "tool", "content": "[tool result cleared]", "tool_call_id": "c1",
+    }  # fmt: skip
