@@ -76,7 +76,7 @@ def _cases(
             name=f"{name}#{kind}",
             past=rows[:place],
             words=str(rows[place]["content"]),
-            run=rows[place + 1 : end],
+            run=[{**row, "run_id": None} for row in rows[place + 1 : end]],
             tools=tools,
         )
 

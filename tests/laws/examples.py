@@ -156,7 +156,10 @@ def _rows(prefix: str) -> Any:
 
 
 PASTS = st.lists(STEPS, max_size=8).map(_rows("m"))
-RUNS = st.one_of(st.just([]), st.lists(STEPS, max_size=4).map(_rows("n")))
+#: A run in flight; its messages name no run, or the one that is being built.
+RUNS = st.one_of(st.just([]), st.lists(STEPS, max_size=4).map(_rows("n"))).map(
+    lambda rows: [{**row, "run_id": "run_q" if row["run_id"] == "run_q" else None} for row in rows]
+)
 
 TOOLS = st.lists(
     st.builds(
