@@ -15,8 +15,11 @@ from formatters.rows import repaired
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NAME_CHARS: Final = 64
 
-#: Hexadecimal digits of an id that is made; OpenAI takes 40 characters in all.
+#: Characters of a call's id that OpenAI takes, and hexadecimal digits of one that is made.
+_ID_CHARS: Final = 40
 _ID_DIGITS: Final = 24
+
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Mended:
 def mended_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[int, Mended]:
     """Mend the calls of AI messages; by the index of the message.
 
-    A call without an id, or with one that is among ``taken`` or an earlier call has, gets another.
+    A call without an id, or with one that is too long, is among ``taken`` or an earlier call has,
+    gets another.
     """
     callers = {i: m for i, m in enumerate(messages) if m.role is Role.AI and m.tool_calls}
     used = set(taken)
@@ -52,12 +56,13 @@ def _mended_message(message: Message, used: Collection[str], known: set[str]) ->
     own: set[str] = set()
     for place, call in enumerate(message.tool_calls):
         id_ = call_id(call)
-        if id_ is None or id_ in used or id_ in own:
+        long = len(id_ or "") > _ID_CHARS and message.provider_parts is None
+        if id_ is None or long or id_ in used or id_ in own:
             id_ = _new_id(message, place, known)
             known.add(id_)
             reasons.add("call_renamed")
         own.add(id_)
-        mended = replace(_with_text(_with_name(call)), id=id_)
+        mended = _with_id(_with_text(_with_name(call)), id_)
         reasons |= _differences(call, mended)
         calls.append(mended)
     if reasons and message.provider_parts is not None:
@@ -82,6 +87,10 @@ def _differences(call: ToolCall, mended: ToolCall) -> set[str]:
     return reasons | ({"arguments_mended"} if mended.arguments is not call.arguments else set())
 
 
+def _with_id(call: ToolCall, id_: str) -> ToolCall:
+    return call if call.id == id_ else replace(call, id=id_)
+
+
 def _with_name(call: ToolCall) -> ToolCall:
     if _NAME.fullmatch(call.name):
         return call
@@ -101,9 +110,7 @@ def _json(arguments: Mapping[str, object] | None) -> str | None:
     if arguments is None:
         return None
     try:
-        text = json.dumps(
-            dict(arguments), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        )
+        text = _JSON.encode(dict(arguments))
     except (TypeError, ValueError, RecursionError):  # strange types, circles, NaN, great depth
         return None
     return repaired(text)

@@ -28,7 +28,11 @@ _REPAIRED: Final = (
     "empty_result",
     "stray_calls",
 )
+_LEFT_OUT: Final = frozenset(_FILTERED)
 _RANKS: Final = {reason: rank for rank, reason in enumerate((*_FILTERED, *_REPAIRED))}
+
+#: What is told of a call without a result, and what the result says: cancelled, and pending.
+_LACKS: Final = (("result_missing", CANCELLED), ("result_pending", PENDING))
 
 Outcome = Literal["filtered", "repaired"]
 
@@ -99,14 +103,13 @@ class _Repair:
             if message.role is Role.TOOL or self._is_left_out(index):
                 continue
             calls = self._calls.get(index, ())
+            reason, content = _LACKS[index == pending]
             kept.append(_spoken(message, calls))
             for place, call in enumerate(calls):
                 result = self._results.get((index, place))
                 if result is None:
-                    self._reasons[index].add(
-                        "result_pending" if index == pending else "result_missing"
-                    )
-                    result = made.result(message, call, PENDING if index == pending else CANCELLED)
+                    self._reasons[index].add(reason)
+                    result = made.result(message, call, content)
                 kept.append(result)
         return Repaired(
             messages=tuple(kept), notes=tuple(self._notes()), synthetic=frozenset(made.ids)
@@ -125,7 +128,8 @@ class _Repair:
             reasons = _changes(result, calls[place]) if calls else {"opaque_conflict"}
             self._reasons[index] |= reasons
             if not self._is_left_out(index):
-                results[caller, place] = _result(result, calls[place])
+                changed = self._reasons[index]
+                results[caller, place] = _result(result, calls[place]) if changed else result
         return results
 
     def _check_order(self) -> None:
@@ -152,13 +156,13 @@ class _Repair:
         return None
 
     def _is_left_out(self, index: int) -> bool:
-        return not self._reasons[index].isdisjoint(_FILTERED)
+        return not self._reasons[index].isdisjoint(_LEFT_OUT)
 
     def _notes(self) -> Iterator[Note]:
         for message, reasons in zip(self._messages, self._reasons, strict=True):
             if reasons:
                 reason = min(reasons, key=_RANKS.__getitem__)
-                outcome: Outcome = "filtered" if reason in _FILTERED else "repaired"
+                outcome: Outcome = "filtered" if reason in _LEFT_OUT else "repaired"
                 yield Note(message.id, outcome, reason)
 
 
@@ -214,6 +218,8 @@ def _result(message: Message, call: ToolCall) -> Message:
 
 
 def _spoken(message: Message, calls: tuple[ToolCall, ...]) -> Message:
+    if message.tool_calls == calls and message.tool_call_id is None:
+        return message
     return replace(message, tool_calls=calls, tool_call_id=None)
 
 

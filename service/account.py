@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
-from formatters.model import Tool
+from formatters.model import Block, Tool
+from formatters.providers.formats import provider_request
 from formatters.render import render
 from service.budget.decisions import Decision, tally
 from service.budget.shares import Fitted
@@ -18,6 +19,9 @@ from service.wire import BuildRequest
 
 #: The block in which a layout shows history.
 HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
+
+#: The form that ``messages`` are in.
+CANONICAL: Final = "openai"
 
 _YIELDED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
@@ -33,9 +37,12 @@ def account(
     decisions = [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
+    form = request.options.format or CANONICAL
+    stable = len(render(_stable(fitted)))
     return BuildSuccess(
         messages=messages,
         tools=[dict(tool) for tool in gathered.tools],
+        provider_request=provider_request(form, messages, gathered.tools, stable),
         usage=_usage(plan, fitted, counter),
         build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
         kept=kept,
@@ -56,7 +63,6 @@ def _dumped(value: object) -> str:
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
     total = sum(fitted.tokens.values()) + fitted.tools
-    stable = takewhile(lambda block: not block.volatile, fitted.blocks)
     return Usage(
         model=plan.model,
         tokenizer=counter.name,
@@ -67,9 +73,14 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
         total=total,
         tools=fitted.tools,
         utilization=round(total / plan.window.available, 3),
-        cacheable_prefix=sum(fitted.tokens[block.tag] for block in stable),
+        cacheable_prefix=sum(fitted.tokens[block.tag] for block in _stable(fitted)),
         blocks=fitted.tokens,
     )
+
+
+def _stable(fitted: Fitted) -> list[Block]:
+    """Return the blocks before the first that changes from build to build."""
+    return list(takewhile(lambda block: not block.volatile, fitted.blocks))
 
 
 def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:

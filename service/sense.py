@@ -66,20 +66,6 @@ def check_input(run: Run, pointer: str) -> None:
         raise InvalidRequestError(detail, [Problem("/content/history/0/role", detail)])
 
 
-def check_support(run: Run, options_pointer: str) -> None:
-    """Raise `UnsupportedContentError` for what the contract knows and this version can't build."""
-    options = run.metadata.context
-    asked = {
-        f"{options_pointer}/format": options.format not in (None, "openai")
-        and f"the format {options.format}",
-    }
-    problems = [
-        Problem(place, f"{what}: not supported yet") for place, what in asked.items() if what
-    ]
-    if problems:
-        raise UnsupportedContentError(problems[0].detail, problems)
-
-
 def with_ids(data: Mapping[str, object]) -> dict[str, object]:
     """Fill in the ids that a request may leave out; each is derived, so that a retry has it too."""
     content = data.get("content")

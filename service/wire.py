@@ -35,7 +35,6 @@ from service.run import Content, ContextOptions, Run, ShortContent
 from service.sense import (
     check_agreement,
     check_input,
-    check_support,
     check_version,
     with_ids,
 )
@@ -94,7 +93,6 @@ class BuildRequest(Tolerant):
         self._fingerprint = fingerprint(data)
         self._received_at = received_at
         check_input(self.run, self.input_pointer)
-        check_support(self.run, self.options_pointer)
         return self
 
     @property

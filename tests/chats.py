@@ -153,7 +153,7 @@ def _anthropic(answer: dict[str, Any], place: int, whole: bool) -> list[Any]:
 def _gemini(answer: dict[str, Any], place: int, whole: bool) -> list[Any]:
     thought = {"thought": True, "text": "hm"}
     if not whole:
-        return [thought, {"text": "", "thoughtSignature": f"sig{place}"}]
+        return [thought, {"text": "", "thoughtSignature": "c2ln"}]
     said = [{"text": answer["content"]}] if answer["content"] else []
     calls = [
         {"function_call": {"name": "own", "args": {"number": number}}, "thought_signature": "c2ln"}
@@ -168,6 +168,7 @@ def _openai_responses(answer: dict[str, Any], place: int, whole: bool) -> list[A
         return [thought]
     content = [{"type": "output_text", "text": answer["content"], "annotations": []}]
     said = {"type": "message", "id": f"msg_{place}", "role": "assistant", "content": content}
+    said["status"] = "completed"
     calls = [
         {
             "type": "function_call",

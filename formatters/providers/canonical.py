@@ -1,7 +1,7 @@
 """The canonical messages, read: what every provider's form is made from."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -89,21 +89,17 @@ def _read_call(call: Mapping[str, object]) -> ToolCall:
     return ToolCall(id=str(call["id"]), name=function["name"], text=function["arguments"])
 
 
-def _too_deep(value: object) -> bool:
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            return True
+def _too_deep(value: dict[str, object]) -> bool:
+    level: list[JsonObject | list[object]] = [value]
+    depth = 1
+    while level and depth <= MAX_DEPTH:
         level = [inner for outer in level for inner in _inside(outer)]
-    return False
+        depth += 1
+    return bool(level)
 
 
-def _inside(value: object) -> list[object]:
-    """Return the objects and lists right inside a value."""
-    values: Iterable[object] = ()
-    if isinstance(value, dict):
-        values = value.values()
-    elif isinstance(value, list):
-        values = value
-    return [inner for inner in values if isinstance(inner, dict | list)]
+def _inside(outer: JsonObject | list[object]) -> Iterator[JsonObject | list[object]]:
+    """Yield the objects and lists right inside another."""
+    for inner in outer.values() if isinstance(outer, dict) else outer:
+        if isinstance(inner, dict | list):
+            yield inner

@@ -47,7 +47,9 @@ def fitted(names: Iterable[str], form: NameForm, taken: Collection[str] = ()) ->
 
 def _candidates(name: str, form: NameForm) -> Iterator[str]:
     stem = _BAD_START.sub("_", _OTHER.sub("_", name))[: form.longest - _DIGITS - 1]
-    for attempt in count():
-        text = f"{attempt}:{name}" if attempt else name
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        yield f"{stem}_{digest[:_DIGITS]}"
+    texts = (f"{attempt}:{name}" if attempt else name for attempt in count())
+    return (f"{stem}_{_hash(text)}" for text in texts)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

@@ -21,8 +21,10 @@ from redis.asyncio import Redis
 
 from formatters.guard import quoted
 from formatters.model import Row
+from formatters.providers.formats import FORMATS, provider_request
 from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
+from formatters.validity.canonical import canonical
 from prompts.manager import PromptManager
 from service.adapters.embedded_server import embedded_server, find_server
 from service.adapters.redis_keys import result_key
@@ -404,6 +406,17 @@ def test_the_guard_escapes_what_the_context_page_shows() -> None:
     *_, example = fences(text_of("docs/context.md"), "text")
     for line in example.splitlines():
         assert quoted(line.removeprefix("\\")) == line
+
+
+def test_the_bodies_of_the_formats_page_are_ours() -> None:
+    """One context is shown in every form, as the service writes it."""
+    shown, *bodies = map(json.loads, fences(text_of("docs/formats.md"), "json"))
+    forms = [form for form, convert in FORMATS.items() if convert]
+
+    assert canonical(shown["messages"], shown["tools"]) == []
+    assert bodies == [
+        provider_request(form, shown["messages"], shown["tools"], stable=2) for form in forms
+    ]
 
 
 # --- examples in Python ----------------------------------------------------------------------

@@ -16,7 +16,9 @@ from formatters.rows import read_rows
 from formatters.units import units_of
 
 #: Few, so that they collide.
-IDS = st.sampled_from([None, "", " ", "c1", "c2", "c3", "c4", 7, "result_of_c1"])
+IDS = st.sampled_from(["c1", "c2", "c3", "c1", "c2", "c3", None, " ", 7])
+
+RUNS = st.sampled_from([None, None, "r1", "r2"])
 
 TEXTS = st.sampled_from(["", " \n", "said", "[RUN]\nNexus: [tool result cleared]", None, "\ud83d"])
 
@@ -25,7 +27,7 @@ ARGUMENTS = st.one_of(
     st.dictionaries(st.sampled_from(["q", "\udc00"]), st.sampled_from([1, "é", float("nan")])),
 )
 
-NAMES = st.sampled_from(["f", "g", "web.search", "", "天気", "x" * 70, None])
+NAMES = st.sampled_from(["f", "g", "f", "web.search", "", "天気", "x" * 70, None])
 
 CALLS = st.one_of(
     st.fixed_dictionaries({"id": IDS, "name": NAMES, "arguments": ARGUMENTS}),
@@ -34,6 +36,8 @@ CALLS = st.one_of(
     ),
 )
 
+PARTS: st.SearchStrategy[Any] = st.sampled_from([None, None, None, [], {"signature": "x"}])
+
 #: Whatever a row may bring along, in its metadata or beside the content.
 EXTRAS = st.fixed_dictionaries(
     {},
@@ -41,26 +45,45 @@ EXTRAS = st.fixed_dictionaries(
         "tool_calls": st.lists(CALLS, max_size=4),
         "tool_call_id": IDS,
         "name": NAMES,
-        "provider_parts": st.sampled_from([None, [], {"signature": "x"}]),
+        "provider_parts": PARTS,
     },
 )
 
-ROLES = st.sampled_from(["HUMAN", "AI", "AI", "assistant", "TOOL", "TOOL", "tool", "system", None])
-
-ODD_ROWS = st.builds(
-    lambda role, content, run, metadata, extras: {
-        "role": role,
-        "content": content,
-        "run_id": run,
-        "metadata": metadata,
-        **extras,
-    },
-    ROLES,
-    TEXTS,
-    st.sampled_from([None, None, "r1", "r2"]),
-    st.one_of(st.none(), EXTRAS),
+ANYTHING = st.builds(
+    lambda row, extras: {**row, **extras},
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["HUMAN", "AI", "assistant", "TOOL", "system", None]),
+            "content": TEXTS,
+            "run_id": RUNS,
+            "metadata": st.one_of(st.none(), EXTRAS),
+        }
+    ),
     EXTRAS,
 )
+
+CALLERS = st.fixed_dictionaries(
+    {
+        "role": st.just("AI"),
+        "content": TEXTS,
+        "run_id": RUNS,
+        "tool_calls": st.lists(CALLS, min_size=1, max_size=4),
+        "provider_parts": PARTS,
+    }
+)
+
+RESULTS = st.fixed_dictionaries(
+    {
+        "role": st.just("TOOL"),
+        "content": TEXTS,
+        "run_id": RUNS,
+        "tool_call_id": IDS,
+        "name": NAMES,
+        "provider_parts": PARTS,
+    }
+)
+
+ODD_ROWS = st.one_of(ANYTHING, CALLERS, CALLERS, RESULTS, RESULTS)
 
 
 def call(id_: str) -> dict[str, object]:
@@ -91,7 +114,7 @@ def exchanges(draw: st.DrawFn) -> list[Row]:
 ROWS = st.one_of(
     st.lists(ODD_ROWS, max_size=14),
     st.lists(exchanges(), max_size=4).map(lambda parts: [row for rows in parts for row in rows]),
-    st.lists(st.one_of(ODD_ROWS.map(lambda row: [row]), exchanges()), max_size=6).map(
+    st.lists(st.one_of(st.lists(ODD_ROWS, max_size=3), exchanges()), max_size=4).map(
         lambda parts: [row for rows in parts for row in rows]
     ),
 )
@@ -182,7 +205,7 @@ def test_every_message_has_one_fate(rows: list[Row], in_flight: bool) -> None:
 
 @given(rows=ROWS, in_flight=FLIGHTS)
 def test_what_is_not_noted_is_as_it_was(rows: list[Row], in_flight: bool) -> None:
-    """Notes come in order, one a message; without one only the text of calls is written."""
+    """Notes come in order, one a message; what has none stays in order and says the same."""
     messages = read_rows(rows)
     done = repaired(messages, in_flight=in_flight)
     noted = [note.message_id for note in done.notes]
@@ -190,11 +213,12 @@ def test_what_is_not_noted_is_as_it_was(rows: list[Row], in_flight: bool) -> Non
 
     assert noted == [message.id for message in messages if message.id in noted]
     assert len(noted) == len(set(noted))
-    for message in done.messages:
-        if message.id not in {*noted, *done.synthetic}:
-            before = given[message.id]
-            assert message.content == before.content
-            assert [call.id for call in message.tool_calls] == [c.id for c in before.tool_calls]
+    same = [m for m in done.messages if m.id not in {*noted, *done.synthetic}]
+    assert [message.id for message in same] == [id_ for id_ in given if id_ not in noted]
+    for message in same:
+        before = given[message.id]
+        assert (message.content, message.role) == (before.content, before.role)
+        assert [call.id for call in message.tool_calls] == [call.id for call in before.tool_calls]
 
 
 @given(rows=ROWS, in_flight=FLIGHTS)

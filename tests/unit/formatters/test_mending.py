@@ -63,6 +63,13 @@ def test_new_ids_are_new() -> None:
     assert made[0] != [first]
 
 
+def test_messages_of_one_id() -> None:
+    """Even where two messages have one id, their calls differ."""
+    (first, _), (second, _) = mended(caller(call(None)), caller(call(None)))
+
+    assert first != second
+
+
 def test_one_id_twice_in_a_message() -> None:
     """The first of two calls keeps the id."""
     (((first, second), _),) = mended(caller(call("c"), call("c")))
@@ -142,3 +149,16 @@ def test_parts_for_the_provider_may_lack_text() -> None:
     (found,) = mended_calls([caller(call(text=None), parts=[])], ()).values()
 
     assert found.calls == (call(text="{}"),)
+
+
+def test_a_long_id_gets_a_shorter_one() -> None:
+    """OpenAI takes forty characters; what a provider wants back stays as it is."""
+    calls = (ToolCall(id="c" * 41, name="f", text="{}", arguments={}),)
+    plain = Message(id="a", role=Role.AI, content="", tool_calls=calls)
+    opaque = Message(id="b", role=Role.AI, content="", tool_calls=calls, provider_parts=[])
+
+    mended = mended_calls([plain, opaque], ())
+
+    assert len(mended[0].calls[0].id or "") < 40
+    assert mended[0].reasons == {"call_renamed"}
+    assert mended[1].calls == calls

@@ -65,6 +65,11 @@ def test_content_is_guarded(role: Role) -> None:
     assert native(message).content.startswith("[MOOD]")
 
 
+def test_blank_content() -> None:
+    """An answer that only calls tools has no text, not blanks."""
+    assert native(replace(CALLED, content=" \n")).content == ""
+
+
 def test_a_result_that_claims_to_be_cleared() -> None:
     """A tool can't say that its result was cleared."""
     assert native(replace(FOUND, content=CLEARED)).content == f"\\{CLEARED}"

@@ -219,14 +219,6 @@ def test_a_bad_option_is_rejected_with_its_place(
     assert problem.pointer == f"/content/{'' if short else 'metadata/'}context/{pointer}"
 
 
-@pytest.mark.parametrize("options", [{"format": "gemini"}, {"format": "anthropic"}])
-def test_what_later_versions_build_is_unsupported_for_now(options: Mapping[str, Any]) -> None:
-    """The contract knows these; this version says that it does not build them yet."""
-    rejection = rejected(encoded(content={"current_input": "hi", "context": options}))
-
-    assert rejection.error.code == "unsupported_content"
-
-
 @pytest.mark.parametrize("tools", [[1], ["a", {}], "a", {}])
 def test_tools_are_all_names_or_all_definitions(tools: object) -> None:
     """A mixture says nothing."""

@@ -1,0 +1,154 @@
+from typing import Any
+
+import pytest
+
+from formatters.providers.formats import provider_request
+from formatters.providers.gemini import FOREIGN_SIGNATURE
+from formatters.validity.gemini import gemini as violations
+
+SYSTEM = {"role": "system", "content": "Be kind."}
+HELLO = {"role": "user", "content": "hi"}
+SCHEMA = {"type": "object", "properties": {"q": {"type": ["string", "null"]}}, "anyOf": []}
+FIND = {
+    "type": "function",
+    "function": {"name": "find", "description": "Find", "parameters": SCHEMA},
+}
+CALLS = [
+    {"id": id_, "type": "function", "function": {"name": "find", "arguments": '{"q": "a"}'}}
+    for id_ in ("c.1", "c.2")
+]
+RESULTS = [{"role": "tool", "tool_call_id": id_, "content": id_} for id_ in ("c.2", "c.1")]
+
+
+def answer(parts: object = None, content: str = "I look", *calls: Any) -> dict[str, Any]:
+    """Return an assistant's message."""
+    called = {"tool_calls": list(calls)} if calls else {}
+    return {"role": "assistant", "content": content, "provider_parts": parts, **called}
+
+
+def convert(*messages: Any, tools: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """Return the body of a conversation, which has to be valid."""
+    body = provider_request("gemini", [SYSTEM, *messages], tools)
+    assert body is not None
+    assert violations(body) == []
+    return body
+
+
+def responded(id_: str) -> dict[str, Any]:
+    """Return a part that answers a call."""
+    return {"functionResponse": {"id": id_, "name": "find", "response": {"output": id_}}}
+
+
+def test_a_whole_conversation() -> None:
+    """Responses have a content of their own, between the calls and what the user says next."""
+    body = convert(HELLO, answer(None, "I look", *CALLS), *RESULTS, HELLO, tools=(FIND,))
+
+    assert body == {
+        "systemInstruction": {"parts": [{"text": "Be kind."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "hi"}]},
+            {
+                "role": "model",
+                "parts": [
+                    {"text": "I look"},
+                    {
+                        "functionCall": {"id": "c.1", "name": "find", "args": {"q": "a"}},
+                        "thoughtSignature": FOREIGN_SIGNATURE,
+                    },
+                    {"functionCall": {"id": "c.2", "name": "find", "args": {"q": "a"}}},
+                ],
+            },
+            {"role": "user", "parts": [responded("c.2"), responded("c.1")]},
+            {"role": "user", "parts": [{"text": "hi"}]},
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "find", "description": "Find", "parametersJsonSchema": SCHEMA}
+                ]
+            }
+        ],
+    }
+
+
+def test_a_function_without_parameters_declares_none() -> None:
+    """The reference leaves them out then."""
+    bare = {"type": "function", "function": {"name": "9.bare"}}
+    ((declared,),) = (
+        tool["functionDeclarations"] for tool in convert(HELLO, tools=(bare,))["tools"]
+    )
+
+    assert set(declared) == {"name"}
+    assert declared["name"].startswith("_9_bare_")
+
+
+@pytest.mark.parametrize("style", ["functionCall", "function_call"])
+def test_a_whole_answer_is_sent_as_it_came(style: str) -> None:
+    """In either casing; without an id its response has none, and the name is the call's."""
+    signed = {style: {"name": "own", "args": {}}, "thoughtSignature": "c2ln"}
+    body = convert(HELLO, answer([signed], "", CALLS[0]), RESULTS[1])
+
+    assert body["contents"][1]["parts"][0] is signed
+    assert body["contents"][2]["parts"] == [
+        {"functionResponse": {"name": "own", "response": {"output": "c.1"}}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "hm", "thought": True},
+        {"text": "", "thoughtSignature": "c2ln"},
+        {"text": "", "thought_signature": "c2ln"},
+        {"executableCode": {"language": "PYTHON", "code": "1"}},
+        {"toolCall": {"id": "t"}, "text": None},
+    ],
+)
+def test_other_parts_stand_before_the_text(part: dict[str, Any]) -> None:
+    """They are not what the message says."""
+    body = convert(HELLO, answer([part]), HELLO)
+
+    assert body["contents"][1]["parts"] == [part, {"text": "I look"}]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": ""},
+        {"text": 7},
+        {"text": "a", "functionCall": {"name": "f"}},
+        {"thoughtSignature": "c2ln"},
+        {"functionCall": "find"},
+        {"functionCall": {"name": "a b"}},
+        {"functionCall": {"name": "f", "args": "{}"}},
+        {"functionCall": {"name": "f", "id": 7}},
+        {"inlineData": {"mimeType": "image/png", "data": ""}},
+        {"type": "text", "text": None},
+    ],
+)
+def test_parts_that_the_api_would_refuse_are_left_out(part: dict[str, Any]) -> None:
+    """What holds nothing, or two things, is no part."""
+    body = convert(HELLO, answer([part], "I look", CALLS[0]), RESULTS[1])
+
+    assert body["contents"][1]["parts"][0] == {"text": "I look"}
+
+
+def test_a_text_that_came_replaces_the_text() -> None:
+    """A picture of the user's stands before it."""
+    picture = {"inlineData": {"mimeType": "image/png", "data": "aaaa"}}
+    asked = {"role": "user", "content": "This?", "provider_parts": [picture]}
+    body = convert(asked, answer([{"text": "own", "thoughtSignature": "c2ln"}]), HELLO)
+
+    assert body["contents"][0]["parts"] == [picture, {"text": "This?"}]
+    assert body["contents"][1]["parts"] == [{"text": "own", "thoughtSignature": "c2ln"}]
+
+
+def test_blanks_are_no_parts() -> None:
+    """A system prompt of blanks is none; an empty result is an empty output."""
+    called = answer(None, "", CALLS[0])
+    messages = [{**SYSTEM, "content": ""}, called, {**RESULTS[1], "content": ""}]
+    body: dict[str, Any] = provider_request("gemini", messages) or {}
+
+    assert "systemInstruction" not in body
+    assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
+    assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": ""}

@@ -1,0 +1,61 @@
+"""The account of a build, as far as the builder's own tests don't look at it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from formatters.validity.canonical import canonical
+from formatters.validity.forms import VALIDATORS
+from service.result import BuildFailure, BuildSuccess
+from service.wire import BuildResponse
+from tests.support import SEARCH, MakeBuilder, MakeRequest
+
+
+def success(response: BuildResponse) -> BuildSuccess:
+    """Return the context of a response that has one."""
+    assert not isinstance(response.content, BuildFailure)
+    return response.content
+
+
+@pytest.mark.parametrize("asked", [{}, {"format": None}, {"format": "openai"}])
+async def test_the_canonical_form_comes_alone(
+    asked: dict[str, Any], make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Whoever calls OpenAI's chat API takes messages and tools as they are."""
+    content = success(await make_builder(tools=[SEARCH]).build(make_request(**asked)))
+
+    assert content.provider_request is None
+    assert canonical(content.messages, content.tools) == []
+
+
+@pytest.mark.parametrize("form", sorted(VALIDATORS))
+async def test_another_form_comes_beside_it(
+    form: str, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """What else is in the response stays what it is without it, but for the build's own id."""
+    builder = make_builder(tools=[SEARCH])
+    plain = success(await builder.build(make_request()))
+    content = success(await builder.build(make_request(format=form)))
+
+    assert content.provider_request is not None
+    assert VALIDATORS[form](content.provider_request, []) == []
+    same = {"provider_request": None, "build_id": plain.build_id}
+    assert content.model_copy(update=same) == plain
+    json.dumps(content.model_dump(mode="json"))
+
+
+async def test_cache_marks_stand_where_the_cacheable_prefix_ends(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """The blocks behind it change from build to build."""
+    builder = make_builder(tools=[SEARCH])
+    content = success(await builder.build(make_request(format="anthropic")))
+    assert content.provider_request is not None
+    (message,) = content.provider_request["messages"]
+    marked = [block["text"] for block in message["content"] if "cache_control" in block]
+
+    assert marked == [content.messages[1]["content"]]
+    assert "cache_control" in content.provider_request["system"][0]
+    prefix = content.usage.blocks["CORE_IDENTITY"] + content.usage.blocks["CAPABILITIES"]
+    assert content.usage.cacheable_prefix == prefix
