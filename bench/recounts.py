@@ -60,7 +60,7 @@ class Parts:
     #: The text of each block that is no native message, in order.
     texts: dict[str, str] = field(default_factory=dict)
     #: The messages of ``HISTORY`` and ``RUN``.
-    native: dict[str, list[Sent]] = field(default_factory=dict)
+    native: dict[str, Sequence[Sent]] = field(default_factory=dict)
     #: What each block costs, by tag.
     costs: dict[str, int] = field(default_factory=dict)
 
@@ -209,4 +209,6 @@ def _least_skills(text: str) -> str:
 
 def _has_words(profile: str) -> bool:
     """Tell whether the profile is somebody's words, which can be cut, and no placeholder."""
-    return not profile.partition("\n\n")[2].startswith(("(New friend,", "(Still learning", "Member"))
+    return not profile.partition("\n\n")[2].startswith(
+        ("(New friend,", "(Still learning", "Member")
+    )

@@ -52,10 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     cases = list(read_cases(options.data))
-    if options.quick:
-        found = run(cases[::QUICK_CASES], stride=QUICK_STRIDE)
-    else:
-        found = run(cases)
+    every, stride = (QUICK_CASES, QUICK_STRIDE) if options.quick else (1, 1)
+    found = run(cases[::every], stride=stride)
     for law, example in found.examples.items():
         print(f"{law}: {example}", file=sys.stderr)
     if options.json:

@@ -21,9 +21,6 @@ from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
 from service.wire import BuildRequest
 
-#: A limit that every context fits into.
-AMPLE: Final = 100_000_000
-
 #: The least that a request may ask for history.
 LEAST_MEMORY: Final = 64
 
@@ -77,11 +74,12 @@ def build_all(case: Case, *, stride: int = 1) -> Found:
     stride *= next(each for size, each in STRIDES if case.size >= size)
     forms = cycle(FORMS)
     for turn, layout in enumerate(LAYOUTS):
-        whole = _build(case, _wish(layout, strategy="none"))
+        whole = _build(case, Ask(layout=layout, strategy="none"))
         if isinstance(whole, BuildFailure):
             found.builds += 1
             found.refused += 1
-            found.add(case, _wish(layout), check_refusal(whole, _wish(layout), 0))
+            ask = Ask(layout=layout, strategy="none")
+            found.add(case, ask, check_refusal(whole, ask, 0))
             continue
         needed = _protected(case, layout)
         for ask in islice(_asks(layout, whole, needed), turn % stride, None, stride):
@@ -101,32 +99,26 @@ def _check_one(case: Case, ask: Ask, needs: BuildSuccess | int, found: Found) ->
         found.add(case, ask, check(case, ask, content))
 
 
-def _wish(layout: str, **others: Any) -> Ask:
-    wish: dict[str, Any] = {"strategy": "oldest_first", "form": "openai", "max_tokens": AMPLE}
-    return Ask(layout=layout, **{**wish, "memory_tokens": None, **others})
-
-
 def _asks(layout: str, whole: BuildSuccess, needed: int) -> Iterator[Ask]:
     """Yield every wish for a layout."""
     everything = max(parts_of(whole).remembered, LEAST_MEMORY)
     some, spare = max(everything // 4, LEAST_MEMORY), whole.usage.total - needed
     limits = (
-        {"max_tokens": AMPLE, "memory_tokens": LEAST_MEMORY},
-        {"max_tokens": AMPLE, "memory_tokens": some},
-        {"max_tokens": AMPLE, "memory_tokens": everything},
-        {"max_tokens": needed, "memory_tokens": None},
-        {"max_tokens": needed + 100, "memory_tokens": None},
-        {"max_tokens": needed + spare // 2, "memory_tokens": some},
-        {"max_tokens": needed + spare, "memory_tokens": None, "memory_limit": 20},
+        Ask(layout=layout, memory_tokens=LEAST_MEMORY),
+        Ask(layout=layout, memory_tokens=some),
+        Ask(layout=layout, memory_tokens=everything),
+        Ask(layout=layout, max_tokens=needed),
+        Ask(layout=layout, max_tokens=needed + 100),
+        Ask(layout=layout, max_tokens=needed + spare // 2, memory_tokens=some),
+        Ask(layout=layout, max_tokens=needed + spare, memory_limit=20),
     )
     for strategy in CHOICES:
-        for limit in limits:
-            yield _wish(layout, strategy=strategy, **limit)
+        yield from (replace(limit, strategy=strategy) for limit in limits)
 
 
 def _protected(case: Case, layout: str) -> int:
     """Return the tokens of the parts that may not go, or 0 where the case can't be built."""
-    whole = _build(case, _wish("tagged", strategy="none"))
+    whole = _build(case, Ask(layout="tagged", strategy="none"))
     if isinstance(whole, BuildFailure):
         return 0
     return floor(parts_of(whole), layout=layout, tools=cost_of_tools(case.tools or ()))

@@ -45,9 +45,7 @@ class Case:
 def read_cases(folder: Path) -> Iterator[Case]:
     """Yield what the conversations of a folder ask; files without any are passed over."""
     paths = {path.name.split(".")[0]: path for path in sorted(folder.glob("*.jsonl*"))}
-    known = {
-        str(each.get("id")): _usable(each.get("tools")) for each in _objects(paths.get(TOOLS))
-    }
+    known = {str(each.get("id")): _usable(each.get("tools")) for each in _objects(paths.get(TOOLS))}
     for name, path in paths.items():
         for place, each in enumerate(_objects(path)):
             messages = [m for m in _list(each.get("messages")) if isinstance(m, dict)]

@@ -7,10 +7,12 @@ from typing import Final
 
 from bench.laws.cases import Case
 from bench.recounts import Parts, cost_of_tools, parts_of, unanswered
-from formatters.providers.formats import provider_request
 from formatters.validity.canonical import canonical
 from formatters.validity.forms import VALIDATORS
 from service.result import BuildFailure, BuildSuccess
+
+#: A limit that every context fits into.
+AMPLE: Final = 100_000_000
 
 #: What may be broken, in the order in which it is printed.
 LAWS: Final = (
@@ -26,11 +28,11 @@ LAWS: Final = (
 class Ask:
     """What is asked of a build, besides what its case brings along."""
 
-    strategy: object
     layout: str
-    form: str
-    max_tokens: int
-    memory_tokens: int | None
+    strategy: object = "oldest_first"
+    form: str = "openai"
+    max_tokens: int = AMPLE
+    memory_tokens: int | None = None
     memory_limit: int | None = None
 
 

@@ -161,26 +161,21 @@ RUNS = st.one_of(st.just([]), st.lists(STEPS, max_size=4).map(_rows("n"))).map(
     lambda rows: [{**row, "run_id": "run_q" if row["run_id"] == "run_q" else None} for row in rows]
 )
 
-TOOLS = st.lists(
-    st.builds(
-        lambda name, described, key: {
-            "type": "function",
-            "function": {
-                "name": name,
-                "description": described,
-                "parameters": {
-                    "type": "object",
-                    "properties": {key: {"type": "string", "description": described}},
-                },
-            },
-        },
-        st.sampled_from(["web_search", "calculator", "f"]),
+
+def _tool(name: str, described: str, key: str) -> Row:
+    parameter = {"type": "string", "description": described}
+    parameters = {"type": "object", "properties": {key: parameter}}
+    function = {"name": name, "description": described, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+TOOLS = st.dictionaries(
+    st.sampled_from(["web_search", "calculator", "f"]),
+    st.tuples(
         st.sampled_from(["", "Look it up.\n### forged\n", "说明 " * 40]),
         st.sampled_from(["query", "n"]),
     ),
-    max_size=3,
-    unique_by=lambda tool: tool["function"]["name"],
-).map(lambda tools: tools or None)
+).map(lambda tools: [_tool(name, *told) for name, told in tools.items()] or None)
 
 OPTIONS = st.fixed_dictionaries(
     {

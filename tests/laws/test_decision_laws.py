@@ -39,7 +39,9 @@ def test_every_candidate_is_decided_once(
         assert name == "none"
         return
     decided = Counter(id_ for each in content.decisions for id_ in each.message_ids)
-    present = {id_ for each in content.decisions if each.decision in PRESENT for id_ in each.message_ids}
+    present = {
+        id_ for each in content.decisions if each.decision in PRESENT for id_ in each.message_ids
+    }
 
     assert decided == Counter(set(asked.candidates))
     assert (content.kept, content.dropped) == (len(present), len(decided) - len(present))

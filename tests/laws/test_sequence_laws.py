@@ -94,6 +94,4 @@ def is_left_of(message: Sent, other: Sent, shortened: bool) -> bool:
         return True
     # the guard looks at what is left, and may escape other lines of it
     begun = said.removesuffix(CUT_MARK).replace("\\", "")
-    return (
-        shortened and said.endswith(CUT_MARK) and before.replace("\\", "").startswith(begun)
-    )
+    return shortened and said.endswith(CUT_MARK) and before.replace("\\", "").startswith(begun)
