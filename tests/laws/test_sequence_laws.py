@@ -2,18 +2,20 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.recounts import Sent, parts_of, unanswered
+from bench.recounts import Sent, cost, parts_of, unanswered
 from formatters.cut import CUT_MARK
 from formatters.native import CLEARED
 from formatters.validity.canonical import canonical
-from tests.laws.building import build, protected, whole, written
-from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
+from tests.laws.building import build, built, protected, whole, written
+from tests.laws.examples import ASKED, CHOICES, WORDS, Asked, choices, few
 
 every_strategy = pytest.mark.parametrize("name", CHOICES)
 
@@ -77,6 +79,21 @@ def test_the_same_again(
     assert twin == asked
     if content.status == "success":
         written(content)
+
+
+@given(asked=ASKED, strategy=st.sampled_from(CHOICES[:-1]), words=WORDS)
+def test_the_cacheable_prefix_stays(asked: Asked, strategy: str, words: str) -> None:
+    """What is called cacheable opens the next build too, which has another input and more rows."""
+    asked = replace(asked, context={**asked.context, "memory_limit": None})
+    later: dict[str, Any] = {"id": "later", "role": "HUMAN", "content": words, "run_id": "r9"}
+    after = replace(
+        asked, words="And now?", run=[], past=[*asked.past, {**later, "timestamp": "2099-01-01"}]
+    )
+    content, following = (built(each, strategy) for each in (asked, after))
+    sums = list(accumulate(map(cost, content.messages)))
+    stable = sums.index(content.usage.cacheable_prefix) + 1
+
+    assert following.messages[:stable] == content.messages[:stable]
 
 
 def is_part_of(messages: Sequence[Sent], of: Sequence[Sent], *, shortened: bool) -> bool:

@@ -311,7 +311,7 @@ def test_what_a_strategy_does_not_choose_is_the_runs() -> None:
     long = replace(MEMORY, entries=MEMORY.entries * 40)
     fitted = fit(320, (FIXED, long, RUN), strategy=WindowSize(max_messages=1))
 
-    assert set(outcomes(fitted)[name] for name in ("a", "a1", "u", "b", "b1")) == {"kept"}
+    assert {outcomes(fitted)[name] for name in ("a", "a1", "u", "b", "b1")} == {"kept"}
     assert fitted.tokens["MEMORY"] > 20
 
 
