@@ -101,6 +101,8 @@ async def measure(length: int, rounds: int, figures: dict[str, list[float]]) -> 
 class NoTools:
     """A registry without tools."""
 
+    version = 0
+
     def get_tool_definition(self, name: str) -> None:
         """Return None."""
 

@@ -1,11 +1,11 @@
 """The account of a build: what was sent, what it costs, what was left out and why."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final
 
-from formatters.model import Block, Tool
+from formatters.model import Block
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from service.budget.decisions import Decision, tally
@@ -34,15 +34,15 @@ def account(
 ) -> BuildSuccess:
     """Put a context together with its account."""
     messages = render(fitted.blocks)
-    decisions = [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
+    decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
     form = request.options.format or CANONICAL
     stable = len(render(_stable(fitted)))
     return BuildSuccess(
         messages=messages,
-        tools=[dict(tool) for tool in gathered.tools],
-        provider_request=provider_request(form, messages, gathered.tools, stable),
+        tools=json.loads(gathered.toolset.json),  # a copy that callers may change
+        provider_request=provider_request(form, messages, gathered.toolset.tools, stable),
         usage=_usage(plan, fitted, counter),
         build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
         kept=kept,
@@ -52,9 +52,9 @@ def account(
     )
 
 
-def tools_json(tools: Sequence[Tool]) -> str:
-    """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
-    return _dumped(tools)
+def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
+    """Return the decisions on all rows that were read, and one on those that were not."""
+    return [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
 
 
 def _dumped(value: object) -> str:

@@ -17,16 +17,21 @@ from formatters.model import Tool
 from service.adapters import BUSES, STORES
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded_server import embedded_server, find_server
+from service.adapters.memory_hub import MemoryManifests
+from service.adapters.model_table import load_models
 from service.adapters.stores import Stores
 from service.adapters.tokenizers import TiktokenTokenizers
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.adapters.tool_sources import discover, load_tools, tool_files
+from service.archive import Archive
 from service.budget.groups import Strategy
+from service.budget.limits import Models, ModelTable
 from service.builder import ContextBuilder
 from service.client import ContextClient, open_client
 from service.config.settings import Settings
 from service.errors import ConfigError
 from service.gather import Sources
+from service.plan import limits_of
 from service.plugins import load_strategies
 from service.ports import Bus, TokenCounter
 from service.worker import Worker
@@ -52,8 +57,8 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
     """
     settings = settings or Settings()
     strategies = check_strategy(settings)
-    tokenizers = TiktokenTokenizers()
-    await asyncio.to_thread(tokenizers.load, settings.budget.tokenizer)
+    tokenizers, models = TiktokenTokenizers(), open_models().models
+    await asyncio.to_thread(tokenizers.load, *_used_by_default(settings, models))
     async with open_stores(settings, tokenizers) as stores:
         yield ContextBuilder(
             sources=Sources(
@@ -63,7 +68,16 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
             clock=now,
             settings=settings,
             strategies=strategies,
+            models=models,
+            archive=Archive(MemoryManifests(), settings),
         )
+
+
+def _used_by_default(settings: Settings, models: Models) -> set[str]:
+    """Return the tokenizers of requests that name no model, and of rows that are stored."""
+    model = settings.budget.model
+    limits = limits_of(model, models, settings.budget) if model else None
+    return {settings.budget.tokenizer} | ({limits.counter} if limits else set())
 
 
 def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
@@ -113,6 +127,11 @@ def tool_sources(settings: Settings) -> list[ToolSource]:
         *(ToolSource(str(file), partial(load_tools, [file])) for file in files),
         *(ToolSource(module, partial(discover, module)) for module in modules),
     ]
+
+
+def open_models() -> ModelTable:
+    """Read the table of models that comes with the service."""
+    return load_models()
 
 
 def open_counter(settings: Settings) -> TokenCounter:

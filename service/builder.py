@@ -23,16 +23,19 @@ from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
-from service.account import account, tools_json
+from service.account import account
+from service.archive import Archive
 from service.budget.groups import Strategy
+from service.budget.limits import Models
 from service.budget.shares import Budget, Fitted, fit_blocks
 from service.budget.strategies import STRATEGIES
+from service.budget.toolset import Toolset
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.gather import Gathered, Sources, gather
 from service.plan import Plan, make_plan
 from service.ports import HistoryStore, TokenCounter, Tokenizers
-from service.result import BuildSuccess
+from service.provenance import Built
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
 #: The blocks in their order. Blocks that a request brings along go before the last one.
@@ -44,8 +47,19 @@ BLOCKS: Final[tuple[Formatter, ...]] = (
     this_moment,
 )
 
+#: The block in whose place the chat layout has native messages.
+HISTORY: Final = shared_memory
+
 #: Characters from which on facts are fitted in a thread, so that the event loop stays free.
 LARGE: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a request, and what its context was made of, where it is one."""
+
+    response: BuildResponse
+    built: Built | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +73,10 @@ class ContextBuilder:
     settings: Settings = field(default_factory=Settings)
     blocks: Sequence[Formatter] = BLOCKS
     strategies: Mapping[str, Strategy] = field(default_factory=lambda: STRATEGIES)
+    #: The table of limits; without it every model's limit is unknown.
+    models: Models = field(default_factory=dict)
+    #: Where `build` files what its contexts were made of.
+    archive: Archive | None = None
 
     @property
     def history(self) -> HistoryStore:
@@ -67,24 +85,32 @@ class ContextBuilder:
 
     async def build(self, request: BuildRequest) -> BuildResponse:
         """Answer a request with a context, or with the error that kept it from one."""
-        try:
-            content = await self._content(request)
-        except ContextBuilderError as error:
-            return failed(request.envelope, error, self.clock())
-        return succeeded(request.envelope, content, self.clock())
+        answered = await self.answer(request)
+        if answered.built and self.archive:
+            await self.archive.file(answered.built)
+        return answered.response
 
-    async def _content(self, request: BuildRequest) -> BuildSuccess:
+    async def answer(self, request: BuildRequest) -> "Answered":
+        """Answer a request, and tell what the context was made of; files nothing."""
+        try:
+            built = await self.built(request)
+        except ContextBuilderError as error:
+            return Answered(failed(request.envelope, error, self.clock()))
+        return Answered(succeeded(request.envelope, built.content, self.clock()), built)
+
+    async def built(self, request: BuildRequest) -> Built:
+        """Build a context; raises `ContextBuilderError` where there is none."""
         receipt = request.received_at or self.clock()
-        plan = make_plan(request, self.settings, self.strategies, receipt)
+        plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         gathered = await gather(request, plan, self.sources, self.settings)
         counter = self.tokenizers.counter(plan.tokenizer)
         facts = self._facts(request, plan, gathered)
-        definitions = tools_json(facts.tools)
-        if _size(facts) + len(definitions) < LARGE:
-            fitted = self._fit(facts, plan, counter, definitions)
+        if _size(facts) + len(gathered.toolset.json) < LARGE:
+            fitted = self._fit(facts, plan, counter, gathered.toolset)
         else:
-            fitted = await asyncio.to_thread(self._fit, facts, plan, counter, definitions)
-        return account(request, plan, gathered, fitted, counter)
+            fitted = await asyncio.to_thread(self._fit, facts, plan, counter, gathered.toolset)
+        content = account(request, plan, gathered, fitted, counter)
+        return Built(request=request, plan=plan, gathered=gathered, fitted=fitted, content=content)
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
         defaults = self.settings.user_defaults.prompts.friends_profile
@@ -94,7 +120,7 @@ class ContextBuilder:
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
-            tools=gathered.tools,
+            tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
             blocks={tag: repaired(text) for tag, text in blocks.items()},
@@ -103,24 +129,25 @@ class ContextBuilder:
             memory=plan.memory,
         )
 
-    def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, definitions: str) -> Fitted:
+    def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, toolset: Toolset) -> Fitted:
         budget = Budget(
             available=plan.window.available,
-            tools=counter.count(definitions) if facts.tools else 0,
+            tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
         )
-        return fit_blocks(self._shown(facts), budget, counter.count)
+        return fit_blocks(self._arranged(facts, toolset), budget, counter.count)
 
-    def _shown(self, facts: Facts) -> tuple[Block, ...]:
+    def _arranged(self, facts: Facts, toolset: Toolset) -> tuple[Block, ...]:
         """Show facts as blocks, in the order of their layout."""
         *leading, last = self.blocks
-        if facts.layout == "tagged":
-            before = (*(show(facts) for show in leading), *custom(facts))
-            return (*before, last(facts), *run_so_far(facts))
-        system = (show(facts) for show in leading if show is not shared_memory)
-        one_message = in_one_message((*system, *custom(facts)))
-        return (*one_message, native_history(facts), last(facts), *run_so_far(facts))
+        chat = facts.layout == "chat"
+        texts = (
+            *(_shown(show, facts, toolset) for show in leading if not chat or show is not HISTORY),
+            *custom(facts),
+        )
+        before = (*in_one_message(texts), native_history(facts)) if chat else texts
+        return (*before, last(facts), *run_so_far(facts))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.
@@ -158,7 +185,14 @@ class ContextBuilder:
             "timezone_offset": timezone_offset,
         }
         named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
-        return (await self._content(BuildRequest.model_validate(named))).messages
+        return (await self.built(BuildRequest.model_validate(named))).content.messages
+
+
+def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
+    """Show facts as a block; that of the tools is made once for each toolset."""
+    if show is capabilities:
+        return toolset.block(facts.tags, lambda: show(facts))
+    return show(facts)
 
 
 def _size(facts: Facts) -> int:

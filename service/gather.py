@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 import structlog
@@ -11,6 +11,7 @@ from formatters.friends_info import profile_text
 from formatters.model import Message, Row, Tool
 from formatters.rows import read_rows
 from formatters.turns import count_rows
+from service.budget.toolset import Toolset, Toolsets
 from service.config.settings import Settings
 from service.errors import (
     HistoryUnavailableError,
@@ -46,6 +47,8 @@ class Sources:
     history: HistoryStore
     profiles: ProfileStore
     tools: ToolRegistry
+    #: What was made of the registry's tools for earlier builds.
+    toolsets: Toolsets = field(default_factory=Toolsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class Gathered:
     """What a build works on."""
 
     history: History
-    tools: tuple[Tool, ...]
+    toolset: Toolset
     profile: Mapping[str, object]
     warnings: tuple[WarningRecord, ...] = ()
 
@@ -90,7 +93,7 @@ async def gather(
             history = tasks.create_task(_history(request, plan, sources.history, settings))
             tools = tasks.create_task(
                 _or_nothing(
-                    "tools", _tools(request, sources.tools), (), limits.tools_timeout_seconds
+                    "tools", _tools(request, sources), Toolset(), limits.tools_timeout_seconds
                 )
             )
             profile = tasks.create_task(
@@ -106,7 +109,7 @@ async def gather(
     reads = (history.result(), tools.result(), profile.result())
     return Gathered(
         history=reads[0].value,
-        tools=reads[1].value,
+        toolset=reads[1].value,
         profile=reads[2].value,
         warnings=(
             *(read.warning for read in reads if read.warning),
@@ -211,19 +214,27 @@ def _shortcomings(plan: Plan, history: History) -> Iterator[WarningRecord]:
 # --- tools and profile -----------------------------------------------------------------------
 
 
-async def _tools(request: BuildRequest, registry: ToolRegistry) -> tuple[Tool, ...]:
-    """Return the tools that the request asks for.
+async def _tools(request: BuildRequest, sources: Sources) -> Toolset:
+    """Return the tools that the request asks for; the registry is read once for each version.
 
     A registry may block; in a thread it delays nobody else, and the timeout holds.
     """
     asked = request.run.tools
     if asked is None:
-        return ()
-    if not asked:
-        return tuple(await asyncio.to_thread(registry.get_all_tool_definitions))
-    if isinstance(asked[0], str):
-        return await asyncio.to_thread(_chosen, asked, registry)
-    return _brought(asked)
+        return Toolset()
+    if asked and not isinstance(asked[0], str):
+        return Toolset(_brought(asked))
+    # the version first: what changes while the tools are read belongs to the next one
+    names, version = tuple(asked), sources.tools.version
+    known = sources.toolsets.get(version, names)
+    if known is None:
+        known = await asyncio.to_thread(_offered, names, sources.tools)
+        sources.toolsets.put(version, names, known)
+    return known
+
+
+def _offered(names: Sequence[str], registry: ToolRegistry) -> Toolset:
+    return Toolset(_chosen(names, registry) if names else registry.get_all_tool_definitions())
 
 
 def _chosen(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:

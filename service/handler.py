@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from service.builder import LARGE, ContextBuilder
+from service.archive import Archive
+from service.builder import LARGE, Answered, ContextBuilder
 from service.config.settings import BusSettings
 from service.envelope import Envelope
 from service.errors import (
@@ -18,16 +19,18 @@ from service.errors import (
     OverloadedError,
     Problem,
 )
+from service.inbox import Delivery
 from service.ports import (
     Answer,
     AnswerMode,
     Bus,
-    Delivery,
     Identity,
     Outcome,
+    Receipt,
     ReplyKind,
     StoredResult,
 )
+from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
 from service.wire import (
@@ -62,12 +65,18 @@ class Handler:
     """Answers deliveries."""
 
     def __init__(
-        self, bus: Bus, builder: ContextBuilder, sender: Sender, recorder: Recorder | None
+        self,
+        bus: Bus,
+        builder: ContextBuilder,
+        sender: Sender,
+        recorder: Recorder | None,
+        archive: Archive,
     ) -> None:
         self._bus = bus
         self._builder = builder
         self._sender = sender
         self._recorder = recorder
+        self._archive = archive
         self._settings = builder.settings.bus
 
     async def read(self, deliveries: Sequence[Delivery]) -> list[Incoming]:
@@ -90,12 +99,19 @@ class Handler:
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it."""
         if stored is None:
-            receipt = await self._sender.send(await self._first_answer(incoming))
+            receipt = await self._send(*await self._first_answer(incoming))
             if receipt.outcome is not Outcome.ANSWERED:
                 return
             # another delivery of this request was answered while this one was built
             (stored,) = await self._bus.stored([incoming.identity])
-        await self._sender.send(await self._further_answer(incoming, stored))
+        await self._send(*await self._further_answer(incoming, stored))
+
+    async def _send(self, answer: Answer, built: Built | None) -> Receipt:
+        """Send an answer; what was built for it is filed when it is out."""
+        receipt = await self._sender.send(answer)
+        if receipt.outcome is Outcome.SENT:
+            self._archive.keep(built)
+        return receipt
 
     async def refuse(self, payload: bytes) -> None:
         """Tell the sender of a payload that the backlog is full, if it can be told."""
@@ -117,39 +133,43 @@ class Handler:
     def _response_topic(self) -> str:
         return f"{self._settings.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
 
-    async def _first_answer(self, incoming: Incoming) -> Answer:
+    async def _first_answer(self, incoming: Incoming) -> tuple[Answer, Built | None]:
         attempts = incoming.delivery.attempt - 1
         if attempts >= self._settings.max_deliveries:
             reason = f"delivered {attempts} times without an answer"
             error = ContextBuilderError(f"the request was {reason}")
-            return self._answer(incoming, self._failed(incoming, error), dead_letter=reason)
-        response = await self._built(incoming)
-        return self._answer(incoming, response, mode=_mode(response))
+            return self._answer(incoming, self._failed(incoming, error), dead_letter=reason), None
+        answered = await self._built(incoming)
+        mode = _mode(answered.response)
+        return self._answer(incoming, answered.response, mode=mode), answered.built
 
-    async def _further_answer(self, incoming: Incoming, stored: StoredResult | None) -> Answer:
+    async def _further_answer(
+        self, incoming: Incoming, stored: StoredResult | None
+    ) -> tuple[Answer, Built | None]:
         """Answer what was answered before: with the same, whatever has changed since."""
         if stored is not None and stored.fingerprint != incoming.envelope.fingerprint:
             error = IdConflictError(f"the id {incoming.envelope.id!r} was used for another request")
-            return self._answer(incoming, self._failed(incoming, error), mode="again")
+            return self._answer(incoming, self._failed(incoming, error), mode="again"), None
         if stored is None or stored.response is None:  # expired just now, or too large to store
-            return self._answer(incoming, await self._built(incoming), mode="again")
-        answered = BuildResponse.model_validate_json(stored.response)
-        repeated = answered.model_copy(update={"metadata": echo(incoming.envelope)})
-        return self._answer(incoming, repeated, mode="again")
+            answered = await self._built(incoming)
+            return self._answer(incoming, answered.response, mode="again"), answered.built
+        first = BuildResponse.model_validate_json(stored.response)
+        repeated = first.model_copy(update={"metadata": echo(incoming.envelope)})
+        return self._answer(incoming, repeated, mode="again"), None
 
-    async def _built(self, incoming: Incoming) -> BuildResponse:
+    async def _built(self, incoming: Incoming) -> Answered:
         began = self._bus.now()
         try:
             if incoming.request is None:
                 raise incoming.error or ContextBuilderError()
             self._check_reply(incoming.envelope)
-            response = await self._in_time(incoming.request, self._deadline(incoming))
+            answered = await self._in_time(incoming.request, self._deadline(incoming))
         except ContextBuilderError as error:
-            response = self._failed(incoming, error)
-        _log_build(incoming, response, self._bus.now() - began)
-        return response
+            answered = Answered(self._failed(incoming, error))
+        _log_build(incoming, answered.response, self._bus.now() - began)
+        return answered
 
-    async def _in_time(self, request: BuildRequest, deadline: datetime) -> BuildResponse:
+    async def _in_time(self, request: BuildRequest, deadline: datetime) -> Answered:
         """Build and record before the deadline.
 
         Raises:
@@ -162,12 +182,12 @@ class Handler:
             raise DeadlineExceededError(late)
         try:
             async with asyncio.timeout(left):
-                response = await self._builder.build(request)
-                if self._recorder and response.content.status == "success":
+                answered = await self._builder.answer(request)
+                if self._recorder and answered.built:
                     await self._recorder.record_input(request)
         except TimeoutError as error:
             raise DeadlineExceededError(late) from error
-        return response
+        return answered
 
     def _deadline(self, incoming: Incoming) -> datetime:
         asked = incoming.envelope.metadata

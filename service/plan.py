@@ -1,16 +1,16 @@
 """What one build will do: the request's wishes, the configuration's defaults, and the limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
 from formatters.model import MemoryView
 from formatters.times import local_time, parse_minutes_west, parse_timestamp
 from service.budget.groups import Strategy
-from service.budget.limits import ModelLimits, Window, model_limits, window
+from service.budget.limits import ModelLimits, Models, Window, lookup, window
 from service.budget.strategies import UnknownStrategyError, read_strategy
-from service.config.settings import Settings
+from service.config.settings import BudgetSettings, ModelLimit, Settings
 from service.errors import InvalidRequestError, Problem
 from service.result import WarningRecord
 from service.run import RunMetadata
@@ -57,16 +57,19 @@ def make_plan(
     request: BuildRequest,
     settings: Settings,
     strategies: Mapping[str, Strategy],
+    models: Models,
     receipt: datetime,
 ) -> Plan:
     """Settle a build; ``receipt`` is its moment where the client sent none.
+
+    ``models`` is the shipped table, before anything that the settings say of a model.
 
     Raises:
         InvalidRequestError: The strategy is not known, or the reserve leaves nothing.
     """
     options, pointer = request.options, request.options_pointer
     model = options.model or settings.budget.model
-    limits = _limits(model, settings)
+    limits = limits_of(model, models, settings.budget) if model else None
     room = _window(request, settings, model, limits)
     now, west, odd_times = _moment(request.run.metadata, receipt)
     zone = options.memory_timezone or settings.memory.timezone
@@ -75,7 +78,7 @@ def make_plan(
     return Plan(
         model=model,
         window=room,
-        tokenizer=limits.tokenizer if limits else settings.budget.tokenizer,
+        tokenizer=limits.counter if limits else settings.budget.tokenizer,
         exact=limits.exact if limits else model is None,
         strategy=_strategy(options.strategy or settings.budget.strategy, strategies, pointer),
         memory_tokens=options.memory_tokens,
@@ -96,14 +99,35 @@ def make_plan(
     )
 
 
-def _limits(model: str | None, settings: Settings) -> ModelLimits | None:
-    overrides = {
-        name: ModelLimits(
-            max_input=row.max_input, tokenizer=row.tokenizer or settings.budget.tokenizer
-        )
-        for name, row in settings.budget.model_limits.items()
-    }
-    return model_limits(model, overrides)
+def limits_of(model: str, models: Models, budget: BudgetSettings) -> ModelLimits | None:
+    """Return a model's limits by the settings and by the shipped table, or None.
+
+    Of the names in both, the longest start of the model's counts, and of two alike the settings'.
+    """
+    rows = {name.lower(): row for name, row in budget.model_limits.items()}
+    factors = {name.lower(): factor for name, factor in budget.estimate_factors.items()}
+    found, factor = lookup(model, {**models, **rows}), lookup(model, factors)
+    if found is None and factor is None:
+        return None
+    unknown = ModelLimits(max_input=None, tokenizer=budget.tokenizer, exact=False)
+    limits = lookup(model, models) or unknown
+    if factor and not limits.exact:
+        limits = replace(limits, factor=factor)
+    return _configured(found, limits) if isinstance(found, ModelLimit) else limits
+
+
+def _configured(row: ModelLimit, limits: ModelLimits) -> ModelLimits:
+    """Put a row of the settings over what is known of the model without it.
+
+    Who names a tokenizer without a factor says that it counts as the model does.
+    """
+    return ModelLimits(
+        max_input=row.max_input,
+        max_output=row.max_output or limits.max_output,
+        tokenizer=row.tokenizer or limits.tokenizer,
+        factor=row.factor or (1.0 if row.tokenizer else limits.factor),
+        exact=row.factor is None and (row.tokenizer is not None or limits.exact),
+    )
 
 
 def _window(

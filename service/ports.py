@@ -8,67 +8,13 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from formatters.model import Row, Tool
+from service.inbox import Delivery, Inbox
 
 ReplyKind = Literal["channel", "stream", "list"]
 
 #: ``first`` stores the response and yields to one that is stored already. ``unstored`` is sent only
 #: where none is stored. ``again`` is sent whatever is stored.
 AnswerMode = Literal["first", "unstored", "again"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """An entry of a stream in the hands of this worker."""
-
-    #: The stream that it came from.
-    source: str
-    #: The entry's id in that stream.
-    token: str
-    payload: bytes
-    #: When the entry was written, by the bus's clock.
-    received_at: datetime
-    #: 1 for the first delivery.
-    attempt: int
-
-
-class Inbox(Protocol):
-    """Streams read by a consumer group: every entry goes to one worker until it is acked.
-
-    A delivery is leased: unless it is renewed, another worker may claim it once the lease has run
-    out. All methods raise `BusError` where the bus does not answer; all can be called again.
-    """
-
-    async def receive(self, slots: int, *, wait: float) -> list[Delivery]:
-        """Return at most ``slots`` new entries, or none after ``wait`` seconds."""
-        ...
-
-    async def claim(self, slots: int) -> list[Delivery]:
-        """Take over at most ``slots`` entries whose lease has run out; raises their attempt."""
-        ...
-
-    async def renew(self, deliveries: Sequence[Delivery]) -> None:
-        """Extend the lease of those that this worker still holds; leave the others alone."""
-        ...
-
-    async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Let the lease of those that this worker still holds run out now."""
-        ...
-
-    async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Settle deliveries that need no answer."""
-        ...
-
-    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Copy the entry to the dead letter and settle it, in one step."""
-        ...
-
-    async def trim(self) -> None:
-        """Delete entries that every group has read and settled, and no others."""
-        ...
-
-    async def leave(self) -> None:
-        """Take this worker out of the group, unless it still holds entries."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +132,29 @@ class Bus(Protocol):
         """Add an entry to a stream; returns its id."""
         ...
 
+    @property
+    def manifests(self) -> "ManifestStore":
+        """Where the manifests of builds are kept for a while."""
+        ...
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Subscribe to a channel; the subscription stands when the context is entered."""
         ...
 
     async def ping(self) -> None:
         """Raise `BusError` unless the bus answers."""
+        ...
+
+
+class ManifestStore(Protocol):
+    """Keeps the manifests of builds, packed, for a while. Raises `BusError`."""
+
+    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Keep a manifest for so many seconds, in place of one that the build has."""
+        ...
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Return a build's manifest, or None where there is none any more."""
         ...
 
 
@@ -232,6 +195,10 @@ class HistoryStore(Protocol):
         """
         ...
 
+    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+        """Return the owner's rows with these ids, in their order; those that there are."""
+        ...
+
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""
         ...
@@ -255,6 +222,11 @@ class ProfileStore(Protocol):
 
 class ToolRegistry(Protocol):
     """The tools that may be offered to the model, in the order of their registration."""
+
+    @property
+    def version(self) -> int:
+        """A new number after each change of the definitions; asking for it never blocks."""
+        ...
 
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""

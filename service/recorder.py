@@ -8,8 +8,9 @@ import structlog
 
 from service.config.settings import Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError
+from service.inbox import Delivery
 from service.loop import every, keep_on
-from service.ports import Bus, Delivery, HistoryStore
+from service.ports import Bus, HistoryStore
 from service.result_row import read_result
 from service.wire import BuildRequest
 

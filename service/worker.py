@@ -8,11 +8,13 @@ from typing import Final
 
 import structlog
 
+from service.archive import Archive
 from service.builder import ContextBuilder
 from service.errors import BusError
 from service.handler import Handler, Incoming
+from service.inbox import Delivery
 from service.loop import every, keep_on
-from service.ports import Bus, Delivery, Enqueued, StoredResult
+from service.ports import Bus, Enqueued, StoredResult
 from service.recorder import Recorder
 from service.sender import Sender
 
@@ -33,7 +35,8 @@ class Worker:
         self._sender = Sender(bus)
         recording = builder.settings.recorder.enabled
         self._recorder = Recorder(builder.history, bus, builder.settings) if recording else None
-        self._handler = Handler(bus, builder, self._sender, self._recorder)
+        self._archive = Archive(bus.manifests, builder.settings)
+        self._handler = Handler(bus, builder, self._sender, self._recorder, self._archive)
         self._running: dict[asyncio.Task[None], Delivery] = {}
         #: Held from the look at the free slots until they are taken.
         self._taking = asyncio.Lock()
@@ -49,6 +52,7 @@ class Worker:
             background = [
                 tasks.create_task(keep_on("ingress", self._ingress)),
                 tasks.create_task(self._sender.run()),
+                tasks.create_task(self._archive.run()),
                 tasks.create_task(
                     every(self._settings.bus.heartbeat_seconds, "heartbeat", self._renew)
                 ),
@@ -60,6 +64,7 @@ class Worker:
             log.info("worker.started", slots=self._settings.worker.concurrency)
             await keep_on("requests", self._take_new, stop)
             drained = await self._drain()
+            await self._archive.drain()
             for task in background:
                 task.cancel()
         with suppress(BusError):  # the bus forgets a worker that can't say goodbye

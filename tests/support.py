@@ -66,6 +66,10 @@ class BrokenHistory:
             await asyncio.Event().wait()
         raise StoreError("down")
 
+    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+        """Fail."""
+        raise StoreError("down")
+
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Fail."""
         raise StoreError("down")

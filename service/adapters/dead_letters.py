@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from service.ports import Delivery
+from service.inbox import Delivery
 
 
 def dead_letter_fields(delivery: Delivery, reason: str, at: datetime) -> dict[str, bytes]:

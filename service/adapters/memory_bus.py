@@ -37,6 +37,7 @@ class MemoryBus:
         self.results = MemoryInbox(
             hub, [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS], options.results_group, options
         )
+        self.manifests = hub.manifests
         #: Never: nothing is lost between two parts of one process.
         self.resubscribed = 0
         self._hub = hub

@@ -7,21 +7,24 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.memory_streams import EntryId, Fields, Stream
 
 Value = TypeVar("Value")
+#: Manifests kept at most: a few kilobytes each.
+MANIFESTS: Final = 1000
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
 
 
 class Expiring(Generic[Value]):
-    """Values that are gone when their time is over."""
+    """Values that are gone when their time is over, or ``most`` others came after them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, most: int | None = None) -> None:
         self._clock = clock
+        self._most = most
         self._values: dict[Hashable, tuple[Value, float]] = {}
 
     def get(self, key: Hashable) -> Value | None:
@@ -37,6 +40,8 @@ class Expiring(Generic[Value]):
         # One kind of value has one time to live, so those that are over stand in front.
         while (oldest := next(iter(self._values))) != key and self._values[oldest][1] <= now:
             del self._values[oldest]
+        if self._most is not None and len(self._values) > self._most:
+            del self._values[oldest]
 
 
 @dataclass(slots=True)
@@ -45,6 +50,21 @@ class Replies:
 
     kind: str
     payloads: list[bytes] = field(default_factory=list)
+
+
+class MemoryManifests:
+    """The `ManifestStore` in this process, for the newest builds."""
+
+    def __init__(self, clock: Clock = time.monotonic, most: int = MANIFESTS) -> None:
+        self._kept: Expiring[bytes] = Expiring(clock, most)
+
+    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Keep a manifest for so many seconds."""
+        self._kept.put(build_id, manifest, ttl_seconds)
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Return a build's manifest, or None."""
+        return self._kept.get(build_id)
 
 
 class MemoryHub:
@@ -61,6 +81,7 @@ class MemoryHub:
         #: The consumers that have heard a payload.
         self.heard: Expiring[set[str]] = Expiring(clock)
         self.replies: Expiring[Replies] = Expiring(clock)
+        self.manifests = MemoryManifests(clock)
         self._subscribers: defaultdict[str, list[Arrivals]] = defaultdict(list)
         self._added = asyncio.Event()
         self._started = (datetime.now(UTC), clock())

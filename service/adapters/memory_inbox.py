@@ -10,7 +10,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.memory_hub import MemoryHub
 from service.adapters.memory_streams import EntryId, Group, Lease, Stream, entry_of, token_of
-from service.ports import Delivery
+from service.inbox import Delivery
 from service.wire import Topics
 
 log = structlog.get_logger()

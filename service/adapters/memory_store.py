@@ -50,16 +50,16 @@ class MemoryHistory:
         if not records:
             return 0
         owner = self._owners.setdefault(name, _Owner())
-        stored = len(owner.ids)
+        stored = len(owner.bodies)
         newest = owner.rows[None][-1].sort_time if stored else microseconds(self._clock())
         for record, sort_time in zip(records, sort_times(records, newest), strict=True):
-            if record.id in owner.ids:
+            if record.id in owner.bodies:
                 continue
-            owner.ids.add(record.id)
-            kept = _Kept(sort_time, len(owner.ids), record.printed_tokens, record.body)
+            owner.bodies[record.id] = record.body
+            kept = _Kept(sort_time, len(owner.bodies), record.printed_tokens, record.body)
             for scope in {None, record.conversation_id}:
                 insort(owner.rows[scope], kept)
-        return len(owner.ids) - stored
+        return len(owner.bodies) - stored
 
     async def recent(
         self,
@@ -84,6 +84,11 @@ class MemoryHistory:
             tokens += row.printed_tokens
         return HistoryPage(rows=[json.loads(body) for body in bodies], total=len(kept))
 
+    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+        """Return the rows with these ids, in their order; those that there are."""
+        bodies = self._owners.get(checked_owner(owner_key), _Owner()).bodies
+        return [json.loads(bodies[name]) for name in map(repaired, ids) if name in bodies]
+
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""
         return list((await self.recent(owner_key, max_rows=limit)).rows)
@@ -92,7 +97,7 @@ class MemoryHistory:
         """Delete all rows of an owner; returns how many there were."""
         name = checked_owner(owner_key)
         async with self._locks.of(name):
-            return len(self._owners.pop(name, _Owner()).ids)
+            return len(self._owners.pop(name, _Owner()).bodies)
 
 
 class MemoryProfiles:
@@ -122,7 +127,7 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class _Owner:
-    """An owner's rows by conversation; None holds them all."""
+    """An owner's rows by id, and in order by conversation; None holds them all."""
 
-    ids: set[str] = field(default_factory=set)
+    bodies: dict[str, str] = field(default_factory=dict)
     rows: dict[str | None, list[_Kept]] = field(default_factory=lambda: defaultdict(list))

@@ -13,6 +13,7 @@ from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis_client import Clients, bus_errors, open_clients
 from service.adapters.redis_inbox import RedisInbox
 from service.adapters.redis_keys import shard
+from service.adapters.redis_manifests import RedisManifests
 from service.adapters.redis_pubsub import Subscription, following
 from service.adapters.redis_scripts import ENQUEUE, FINISH, Argument, Call, flat, run
 from service.adapters.stored_results import pack, unpack
@@ -48,6 +49,7 @@ class RedisBus:
         self.results = RedisInbox(
             clients, [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS], options.results_group, options
         )
+        self.manifests = RedisManifests(clients.commands, options.prefix)
         self._clients = clients
         self._commands = clients.commands
         self._options = options

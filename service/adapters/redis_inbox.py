@@ -24,7 +24,7 @@ from service.adapters.redis_scripts import (
     flat,
     run,
 )
-from service.ports import Delivery
+from service.inbox import Delivery
 from service.wire import Topics
 
 log = structlog.get_logger()

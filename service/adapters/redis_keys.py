@@ -1,4 +1,4 @@
-"""The names of the keys on a Redis bus; those of results are part of the wire contract."""
+"""The names of the keys on a Redis bus; those of results and manifests are part of the wire."""
 
 import hashlib
 from dataclasses import dataclass
@@ -42,3 +42,8 @@ def result_key(identity: Identity, prefix: str = "") -> str:
     ``<length of the owner key in bytes>:<owner key><id>``, all in UTF-8.
     """
     return shard(prefix).result(identity)
+
+
+def manifest_key(build_id: str, prefix: str = "") -> str:
+    """Return where the manifest of a build is kept, for readers in any language."""
+    return f"{prefix}context.build.manifest.{build_id}"

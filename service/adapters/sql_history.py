@@ -21,6 +21,8 @@ from service.adapters.sql_queries import (
     ADD_MESSAGES,
     ALL_ROWS,
     ALL_TOKENS,
+    BY_IDS,
+    IDS_AT_ONCE,
     OWNER,
     TAKE_NUMBERS,
     Scope,
@@ -71,6 +73,21 @@ class SqlHistory:
             return await _page(connection, scope(owner, conversation), limit, max_tokens)
 
         return await self._database.read(read)
+
+    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+        """Return the rows with these ids, in their order; those that there are."""
+        owner = key(checked_owner(owner_key))
+        names = [key(repaired(name)) for name in ids]
+
+        async def read(connection: AsyncConnection) -> dict[str, str]:
+            bodies: dict[str, str] = {}
+            for start in range(0, len(names), IDS_AT_ONCE):
+                some = {"in_owner": owner, "ids": names[start : start + IDS_AT_ONCE]}
+                bodies |= {row.id: row.body for row in await connection.execute(BY_IDS, some)}
+            return bodies
+
+        bodies = await self._database.read(read)
+        return [json.loads(bodies[name]) for name in names if name in bodies]
 
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""

@@ -103,6 +103,13 @@ ADD_MESSAGES: Final = (
 _OWNED: Final = messages.c.owner_key == bindparam("in_owner")
 _CONVERSATION: Final = messages.c.conversation_id == bindparam("in_conversation")
 
+#: Ids that one statement takes; databases bound their parameters.
+IDS_AT_ONCE: Final = 500
+#: The rows with the ``ids``, in any order.
+BY_IDS: Final = select(messages.c.id, messages.c.body).where(
+    _OWNED, messages.c.id.in_(bindparam("ids", expanding=True))
+)
+
 OWNER: Final = _statements(_OWNED, messages.c.owner_rows, messages.c.owner_tokens)
 CONVERSATION: Final = _statements(
     and_(_OWNED, _CONVERSATION), messages.c.conversation_rows, messages.c.conversation_tokens

@@ -4,16 +4,21 @@ import asyncio
 import functools
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from types import FunctionType
 from typing import Any, Protocol
 
 import structlog
 
+from formatters.model import Count
+from service.adapters.count_cache import CountCache
+from service.adapters.count_samples import samples
+from service.adapters.fast_counting import load_fast_count
 from service.adapters.vocabularies import PACKAGED, VocabularyError, read_ranks
+from service.budget.estimates import RaisedTokenCounter, SimpleTokenCounter, read_counter_name
 from service.budget.heuristic import HeuristicTokenCounter
+from service.budget.message_tokens import AnyMessage, messages_tokens
 from service.ports import TokenCounter
 
 log = structlog.get_logger()
@@ -27,22 +32,8 @@ HEURISTIC = HeuristicTokenCounter()
 #: Characters of text that a counter remembers the counts of.
 CACHE_CHARS = 16_000_000
 
-#: A longer text, in characters, is counted each time.
-CACHED_TEXT_CHARS = 200_000
-
 #: From here on, a run of blanks is counted without tiktoken's pattern, which fails near 1,000,000.
 LONG_BLANKS = 100_000
-
-
-class SimpleTokenCounter:
-    """Estimates tokens as a quarter of the characters."""
-
-    name = "simple"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return 0 for no text, else at least 1."""
-        return max(1, len(text) // 4) if text else 0
 
 
 class TiktokenCounter:
@@ -57,10 +48,11 @@ class TiktokenCounter:
     def __init__(self, encoding_name: str = "cl100k_base") -> None:
         self.name = ALIASES.get(encoding_name, encoding_name)
         self._encoding = load_encoding(self.name)
-        self._cache = _CountCache(CACHE_CHARS)
+        self._fast = fast_count(self.name)
+        self._cache = CountCache(CACHE_CHARS)
 
     def count(self, text: str) -> int:
-        """Return the number of tokens.
+        """Return the number of tokens, as tiktoken or its checked stand-in finds it.
 
         Where tiktoken itself fails, which no known text makes it do, the number of UTF-8 bytes
         stands in: there are never more tokens than that.
@@ -72,14 +64,17 @@ class TiktokenCounter:
         self._cache.put(text, tokens)
         return tokens
 
+    def count_messages(self, messages: Iterable[AnyMessage]) -> int:
+        """Return the tokens of messages, 4 for each and those of what it says and calls."""
+        return messages_tokens(messages, self.count)
+
     def _tokens(self, text: str) -> int:
-        try:
-            return _count(self._encoding, text)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError):
-            raise
-        except BaseException:  # a panic of tiktoken's Rust is no Exception
-            log.exception("tokenizer.failed", tokenizer=self.name, characters=len(text))
-            return len(text.encode("utf-8", "surrogatepass"))
+        fast = _attempt(self._fast, text, self.name) if self._fast else None
+        tokens = _attempt(self._exact, text, self.name) if fast is None else fast
+        return len(text.encode("utf-8", "surrogatepass")) if tokens is None else tokens
+
+    def _exact(self, text: str) -> int:
+        return _count(self._encoding, text)
 
 
 class TiktokenTokenizers:
@@ -98,7 +93,13 @@ class TiktokenTokenizers:
             self.counter(name)
 
     def counter(self, tokenizer: str) -> TokenCounter:
-        """Return the counter; one that estimates where the tokenizer is not to be had."""
+        """Return the counter; one that estimates where the tokenizer is not to be had.
+
+        ``o200k_base*1.25`` is an estimate: the counts of ``o200k_base``, raised by a quarter.
+        """
+        base, factor = read_counter_name(tokenizer)
+        if factor != 1:
+            return RaisedTokenCounter(self.counter(base), factor)
         name = ALIASES.get(tokenizer, tokenizer)
         if name == HEURISTIC.name:
             return HEURISTIC
@@ -160,11 +161,33 @@ def _built(name: str) -> Encoding:
 
     # Pattern and special tokens are tiktoken's own, from its own definition; that definition is
     # run with our reader in place of the one that would download.
-    definition = openai_public.ENCODING_CONSTRUCTORS[name]
     names = {**vars(openai_public), "load_tiktoken_bpe": ranks}
-    offline: Callable[[], Any] = FunctionType(definition.__code__, names)
-    encoding: Encoding = tiktoken.Encoding(**offline())
+    try:
+        definition = openai_public.ENCODING_CONSTRUCTORS[name]
+        offline: Callable[[], Any] = FunctionType(definition.__code__, names)
+        encoding: Encoding = tiktoken.Encoding(**offline())
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise VocabularyError(f"tiktoken doesn't know how to build {name}: {error!r}") from error
     return encoding
+
+
+def fast_count(name: str) -> Count | None:
+    """Return a faster count of an encoding, if there is one that agrees with tiktoken's."""
+    with _loading:
+        return _checked(name)
+
+
+@functools.cache
+def _checked(name: str) -> Count | None:
+    count, encoding = load_fast_count(name), _built(name)
+    if count is None:
+        return None
+    for text in samples():
+        if _attempt(count, text, name) != _count(encoding, text):
+            log.warning("tokenizer.fast_refused", tokenizer=name, reason="it counts otherwise")
+            return None
+    log.info("tokenizer.fast", tokenizer=name)
+    return count
 
 
 # --- counting --------------------------------------------------------------------------------
@@ -172,6 +195,17 @@ def _built(name: str) -> Encoding:
 # Blanks as tiktoken's patterns know them, line ends left out; Python's \s has four more. Shorter
 # runs are passed over by the engine, without a match for every gap between two words.
 _BLANKS = re.compile(r"[^\S\r\n\x1c-\x1f]{64,}")
+
+
+def _attempt(count: Count, text: str, name: str) -> int | None:
+    """Count, or return None where the counter itself fails."""
+    try:
+        return count(text)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError):
+        raise
+    except BaseException:  # a panic of Rust is no Exception
+        log.exception("tokenizer.failed", tokenizer=name, characters=len(text))
+        return None
 
 
 def _count(encoding: Encoding, text: str) -> int:
@@ -196,34 +230,3 @@ def _long_blanks(text: str) -> Iterator[tuple[int, int]]:
         first, last = run.span()
         if last - first >= LONG_BLANKS and text[last : last + 1] not in {"\r", "\n"}:
             yield first, last if last == len(text) else last - 1
-
-
-class _CountCache:
-    """The counts of the texts that were counted last, bounded by their characters."""
-
-    #: What an entry takes besides its text, in characters.
-    OVERHEAD = 128
-
-    def __init__(self, max_chars: int) -> None:
-        self._max_chars = max_chars
-        self._chars = 0
-        self._counts: OrderedDict[str, int] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, text: str) -> int | None:
-        with self._lock:
-            count = self._counts.get(text)
-            if count is not None:
-                self._counts.move_to_end(text)
-            return count
-
-    def put(self, text: str, count: int) -> None:
-        if len(text) > CACHED_TEXT_CHARS:
-            return
-        with self._lock:
-            if text not in self._counts:
-                self._chars += len(text) + self.OVERHEAD
-            self._counts[text] = count
-            while self._chars > self._max_chars:
-                oldest, _ = self._counts.popitem(last=False)
-                self._chars -= len(oldest) + self.OVERHEAD

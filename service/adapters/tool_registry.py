@@ -15,6 +15,12 @@ class InMemoryToolRegistry:
 
     def __init__(self) -> None:
         self._definitions: dict[str, str] = {}
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Return how often a definition has come or gone."""
+        return self._version
 
     def register(self, definition: Tool) -> None:
         """Add a definition, or replace the one of its name, which keeps its place.
@@ -28,10 +34,14 @@ class InMemoryToolRegistry:
         if name in self._definitions:
             _log.warning("tool.replaced", tool=name)
         self._definitions[name] = text
+        self._version += 1  # last, so that nobody takes the old tools for the new version's
 
     def unregister(self, name: str) -> bool:
         """Remove a definition; returns whether there was one."""
-        return self._definitions.pop(name, None) is not None
+        if self._definitions.pop(name, None) is None:
+            return False
+        self._version += 1
+        return True
 
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""

@@ -1,37 +1,62 @@
 """How many tokens a model takes, and how many of them a context may use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+from service.budget.estimates import counter_name
 from service.errors import InvalidRequestError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLimits:
-    """What a model takes."""
+    """What a model takes, and how its tokens are counted."""
 
-    #: Tokens of input at most.
-    max_input: int
+    #: Tokens of input at most; None where only the tokenizer of the model's family is known.
+    max_input: int | None
+    #: Tokens of an answer at most; None where that is not known.
+    max_output: int | None = None
     tokenizer: str = "o200k_base"
+    #: What the tokenizer's counts are multiplied by, for a model that it only estimates.
+    factor: float = 1.0
     #: False where the tokenizer only estimates what the model counts.
     exact: bool = True
 
+    @property
+    def counter(self) -> str:
+        """Return the name of the counter: the tokenizer's, and the factor's where there is one."""
+        return counter_name(self.tokenizer, self.factor)
 
-#: Input limits by the start of the model's name, as the vendors' pages gave them in November 2026.
-#: The vendors of the estimated ones publish no tokenizer.
-MODELS: Final[Mapping[str, ModelLimits]] = {
-    "gpt-5": ModelLimits(max_input=272_000),
-    "gpt-4.1": ModelLimits(max_input=1_047_576),
-    "gpt-4o": ModelLimits(max_input=128_000),
-    "gpt-4-turbo": ModelLimits(max_input=128_000, tokenizer="cl100k_base"),
-    "gpt-4": ModelLimits(max_input=8_192, tokenizer="cl100k_base"),
-    "gpt-3.5-turbo": ModelLimits(max_input=16_385, tokenizer="cl100k_base"),
-    "o3": ModelLimits(max_input=200_000),
-    "o4-mini": ModelLimits(max_input=200_000),
-    "claude": ModelLimits(max_input=200_000, exact=False),
-    "gemini": ModelLimits(max_input=1_048_576, exact=False),
+
+#: Limits by the start of a model's name, in lower case.
+Models = Mapping[str, ModelLimits]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTable:
+    """The limits that come with the service."""
+
+    #: The day on which they were taken from their source, as in 2026-11-22.
+    date: str
+    source: str
+    models: Models
+
+
+#: REPLOID's limits by the exact name of a model, for the functions that are named after its own.
+SEED_LIMITS: Final[Mapping[str, int]] = {
+    "gemini-2.5-flash": 1_000_000,
+    "gemini-2.5-flash-lite": 1_000_000,
+    "claude-4-5-sonnet": 200_000,
+    "claude-4-5-haiku": 200_000,
+    "gpt-5-2025-08-07": 128_000,
+    "gpt-5-2025-08-07-mini": 128_000,
+    "default": 100_000,
 }
+
+#: What may follow the start of a name by which a model is known.
+BOUNDARIES: Final = "-.@:"
 
 #: The limit taken for a model that is not in the table.
 UNKNOWN_MODEL_LIMIT: Final = 100_000
@@ -57,16 +82,27 @@ class Window:
         return self.limit - self.available
 
 
-def model_limits(
-    model: str | None, overrides: Mapping[str, ModelLimits] | None = None
-) -> ModelLimits | None:
-    """Return a model's limits by the longest start of its name that is known, or None."""
-    if model is None:
-        return None
-    known = {**MODELS, **(overrides or {})}
-    starts = (name for name in known if model == name or model.startswith((f"{name}-", f"{name}.")))
-    longest = max(starts, key=len, default=None)
-    return known[longest] if longest else None
+def lookup(model: str, table: Mapping[str, T]) -> T | None:
+    """Return the value of the longest start of a model's name that a table has, or None.
+
+    The keys are in lower case; the model's name is read in any. What a router puts before a name
+    (``openai/gpt-5``), and the mark of a fine-tuned model (``ft:gpt-4o:…``), are passed over.
+    """
+    name = model.lower()
+    bare = name.rpartition("/")[2]
+    for form in (name, bare, bare.removeprefix("ft:")):
+        for start in _starts(form):
+            if start in table:
+                return table[start]
+    return None
+
+
+def _starts(name: str) -> Iterator[str]:
+    """Yield the name and what stands before each boundary in it, the longest first."""
+    yield name
+    for place in reversed(range(len(name))):
+        if name[place] in BOUNDARIES:
+            yield name[:place]
 
 
 def window(
@@ -78,15 +114,16 @@ def window(
         InvalidRequestError: The reserve leaves nothing.
     """
     warnings: list[tuple[str, str]] = []
+    known = limits.max_input if limits else None
     if model is None and max_tokens is None:
         limit, reserve = DEFAULT_LIMIT, DEFAULT_RESERVE if reserve is None else reserve
-    elif limits is None:
+    elif known is None:
         limit = max_tokens or UNKNOWN_MODEL_LIMIT
         if model is not None:
             taken = f"the limit of {model!r} is not known; {limit} tokens are taken for it"
             warnings.append(("unknown_model", taken))
     else:
-        limit = min(max_tokens or limits.max_input, limits.max_input)
+        limit = min(max_tokens or known, known)
         if max_tokens and max_tokens > limit:
             warnings.append(("limit_lowered", f"{model} takes {limit} tokens at most"))
     if reserve is not None and reserve >= limit:

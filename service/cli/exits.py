@@ -28,6 +28,8 @@ class Exit(IntEnum):
     NO_ANSWER = 4
     UNREACHABLE = 5
     BUDGET = 6
+    DIFFERENT = 7
+    NOT_REPLAYABLE = 8
     INTERRUPTED = 130
     NOT_DRAINED = 143
 
@@ -35,6 +37,7 @@ class Exit(IntEnum):
 EPILOG: Final = """\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration invalid,
 4 no answer in time, 5 bus or store not reachable, 6 budget impossible,
+7 the builds differ, 8 the build can't be repeated,
 130 interrupted, 143 stopped before all requests were answered.
 
 Results go to stdout, messages and logs to stderr.
@@ -46,6 +49,7 @@ BY_CODE: Final[Mapping[str, Exit]] = {
     "budget_exceeded": Exit.BUDGET,
     "no_answer": Exit.NO_ANSWER,
     "no_worker": Exit.NO_ANSWER,
+    "not_replayable": Exit.NOT_REPLAYABLE,
 }
 
 #: By class, for errors that never stand on the wire.

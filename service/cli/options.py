@@ -1,10 +1,39 @@
 """Options that several commands share."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+
+Command = Callable[..., None]
+
+
+def takes(kind: type) -> Callable[[Command], Command]:
+    """Let a command have the fields of a dataclass as its options, which it gets as ``asked``."""
+    wanted = inspect.signature(kind).parameters
+
+    def decorated(command: Command) -> Command:
+        own = inspect.signature(command).parameters
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:  # noqa: ANN401 - whatever the command declares
+            asked = kind(**{name: given.pop(name) for name in wanted})
+            command(asked=asked, **given)
+
+        others = [parameter for name, parameter in own.items() if name != "asked"]
+        keyword_only = [each.replace(kind=each.KEYWORD_ONLY) for each in others]
+        # typer reads the signature to learn the options
+        called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*wanted.values(), *keyword_only]
+        )
+        return called
+
+    return decorated
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 

@@ -1,16 +1,14 @@
 """The request that `build` and `send` are about: its options, and what is made of them."""
 
-import functools
-import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from service.cli.options import check_owner
+from service.cli.options import check_owner, takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +69,7 @@ class RequestOptions:
     ] = False
 
 
-def takes_request(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command have the options of a request, which it gets as one ``asked``."""
-    wanted = inspect.signature(RequestOptions).parameters
-    own = inspect.signature(command).parameters
-
-    @functools.wraps(command)
-    def called(**given: Any) -> None:  # noqa: ANN401 - whatever the command declares
-        asked = RequestOptions(**{name: given.pop(name) for name in wanted})
-        command(asked=asked, **given)
-
-    others = [parameter for name, parameter in own.items() if name != "asked"]
-    keyword_only = [each.replace(kind=each.KEYWORD_ONLY) for each in others]
-    # typer reads the signature to learn the options
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*wanted.values(), *keyword_only]
-    )
-    return called
+takes_request = takes(RequestOptions)
 
 
 def make_request(asked: RequestOptions) -> dict[str, Any]:
@@ -98,16 +80,35 @@ def make_request(asked: RequestOptions) -> dict[str, Any]:
         InvalidRequestError: A file holds no request, or no history.
     """
     if asked.request is not None and asked.text is None:
-        request = _read(asked.request, asked)
+        if asked.profile is not None or asked.timezone_offset is not None:
+            raise typer.BadParameter("--profile and --timezone-offset go with --input only")
+        request = read_request(asked.request)
     elif asked.request is None and asked.text is not None:
         request = _short(asked.text, asked)
     else:
         raise typer.BadParameter("one of --input and --request is needed")
     named = {"owner_key": asked.owner, "conversation_id": asked.conversation}
     request.update({key: value for key, value in named.items() if value is not None})
-    options = _options(request)
-    options.update({key: value for key, value in _wishes(asked).items() if value is not None})
+    set_options(request, _wishes(asked))
     return request
+
+
+def read_request(path: Path) -> dict[str, Any]:
+    """Return the request that a file holds, or stdin for ``-``.
+
+    Raises:
+        typer.BadParameter: It can't be read.
+        InvalidRequestError: It holds no JSON object.
+    """
+    from service.payload import MAX_BYTES, read_json
+
+    return read_json(read_bytes(path), max_bytes=MAX_BYTES)
+
+
+def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
+    """Write options of the context into a request; those that are None stay as they are."""
+    options = _options(request)
+    options.update({key: value for key, value in wishes.items() if value is not None})
 
 
 def read_bytes(path: Path) -> bytes:
@@ -127,14 +128,6 @@ def _short(text: str, asked: RequestOptions) -> dict[str, Any]:
     if asked.profile is not None:
         content["user_profile"] = {"prompt_overrides": {"friends_profile": asked.profile}}
     return {"content": content}
-
-
-def _read(path: Path, asked: RequestOptions) -> dict[str, Any]:
-    from service.payload import MAX_BYTES, read_json
-
-    if asked.profile is not None or asked.timezone_offset is not None:
-        raise typer.BadParameter("--profile and --timezone-offset go with --input only")
-    return read_json(read_bytes(path), max_bytes=MAX_BYTES)
 
 
 def _options(request: dict[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,13 @@ from service.cli.build import build
 from service.cli.config import config
 from service.cli.db import db
 from service.cli.demo import demo
+from service.cli.diff import diff
 from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 from service.cli.history import history
+from service.cli.models import models
 from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
+from service.cli.replay import replay
 from service.cli.send import send
 from service.cli.tools import tools
 from service.cli.worker import worker
@@ -57,10 +60,13 @@ def common_options(
 
 app.command()(demo)
 app.command()(build)
+app.command()(diff)
+app.command()(replay)
 app.command()(worker)
 app.command()(send)
 app.add_typer(history, name="history")
 app.add_typer(tools, name="tools")
+app.add_typer(models, name="models")
 app.add_typer(config, name="config")
 app.add_typer(db, name="db")
 

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from service.cli.options import Json
 from service.cli.request import RequestOptions, make_request, takes_request
-from service.errors import ConfigError
 
 Via = Annotated[
     Literal["stream", "channel"],
@@ -17,11 +16,6 @@ Via = Annotated[
 Timeout = Annotated[
     float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for the answer.")
 ]
-
-NO_BUS: Final = (
-    "no bus to send to; set CTXB_BUS__URL, or bus.url in config.yml"
-    " (a worker with a bus of its own prints its URL)"
-)
 
 
 @takes_request
@@ -44,15 +38,12 @@ def send(
     """
     from service.app import connect_client, open_bus
     from service.cli.answers import show_answer
-    from service.cli.start import start
+    from service.cli.start import shared_bus, start
     from service.cli.tables import print_account, print_summary
     from service.wire import BuildResponse
 
-    settings = start(ctx.obj)
+    settings = shared_bus(start(ctx.obj))
     request = make_request(asked)
-    url = settings.bus.url
-    if url is None or url.get_secret_value().startswith("memory:"):
-        raise ConfigError(NO_BUS)
 
     async def sent() -> tuple[BuildResponse, float]:
         async with (

@@ -40,5 +40,16 @@ def kept_store(settings: Settings) -> Settings:
     return settings
 
 
+def shared_bus(settings: Settings) -> Settings:
+    """Return settings whose bus other processes reach; raises `ConfigError` for others."""
+    url = settings.bus.url
+    if url is None or url.get_secret_value().startswith("memory:"):
+        raise ConfigError(
+            "no bus to reach a worker by; set CTXB_BUS__URL, or bus.url in config.yml"
+            " (a worker with a bus of its own prints its URL)"
+        )
+    return settings
+
+
 def _given(values: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in values.items() if value is not None}

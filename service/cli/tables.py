@@ -1,7 +1,8 @@
 """What people are shown: messages, tables, and nothing that could steer their terminal."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -11,13 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from service.compare import TAG
 from service.result import BuildSuccess, DecisionRecord, Usage
 
 #: Control characters but tab and newline: in people's words they could be commands to a terminal.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-#: A tag of ours at the very beginning, as in ``[SHARED_MEMORY count=3]``.
-_TAG: Final = re.compile(r"\[[A-Z][A-Z0-9_]*(?: [a-z]+=[^\]\n]*)?\]")
 
 #: Ids of messages that are named one by one in a row of the table of decisions.
 NAMED_IDS: Final = 2
@@ -90,7 +89,7 @@ def print_outline(messages: Sequence[Mapping[str, object]]) -> None:
     rows.expand, rows.columns[-1].ratio = True, 1
     for number, message in enumerate(messages, 1):
         words = _words(message)
-        tag = _TAG.match(words)
+        tag = TAG.match(words)
         start = " ".join(words[tag.end() if tag else 0 :].split())
         shown = (str(number), message.get("role"), tag.group() if tag else "", start)
         rows.add_row(*map(printable, shown))
@@ -115,12 +114,20 @@ def print_tokens(usage: Usage) -> None:
 
 
 def print_decisions(content: BuildSuccess) -> None:
-    """Print what became of the history, neighbours of one fate in one row, the totals last."""
-    rows = table("Messages", "Decision", "Tokens", "Why", numbers=["Tokens"], title="Decisions")
+    """Print what became of the history, neighbours of one fate in one row, the totals last.
+
+    A score, and the least ``memory_tokens`` that would have kept a turn, have columns where a
+    decision has them.
+    """
+    extra = [column for column in _EXTRA if column.values(content.decisions)]
+    numbers = ["Tokens", *(column.title for column in extra)]
+    rows = table("Messages", "Decision", *numbers, "Why", numbers=numbers, title="Decisions")
     rows.columns[0].max_width = 24
     rows.columns[1].no_wrap = True
-    for fate, alike in groupby(content.decisions, key=lambda each: (each.decision, each.reason)):
-        _add_decisions(rows, fate[0], list(alike))
+    for (decision, _), alike in groupby(
+        content.decisions, key=lambda each: (each.decision, each.reason)
+    ):
+        _add_decisions(rows, decision, list(alike), extra)
     console().print(rows)
     not_read = sum(each.count or 0 for each in content.decisions)
     unread = f", not read {not_read}" if not_read else ""
@@ -142,19 +149,53 @@ def print_account(content: BuildSuccess) -> None:
     print_decisions(content)
 
 
-def _add_decisions(rows: Table, decision: str, alike: Sequence[DecisionRecord]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """A column that a table of decisions has only where there is something to put into it."""
+
+    title: str
+    value: Callable[[DecisionRecord], float | None]
+
+    def values(self, decisions: Iterable[DecisionRecord]) -> list[float]:
+        return [value for value in map(self.value, decisions) if value is not None]
+
+    def cell(self, alike: Sequence[DecisionRecord]) -> str:
+        shown = [f"{value:,g}" for value in sorted(self.values(alike))]
+        return " to ".join(dict.fromkeys([shown[0], shown[-1]])) if shown else ""
+
+
+_EXTRA: Final = (
+    _Extra("Score", lambda decision: decision.score),
+    _Extra("Fits from", lambda decision: decision.smallest_budget),
+)
+
+
+def _add_decisions(
+    rows: Table, decision: str, alike: Sequence[DecisionRecord], extra: Iterable[_Extra]
+) -> None:
     ids = [name for each in alike for name in each.message_ids]
     tokens = [each.tokens for each in alike if each.tokens is not None]
-    why = alike[0].detail.partition(": ")[2] or alike[0].reason
     rows.add_row(
-        printable(_named(ids) if ids else f"{sum(each.count or 0 for each in alike)} rows"),
-        Text(decision, style=_STYLES.get(decision, "")),
+        printable(named_ids(ids) if ids else f"{sum(each.count or 0 for each in alike)} rows"),
+        fate(decision),
         f"{sum(tokens):,}" if tokens else "",
-        printable(why),
+        *(column.cell(alike) for column in extra),
+        printable(why(alike[0])),
     )
 
 
-def _named(ids: Sequence[str]) -> str:
+def fate(decision: str) -> Text:
+    """Return what became of a message, coloured where there are colours."""
+    return Text(decision, style=_STYLES.get(decision, ""))
+
+
+def why(decision: DecisionRecord) -> str:
+    """Return the reason of a decision as a sentence."""
+    return decision.detail.partition(": ")[2] or decision.reason
+
+
+def named_ids(ids: Sequence[str]) -> str:
+    """Return ids in a cell's width: of many the first and the last, and how many they are."""
     if len(ids) <= NAMED_IDS:
         return ", ".join(map(_short, ids))
     return f"{_short(ids[0])} … {_short(ids[-1])} ({len(ids)})"

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 import typer
 
 from formatters.model import Count, Tool
-from service.account import tools_json
 from service.app import ToolSource
+from service.budget.toolset import tools_json
 from service.cli.exits import tell
 from service.cli.tables import console, printable, table
 from service.errors import ToolError

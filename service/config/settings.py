@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -119,7 +120,11 @@ class ModelLimit(Section):
 
     #: Tokens.
     max_input: Count
+    #: Tokens of an answer; None for what the shipped table says.
+    max_output: Count | None = None
     tokenizer: Text | None = None
+    #: What the tokenizer's counts are multiplied by; they are estimates then.
+    factor: Factor | None = None
 
 
 class BudgetSettings(Section):
@@ -132,6 +137,8 @@ class BudgetSettings(Section):
     tokenizer: Text = "o200k_base"
     #: By model; these go before the table that is shipped.
     model_limits: Mapping[str, ModelLimit] = {}
+    #: By the start of a model's name: what counts are multiplied by where they are estimates.
+    estimate_factors: Mapping[str, Factor] = {}
 
     @field_validator("reserve_tokens")
     @classmethod
@@ -168,6 +175,15 @@ class RecorderSettings(Section):
     """Whether history is written from the bus."""
 
     enabled: bool = True
+
+
+class ManifestSettings(Section):
+    """How long it is known what a build was made of."""
+
+    #: 0 keeps no manifests.
+    ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
+    #: Larger manifests are not kept; compressed size.
+    max_bytes: Count = 262_144
 
 
 class ToolsSettings(Section):
@@ -235,6 +251,7 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
+    manifests: ManifestSettings = ManifestSettings()
     tools: ToolsSettings = ToolsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()

@@ -13,7 +13,8 @@ from service.adapters.memory_bus import open_memory_bus
 from service.adapters.memory_hub import MemoryHub
 from service.adapters.redis_bus import open_redis_bus
 from service.adapters.redis_client import entries
-from service.ports import Answer, Bus, Delivery, Identity
+from service.inbox import Delivery
+from service.ports import Answer, Bus, Identity
 
 Result = TypeVar("Result")
 #: Seconds that run out while a test waits for it.

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from service.ports import Delivery
+from service.inbox import Delivery
 from service.wire import Topics
 from tests.integration.bus_places import SHORT, Place, payloads, received, taken_over, until
 

@@ -1,15 +1,24 @@
 """Commands over files, in this process."""
 
+import asyncio
 import json
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from service.app import open_builder, open_bus
+from service.archive import Archive
+from service.cli.exits import Exit
 from service.cli.root import app
-from tests.support import quiet_logs
+from service.config.load import load_settings
+from service.config.settings import Settings
+from service.wire import BuildRequest
+from tests.support import quiet_logs, row
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +97,40 @@ def test_the_schema_is_brought_up_to_date(ctxb: Ctxb) -> None:
     assert ctxb("db", "current").stdout == f"{revision}\n"
     missing = ctxb("db", "upgrade", store="sqlite:///missing/ctxb.db")
     assert missing.exit_code == 5
+
+
+def test_a_build_is_repeated(
+    ctxb: Ctxb, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a manifest on the bus and rows in a file, the same comes again; a row less is told."""
+    monkeypatch.setenv("CTXB_BUS__URL", redis_url)
+    monkeypatch.setenv("CTXB_BUS__PREFIX", prefix)
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///ctxb.db")
+    build_id = asyncio.run(_filed(load_settings()))
+
+    same = ctxb("replay", build_id)
+    assert same.exit_code == Exit.OK, same.stderr
+    assert same.stdout.startswith(f"identical: {build_id}")
+
+    with closing(sqlite3.connect("ctxb.db")) as database, database:
+        database.execute("DELETE FROM messages WHERE id = 'm1'")
+    other = ctxb("replay", build_id, "--json")
+    assert other.exit_code == Exit.DIFFERENT
+    assert json.loads(other.stdout)["rows"] == {"added": [], "removed": ["m1"], "changed": []}
+    assert ctxb("replay", "bld_0").exit_code == Exit.NOT_REPLAYABLE
+
+
+async def _filed(settings: Settings) -> str:
+    """Build as a worker does: over a history, with a manifest and the input behind it."""
+    content = {"current_input": "Where is my hat?"}
+    request = BuildRequest.model_validate({"id": "msg_1", "owner_key": "ana", "content": content})
+    async with open_bus(settings) as connected, open_builder(settings) as builder:
+        await builder.history.append("ana", [row(1, "human", "Hello"), row(2, "ai", "Hi")])
+        built = await builder.built(request)
+        await Archive(connected.bus.manifests, settings).file(built)
+        said = row(3, "human", request.current_input, id=request.input_id)
+        await builder.history.append("ana", [said])
+    return built.content.build_id
 
 
 def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:

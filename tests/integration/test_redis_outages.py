@@ -10,7 +10,8 @@ from service.adapters import redis_pubsub
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis_bus import open_redis_bus
 from service.errors import BusError, ConfigError
-from service.ports import Bus, Delivery, Outcome
+from service.inbox import Delivery
+from service.ports import Bus, Outcome
 from service.wire import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
 from tests.integration.conftest import StartServer

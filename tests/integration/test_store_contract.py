@@ -115,6 +115,29 @@ async def test_append_is_idempotent_by_id(stores: Stores) -> None:
     assert page.rows[2]["content"] == "first"
 
 
+async def test_rows_are_found_by_their_ids(stores: Stores) -> None:
+    """They come in the order of the ids, whatever the conversation; unknown ids are left out."""
+    odd = 'b\\\0"'
+    first = [row("a", at(1)), row(odd, at(2)), row("c", at(3))]
+    await stores.history.append("o", first, conversation_id="x")
+    await stores.history.append("other", [row("d", at(4))])
+
+    found = await stores.history.rows("o", ["c", "missing", "d", odd, "a"])
+
+    assert [each["id"] for each in found] == ["c", odd, "a"]
+    assert found[0]["conversation_id"] == "x"
+    assert await stores.history.rows("o", []) == []
+    assert await stores.history.rows("nobody", ["a"]) == []
+
+
+async def test_many_rows_are_found_at_once(stores: Stores) -> None:
+    """More ids than a statement takes are no hindrance."""
+    names = [f"m{number}" for number in range(1_200)]
+    await stores.history.append("o", [row(name) for name in names])
+
+    assert [each["id"] for each in await stores.history.rows("o", names)] == names
+
+
 async def test_append_of_nothing_stores_nothing(stores: Stores) -> None:
     """No rows are no rows."""
     assert await stores.history.append("o", []) == 0

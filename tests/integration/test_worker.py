@@ -13,11 +13,13 @@ from formatters.model import Block, Facts
 from service.adapters.memory_store import MemoryHistory, MemoryProfiles
 from service.adapters.tokenizers import TiktokenTokenizers
 from service.adapters.tool_registry import InMemoryToolRegistry
+from service.archive import Archive
 from service.builder import BLOCKS, ContextBuilder
 from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
 from service.config.settings import BusSettings, GatherSettings, Settings, WorkerSettings
 from service.errors import (
     BudgetExceededError,
+    BusError,
     ContextBuilderError,
     DeadlineExceededError,
     HistoryUnavailableError,
@@ -558,3 +560,34 @@ async def test_many_requests_at_once_are_answered_by_several_workers(place: Plac
 
     assert len({response.id for response in responses}) == 60
     assert all(response.content.status == "success" for response in responses)
+
+
+async def test_a_build_leaves_its_manifest_on_the_bus(place: Place) -> None:
+    """What the context was made of can be found by its build id, also after the worker's end."""
+    async with open_crew(place) as crew:
+        await crew.hire()
+        content = await crew.client.build(asking("What now?", id="msg_1"))
+        await crew.dismiss()
+        found = await Archive(crew.bus.manifests, crew.builder.settings).find(content.build_id)
+
+    assert found is not None
+    assert found.request.id == "msg_1"
+    assert len(found.messages) == len(content.messages)
+
+
+async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> None:
+    """The answers come, and the worker goes on."""
+    async with open_crew(place) as crew:
+        bus = await crew.place.open("worker", **crew.options)
+        bus.manifests.put = no_room  # type: ignore[method-assign]
+        stop = asyncio.Event()
+        task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
+        for number in range(2):
+            assert (await crew.client.build(asking(id=f"msg_{number}"))).messages
+        stop.set()
+        assert await task
+
+
+async def no_room(build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+    """Fail as a bus does."""
+    raise BusError("no room")

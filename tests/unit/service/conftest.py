@@ -7,6 +7,7 @@ import pytest
 
 from formatters.model import Tool
 from service.adapters.memory_store import MemoryHistory, MemoryProfiles
+from service.adapters.model_table import load_models
 from service.adapters.tokenizers import TiktokenTokenizers
 from service.adapters.tool_registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
@@ -42,6 +43,7 @@ def make_builder(tokenizers: TiktokenTokenizers) -> MakeBuilder:
                 "sources": Sources(**given),
                 "tokenizers": tokenizers,
                 "clock": lambda: NOW,
+                "models": load_models().models,
                 **parts,
             }
         )

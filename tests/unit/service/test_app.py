@@ -6,9 +6,23 @@ import pytest
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory_bus import open_memory_bus
-from service.app import _bus_options, connect_client, open_builder, open_bus
-from service.config.settings import BudgetSettings, BusSettings, Settings, StoreSettings
+from service.app import (
+    _bus_options,
+    _used_by_default,
+    connect_client,
+    open_builder,
+    open_bus,
+    open_models,
+)
+from service.config.settings import (
+    BudgetSettings,
+    BusSettings,
+    ManifestSettings,
+    Settings,
+    StoreSettings,
+)
 from service.errors import ConfigError
+from service.wire import BuildRequest
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
@@ -45,6 +59,30 @@ async def test_settings_that_cannot_be_used_are_refused_at_the_start(settings: S
             pass
 
 
+@pytest.mark.parametrize(
+    ("model", "loaded"),
+    [
+        (None, {"o200k_base"}),
+        ("mystery", {"o200k_base"}),
+        ("gpt-4", {"o200k_base", "cl100k_base"}),
+        ("claude-opus-5", {"o200k_base", "o200k_base*1.5"}),
+    ],
+)
+def test_what_requests_need_by_default_is_loaded_at_the_start(
+    model: str | None, loaded: set[str]
+) -> None:
+    """The tokenizer of the configured model too, which would hold up the first request."""
+    settings = Settings(budget=BudgetSettings(model=model))
+
+    assert _used_by_default(settings, open_models().models) == loaded
+
+
+async def test_a_builder_knows_the_shipped_models() -> None:
+    """The composition root hands the table on."""
+    async with open_builder() as builder:
+        assert builder.models == open_models().models
+
+
 async def test_an_unknown_bus_is_refused() -> None:
     """The schemes that are known are named."""
     with pytest.raises(ConfigError, match=r"bus\.url: 'carrier' is not known; memory"):
@@ -59,3 +97,16 @@ async def test_a_client_needs_a_place_for_its_replies() -> None:
         with pytest.raises(ConfigError, match="reply_prefixes"):
             async with connect_client(settings, bus):
                 pass
+
+
+async def test_a_builder_in_this_process_knows_what_it_built() -> None:
+    """Its archive has the manifest of each build, and no more where that is switched off."""
+    request = BuildRequest.model_validate({"owner_key": "o", "content": {"current_input": "hi"}})
+    for seconds in (60, 0):
+        settings = Settings(manifests=ManifestSettings(ttl_seconds=seconds))
+        async with open_builder(settings) as builder:
+            content = (await builder.build(request)).content
+            assert content.status == "success"
+            assert builder.archive is not None
+            found = await builder.archive.find(content.build_id)
+            assert (found is not None) == bool(seconds)

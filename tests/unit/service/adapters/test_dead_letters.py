@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
 from service.adapters.dead_letters import dead_letter_fields
-from service.ports import Delivery
+from service.inbox import Delivery
 
 
 def test_fields_tell_what_and_why() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import math
 import socket
 import sys
 import threading
@@ -12,7 +13,6 @@ from structlog.testing import capture_logs
 
 from service.adapters import tokenizers, vocabularies
 from service.adapters.tokenizers import (
-    SimpleTokenCounter,
     TiktokenCounter,
     TiktokenTokenizers,
     get_token_counter,
@@ -45,13 +45,20 @@ class Broken:
         raise self.error
 
 
+def slow_counter() -> TiktokenCounter:
+    """Return a counter that asks tiktoken, whatever else is installed."""
+    counter = TiktokenCounter("cl100k_base")
+    counter._fast = None
+    return counter
+
+
 class PanicError(BaseException):
     """Stands for pyo3's exception, which is no Exception either."""
 
 
 def test_a_panic_counts_bytes() -> None:
     """Where tiktoken panics, the count is the number of bytes, which is never too low."""
-    counter = TiktokenCounter("cl100k_base")
+    counter = slow_counter()
     counter._encoding = Broken(PanicError("stack overflow"))
     with capture_logs() as logs:
         assert counter.count("né\ud800") == 6
@@ -62,7 +69,7 @@ def test_a_panic_counts_bytes() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
 def test_a_stop_is_no_panic(error: type[BaseException]) -> None:
     """An interrupt, an exit or a cancellation goes through."""
-    counter = TiktokenCounter("cl100k_base")
+    counter = slow_counter()
     counter._encoding = Broken(error())
     with pytest.raises(error):
         counter.count("a")
@@ -74,7 +81,7 @@ def test_the_real_panic_is_survived(
     """Tiktoken's own panic, were a text to cause it, is caught."""
     monkeypatch.setattr(tokenizers, "LONG_BLANKS", sys.maxsize)
     text = "x" + " " * 1_200_000 + "x"
-    assert TiktokenCounter("o200k_base").count(text) == len(text)
+    assert slow_counter().count(text) == len(text)
     capfd.readouterr()  # Rust's own message
 
 
@@ -113,14 +120,6 @@ def test_unknown_tokenizers_are_estimated(counters: TiktokenTokenizers) -> None:
     assert (counter.name, counter.exact) == ("simple", False)
     with pytest.raises(VocabularyError, match="claude-next"):
         TiktokenCounter("claude-next")
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"), [("", 0), ("a", 1), ("abcdefg", 1), ("Hello, world!", 3), ("x" * 100, 25)]
-)
-def test_the_estimate_is_a_quarter(text: str, tokens: int) -> None:
-    """The simple counter gives a quarter of the characters, and 0 only for no text."""
-    assert SimpleTokenCounter().count(text) == tokens
 
 
 def test_the_factory_chooses() -> None:
@@ -177,6 +176,15 @@ def test_without_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) 
     assert get_token_counter().exact is False
 
 
+def test_with_another_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that builds its encodings otherwise leaves estimates, not a crash."""
+    monkeypatch.setattr("tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS", {})
+    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    with capture_logs() as logs:
+        assert get_token_counter().exact is False
+    assert [entry["event"] for entry in logs] == ["tokenizer.unavailable"]
+
+
 def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An encoding is built without a socket, whatever tiktoken's cache holds."""
 
@@ -191,28 +199,9 @@ def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_the_cache_is_bounded_by_characters() -> None:
-    """The texts used longest ago leave the cache once it holds too many characters."""
-    cache = tokenizers._CountCache(3 * (100 + 128))
-    for letter in "abc":
-        cache.put(letter * 100, 1)
-    assert cache.get("a" * 100) == 1
-    cache.put("d" * 100, 2)
-    assert cache.get("b" * 100) is None
-    assert [cache.get(letter * 100) for letter in "acd"] == [1, 1, 2]
-
-
-def test_a_text_put_twice_counts_once() -> None:
-    """Two threads that count the same text at once don't wear the cache out."""
-    cache = tokenizers._CountCache(300)
-    for _ in range(5):
-        cache.put("a" * 100, 25)
-    assert cache.get("a" * 100) == 25
-
-
 def test_a_known_text_is_not_counted_again() -> None:
     """A text that was counted comes from the cache."""
-    counter = TiktokenCounter("cl100k_base")
+    counter = slow_counter()
     tokens = counter.count("seen before")
     counter._encoding = broken = Broken(AssertionError("counted again"))
     assert counter.count("seen before") == tokens
@@ -224,3 +213,26 @@ def test_the_estimate_by_bytes_has_a_name() -> None:
     counter = TiktokenTokenizers().counter("heuristic")
 
     assert (counter.name, counter.exact, counter.count("人工智能")) == ("heuristic", False, 3)
+
+
+def test_an_estimate_is_a_tokenizer_with_a_factor(counters: TiktokenTokenizers) -> None:
+    """Its counts are raised, it says so in its name, and it is not exact."""
+    counter = counters.counter("o200k_base*1.25")
+    text = "How many tokens would another model take for this?"
+
+    assert (counter.name, counter.exact) == ("o200k_base*1.25", False)
+    assert counter.count(text) == math.ceil(1.25 * counters.counter("o200k_base").count(text))
+    assert counters.counter("nothing*1.25").name == "simple*1.25"
+
+
+def test_messages_are_counted_as_the_source_system_does() -> None:
+    """Four a message, then content, names and arguments, each by itself."""
+    counter = TiktokenCounter()
+    call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": '{"q":"x"}'}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+
+    assert counter.count_messages([]) == 0
+    assert counter.count_messages([{"role": "user", "content": ""}]) == 4
+    assert counter.count_messages([asked]) == (
+        4 + counter.count("search") + counter.count('{"q": "x"}')
+    )

@@ -87,3 +87,22 @@ def test_what_is_no_definition_is_refused() -> None:
     with pytest.raises(ToolError, match="/function/name"):
         tools.register(tool("no name"))
     assert tools.list_tool_names() == ["a"]
+
+
+def test_the_version_changes_with_the_tools() -> None:
+    """With what comes, is replaced or goes; not with what is refused or wasn't there."""
+    tools = registry()
+    versions = [tools.version]
+    for change in (
+        lambda: tools.register(tool("a")),
+        lambda: tools.register(tool("a", "new")),
+        lambda: tools.unregister("a"),
+    ):
+        change()
+        versions.append(tools.version)
+    with pytest.raises(ToolError):
+        tools.register(tool("no name"))
+    tools.unregister("a")
+
+    assert len(set(versions)) == 4
+    assert tools.version == versions[-1]

@@ -27,6 +27,7 @@ def test_a_text_is_a_quarter_of_its_bytes_rounded_up(said: str, tokens: int) -> 
 def test_the_ratio_can_be_set() -> None:
     """Forty letters at two a token are twenty."""
     assert HeuristicTokenCounter.with_ratio(2.0).count("a" * 40) == 20
+    assert HeuristicTokenCounter.with_ratio(3.5).count("a" * 8) == 3
     with pytest.raises(ValueError, match="more than 0"):
         HeuristicTokenCounter.with_ratio(0)
 
@@ -45,6 +46,7 @@ def test_the_ratio_can_be_set() -> None:
         ([text(20, "thinking", "thinking")], 9),
         ([text(16, "redacted_thinking", "data")], 8),
         ([{"type": "tool_use", "name": "a" * 8, "input": {}}], 7),
+        ([{"type": "tool_use", "name": "a", "input": {"q": "x"}}], 8),
         ([text(40), IMAGE, text(8)], 316),
         ([{"type": "tool_result", "content": [text(20), IMAGE]}], 309),
         ([{"type": "tool_result", "content": "a" * 20}], 9),

@@ -1,9 +1,23 @@
+"""Limits: which model has which, and what a window leaves."""
+
+import math
+
 import pytest
 
-from service.budget.limits import MODELS, ModelLimits, model_limits, window
+from service.budget.limits import SEED_LIMITS, ModelLimits, lookup, window
 from service.errors import InvalidRequestError
 
 GPT5 = "gpt-5"
+
+MODELS = {
+    "gpt-5": ModelLimits(max_input=272_000),
+    "gpt-5-pro": ModelLimits(max_input=128_000),
+    "gpt-4": ModelLimits(max_input=8_192),
+    "gpt-4o": ModelLimits(max_input=128_000),
+    "gpt-4.1": ModelLimits(max_input=1_047_576),
+    "claude": ModelLimits(max_input=None, factor=1.5, exact=False),
+    "claude-haiku-4-5": ModelLimits(max_input=200_000, factor=1.25, exact=False),
+}
 
 
 @pytest.mark.parametrize(
@@ -11,35 +25,57 @@ GPT5 = "gpt-5"
     [
         ("gpt-5", "gpt-5"),
         ("gpt-5-2025-08-07", "gpt-5"),
-        ("gpt-5-mini", "gpt-5"),
         ("gpt-5.1", "gpt-5"),
+        ("gpt-5-pro-2025-10-06", "gpt-5-pro"),
+        ("gpt-5-professional", "gpt-5"),
         ("gpt-4", "gpt-4"),
         ("gpt-4o-mini", "gpt-4o"),
         ("gpt-4.1-nano", "gpt-4.1"),
-        ("gpt-4-turbo-2024-04-09", "gpt-4-turbo"),
-        ("o3-mini", "o3"),
-        ("claude-4-5-sonnet", "claude"),
-        ("gemini-2.5-flash-lite", "gemini"),
+        ("GPT-4.1", "gpt-4.1"),
+        ("openai/gpt-5", "gpt-5"),
+        ("router/openai/gpt-5-mini", "gpt-5"),
+        ("ft:gpt-4o-mini-2024-07-18:org::id", "gpt-4o"),
+        ("claude-haiku-4-5@20251001", "claude-haiku-4-5"),
+        ("claude-haiku-4-5:beta", "claude-haiku-4-5"),
+        ("claude-haiku-9", "claude"),
     ],
 )
 def test_known_models(model: str, start: str) -> None:
-    """A model has the limits of the longest known start of its name."""
-    assert model_limits(model) is MODELS[start]
+    """A model has the limits of the longest known start of its name, in any case."""
+    assert lookup(model, MODELS) is MODELS[start]
 
 
-@pytest.mark.parametrize("model", [None, "", "gpt-50", "gpt", "llama-3", "GPT-5", "my-gpt-5"])
-def test_unknown_models(model: str | None) -> None:
+@pytest.mark.parametrize("model", ["", "gpt-50", "gpt", "llama-3", "my-gpt-5", "gpt-5/other", "/"])
+def test_unknown_models(model: str) -> None:
     """A name that only looks like a known one is not known."""
-    assert model_limits(model) is None
+    assert lookup(model, MODELS) is None
 
 
-def test_configured_models() -> None:
-    """The configuration adds models and replaces known ones."""
-    own = {"llama-3": ModelLimits(max_input=8_000), "gpt-5-mini": ModelLimits(max_input=9_000)}
+def test_the_counter_is_named_for_what_it_does() -> None:
+    """A factor stands in the name, so that usage tells of it."""
+    assert MODELS["claude"].counter == "o200k_base*1.5"
+    assert MODELS["gpt-5"].counter == "o200k_base"
 
-    assert model_limits("llama-3-70b", own) is own["llama-3"]
-    assert model_limits("gpt-5-mini", own) is own["gpt-5-mini"]
-    assert model_limits("gpt-5", own) is MODELS["gpt-5"]
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        ("gemini-2.5-flash", 800_000),
+        ("gemini-2.5-flash-lite", 800_000),
+        ("claude-4-5-sonnet", 160_000),
+        ("claude-4-5-haiku", 160_000),
+        ("gpt-5-2025-08-07", 102_400),
+        ("default", 80_000),
+    ],
+)
+def test_the_limits_of_the_source_are_kept(model: str, target: int) -> None:
+    """Four fifths of them are the targets that REPLOID's document names."""
+    assert math.floor(0.8 * SEED_LIMITS[model]) == target
+
+
+def limits_of(model: str | None) -> ModelLimits | None:
+    """Return the limits of a model that may not be named."""
+    return lookup(model, MODELS) if model else None
 
 
 @pytest.mark.parametrize(
@@ -64,7 +100,7 @@ def test_windows(
     model: str | None, max_tokens: int | None, reserve: int | None, limit: int, available: int
 ) -> None:
     """Limit and reserve are those asked for, else the model's limit and a fifth of it."""
-    room = window(model, model_limits(model), max_tokens, reserve)
+    room = window(model, limits_of(model), max_tokens, reserve)
 
     assert (room.limit, room.available, room.reserve) == (limit, available, limit - available)
     assert room.warnings == ()
@@ -72,7 +108,7 @@ def test_windows(
 
 def test_no_more_than_the_model_takes() -> None:
     """A limit above a known model's is lowered to that, with a warning."""
-    room = window(GPT5, model_limits(GPT5), 300_000, None)
+    room = window(GPT5, limits_of(GPT5), 300_000, None)
 
     assert (room.limit, room.available) == (272_000, 217_600)
     assert [code for code, _ in room.warnings] == ["limit_lowered"]
@@ -82,9 +118,12 @@ def test_no_more_than_the_model_takes() -> None:
 @pytest.mark.parametrize(
     ("max_tokens", "limit", "available"), [(None, 100_000, 80_000), (5_000, 5_000, 4_000)]
 )
-def test_unknown_models_are_warned_of(max_tokens: int | None, limit: int, available: int) -> None:
-    """For a model that is not known the limit asked for is taken, else 100,000."""
-    room = window("llama-3", None, max_tokens, None)
+@pytest.mark.parametrize("limits", [None, MODELS["claude"]])
+def test_unknown_models_are_warned_of(
+    limits: ModelLimits | None, max_tokens: int | None, limit: int, available: int
+) -> None:
+    """For a model whose limit is not known the limit asked for is taken, else 100,000."""
+    room = window("llama-3", limits, max_tokens, None)
 
     assert (room.limit, room.available) == (limit, available)
     assert [code for code, _ in room.warnings] == ["unknown_model"]
@@ -104,7 +143,7 @@ def test_nothing_left(
 ) -> None:
     """A reserve that leaves nothing is refused, with both numbers."""
     with pytest.raises(InvalidRequestError, match=told):
-        window(model, model_limits(model), max_tokens, reserve)
+        window(model, limits_of(model), max_tokens, reserve)
 
 
 def test_a_limit_too_small_to_share_leaves_nothing_and_is_no_mistake() -> None:

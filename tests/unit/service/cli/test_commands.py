@@ -184,6 +184,34 @@ def test_tools_are_checked_one_by_one(ctxb: Ctxb) -> None:
     assert "no tools in the settings" in ctxb("tools", "check").stderr
 
 
+def test_models_are_listed(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the start of their names, those of the settings among them, with the table's origin."""
+    monkeypatch.setenv("CTXB_BUDGET__MODEL_LIMITS", '{"GPT-5-own": {"max_input": 7}}')
+    document = json.loads(ctxb("models", "ls", "gpt-5", "--json").stdout)
+    rows = {row["name"]: row for row in document["models"]}
+    assert rows["gpt-5"] == {
+        "name": "gpt-5",
+        "max_input": 272_000,
+        "max_output": 128_000,
+        "tokenizer": "o200k_base",
+        "exact": True,
+    }
+    assert rows["gpt-5-own"]["max_input"] == 7
+    assert "claude-opus-5" not in rows
+    shown = ctxb("models", "ls").stdout
+    assert "o200k_base*1.5" in shown
+    assert shown.endswith(f"; shipped limits: {document['source']}, {document['date']}\n")
+
+
+def test_any_models_limits_can_be_asked_for(ctxb: Ctxb) -> None:
+    """A name without a row of its own shows what it gets; one that nobody knows is told."""
+    (row,) = json.loads(ctxb("models", "ls", "openai/gpt-5-2025", "--json").stdout)["models"]
+    assert (row["name"], row["max_input"]) == ("openai/gpt-5-2025", 272_000)
+    result = ctxb("models", "ls", "mystery")
+    assert (result.exit_code, result.stdout) == (Exit.FAILED, "")
+    assert "nothing is known of a model 'mystery'" in result.stderr
+
+
 def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every value in effect is shown with where it comes from, and no secret is."""
     Path("c.yml").write_text("memory: {limit: 5}\n")

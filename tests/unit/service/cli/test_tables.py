@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from service.cli.tables import print_account, print_context, print_warnings, printable
+from service.cli.tables import (
+    print_account,
+    print_context,
+    print_decisions,
+    print_warnings,
+    printable,
+)
 from service.result import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 
@@ -109,3 +115,21 @@ def test_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == ["warning: odd (/x)", "warning: even"]
+
+
+def test_scores_and_budgets_have_columns_where_there_are_any(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neighbours of one fate show the lowest and the highest of each; others need no column."""
+    scored = [
+        _decision([f"m{n}"], "dropped", "score", score=20.0 + n, smallest_budget=1200 - n)
+        for n in range(3)
+    ]
+    print_decisions(_content([], decisions=scored))
+    text = capsys.readouterr().out
+    assert "20 to 22" in text
+    assert "1,198 to 1,200" in text
+    print_decisions(_content([], decisions=[_decision(["m"], "dropped", "score", score=0.0)]))
+    text = capsys.readouterr().out
+    assert "Score" in text
+    assert "Fits from" not in text

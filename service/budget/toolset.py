@@ -1,0 +1,80 @@
+"""Tools that are offered together, and what a build makes of them, made once."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from formatters.model import Block, Tool
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: Sets that are remembered at most; their number is up to those who ask.
+KNOWN_SETS: Final = 32
+#: Blocks that are remembered of a set at most; tags are chosen by those who ask.
+KNOWN_BLOCKS: Final = 8
+
+
+def tools_json(tools: Sequence[Tool]) -> str:
+    """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
+    return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+
+
+class Counter(Protocol):
+    """What tells two counts of one text apart."""
+
+    @property
+    def name(self) -> str:
+        """The tokenizer's name."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens."""
+        ...
+
+
+class Toolset:
+    """Definitions of tools in their order, which nobody may change."""
+
+    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+        self.tools = tuple(tools)
+        #: The ``tools`` array.
+        self.json = tools_json(self.tools)
+        self._tokens: dict[str, int] = {}
+        self._blocks: dict[frozenset[str], Block] = {}
+
+    def tokens(self, counter: Counter) -> int:
+        """Return the tokens of the array, 0 where it is empty; counted once by each counter."""
+        if counter.name not in self._tokens:
+            self._tokens[counter.name] = counter.count(self.json) if self.tools else 0
+        return self._tokens[counter.name]
+
+    def block(self, tags: frozenset[str], show: Callable[[], Block]) -> Block:
+        """Return the block that shows the tools, made once for the tags it has to guard."""
+        block = self._blocks.get(tags)
+        if block is None:
+            block = show()
+            _remember(self._blocks, tags, block, KNOWN_BLOCKS)
+        return block
+
+
+class Toolsets:
+    """The toolsets of a registry, by its version and the names that were asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[str, ...]], Toolset] = {}
+
+    def get(self, version: int, names: tuple[str, ...]) -> Toolset | None:
+        """Return the set of these names, of all tools where there are none, if it is known."""
+        return self._known.get((version, names))
+
+    def put(self, version: int, names: tuple[str, ...], toolset: Toolset) -> None:
+        """Remember a set."""
+        _remember(self._known, (version, names), toolset, KNOWN_SETS)
+
+
+def _remember(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """Keep a value; a table that is full begins anew, since few ever are."""
+    if len(known) >= most:
+        known.clear()
+    known[key] = value

@@ -1,0 +1,187 @@
+"""What a build was made of, and the manifest of that."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any, Final
+
+from formatters.guard import GUARD_VERSION
+from formatters.model import Message
+from formatters.rows import repaired
+from service.account import decided
+from service.budget.composite import Composite
+from service.budget.groups import Strategy
+from service.budget.shares import Fitted
+from service.compare import block_of
+from service.config.paths import dotted, leaves
+from service.config.settings import Settings
+from service.gather import Gathered
+from service.manifest import Candidate, Ground, Manifest, MessageRecord, ReadRecord, RequestRecord
+from service.plan import Plan
+from service.result import BuildSuccess
+from service.wire import BuildRequest
+
+#: Hex digits of a hash: enough to see a change, too few to tell all texts apart.
+DIGITS: Final = 16
+#: Options of a request that hold people's words.
+_WORDS: Final = frozenset({"past", "blocks"})
+#: The sections of the settings that a context depends on.
+_SECTIONS: Final = ("budget", "memory", "user_defaults")
+#: Parameters of a strategy that are told; others are tables, which come with the package.
+_PLAIN: Final = (bool, int, float)
+
+#: JSON with its keys sorted, and in their given order; made once, since rows are many.
+_SORTED: Final = json.JSONEncoder(sort_keys=True, default=str)
+_GIVEN: Final = json.JSONEncoder(default=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A context, with all that it was made of."""
+
+    request: BuildRequest
+    plan: Plan
+    gathered: Gathered
+    fitted: Fitted
+    content: BuildSuccess
+
+
+def make_manifest(built: Built, on: Ground) -> Manifest:
+    """Write the manifest of a build; takes some 10 µs for each row that was read."""
+    plan, gathered, content = built.plan, built.gathered, built.content
+    return Manifest(
+        build_id=content.build_id,
+        ground=on,
+        request=_request(built.request, plan),
+        strategy=_strategy(plan.strategy),
+        usage=content.usage,
+        read=ReadRecord(
+            rows=gathered.history.read,
+            not_read=gathered.history.not_read,
+            limit=plan.memory.limit,
+            max_tokens=plan.reading_tokens,
+        ),
+        candidates=list(_candidates(built)),
+        messages=[
+            MessageRecord(
+                role=str(message.get("role")), block=block_of(message), hash=hashed(message)
+            )
+            for message in content.messages
+        ],
+        tools={str(tool["function"].get("name")): _ordered(tool) for tool in content.tools},
+        profile=hashed(gathered.profile),
+        warnings=[warning.code for warning in content.warnings],
+    )
+
+
+def ground(settings: Settings) -> Ground:
+    """Return what builds under these settings stand on."""
+    found = leaves(settings)
+    return Ground(
+        package=version("context-builder"),
+        guard=GUARD_VERSION,
+        settings={dotted(keys): hashed(value) for keys, value in found if keys[0] in _SECTIONS},
+    )
+
+
+def hashed(value: object) -> str:
+    """Return the hash of a value; of an object, whatever the order of its keys."""
+    return _digits(_SORTED.encode(value))
+
+
+def row_hash(message: Message) -> str:
+    """Return the hash of a row of history, as it was read."""
+    calls = [[call.id, call.name, call.arguments, call.text] for call in message.tool_calls]
+    return hashed(
+        [
+            message.role,
+            message.content,
+            message.run_id,
+            message.timestamp and message.timestamp.timestamp(),
+            calls,
+            message.tool_call_id,
+            message.name,
+            message.provider_parts,
+        ]
+    )
+
+
+def _request(request: BuildRequest, plan: Plan) -> RequestRecord:
+    tools = request.run.tools
+    return RequestRecord(
+        id=request.id,
+        run_id=request.run_id,
+        owner_key=request.owner_key,
+        conversation_id=request.conversation_id,
+        fingerprint=request.fingerprint,
+        input_id=request.input_id,
+        input=hashed(repaired(request.current_input)),
+        now=_aware(plan.now),
+        tools=None if tools is None else [name for name in tools if isinstance(name, str)],
+        options=_options(request),
+        brought=dict(_brought(request)),
+    )
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.astimezone()
+
+
+def _options(request: BuildRequest) -> dict[str, Any]:
+    """Return the options that were given and are known, without those that hold words."""
+    options = request.options
+    known = options.model_fields_set & set(type(options).model_fields)
+    return {name: getattr(options, name) for name in sorted(known - _WORDS)}
+
+
+def _brought(request: BuildRequest) -> Iterator[tuple[str, str]]:
+    options, run = request.options, request.run
+    if options.past is not None:
+        yield "past", hashed(options.past)
+    if options.blocks:
+        yield "blocks", hashed(options.blocks)
+    if run.metadata.user_profile:
+        yield "user_profile", hashed(run.metadata.user_profile)
+    if any(isinstance(tool, Mapping) for tool in run.tools or ()):
+        yield "tools", hashed(run.tools)
+    if len(run.history) > 1:
+        yield "run", hashed([message.model_dump() for message in run.history[1:]])
+
+
+def _strategy(strategy: Strategy) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": strategy.name}
+    if isinstance(strategy, Composite):
+        told["strategies"] = [_strategy(member) for member in strategy.strategies]
+    elif is_dataclass(strategy):
+        values = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+        told |= {name: value for name, value in values.items() if isinstance(value, _PLAIN)}
+    return told
+
+
+def _candidates(built: Built) -> Iterator[Candidate]:
+    decisions = {
+        name: decision
+        for decision in decided(built.plan, built.gathered, built.fitted)
+        for name in decision.message_ids
+    }
+    history = built.gathered.history
+    for message in (*history.messages, *history.current):
+        decision = decisions.get(message.id)
+        yield Candidate(
+            id=message.id,
+            hash=row_hash(message),
+            decision=decision and decision.outcome,
+            reason=decision and decision.reason,
+        )
+
+
+def _ordered(value: object) -> str:
+    """Return the hash of a value whose keys stand in an order that matters."""
+    return _digits(_GIVEN.encode(value))
+
+
+def _digits(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

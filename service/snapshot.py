@@ -1,0 +1,46 @@
+"""A history as it was: the rows of one build, and no others."""
+# ruff: noqa: ARG002 - it holds the rows of one owner and one reading, and is never written to
+
+from collections.abc import Sequence
+
+from formatters.model import Row
+from service.errors import StoreError
+from service.ports import HistoryPage
+
+
+class Snapshot:
+    """The `HistoryStore` that gives all its rows to every reader; they are given oldest first."""
+
+    def __init__(self, rows: Sequence[Row], not_read: int) -> None:
+        self._rows = list(rows)
+        self._not_read = not_read
+
+    async def recent(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        max_rows: int | None = None,
+        max_tokens: int | None = None,
+    ) -> HistoryPage:
+        """Return all rows, newest first: they are what was read within the bounds."""
+        return HistoryPage(rows=self._rows[::-1], total=len(self._rows) + self._not_read)
+
+    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+        """Return the rows with these ids, in their order."""
+        named = {row["id"]: row for row in self._rows}
+        return [named[name] for name in ids if name in named]
+
+    async def get_history(self, owner_key: str, limit: int) -> list[Row]:
+        """Return the newest rows, newest first."""
+        return self._rows[::-1][:limit]
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Raise `StoreError`: what is past can't be written to."""
+        raise StoreError("a snapshot can only be read")
+
+    async def erase(self, owner_key: str) -> int:
+        """Raise `StoreError`: what is past can't be erased."""
+        raise StoreError("a snapshot can only be read")

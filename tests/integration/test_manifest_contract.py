@@ -1,0 +1,60 @@
+"""What every bus promises about the manifests of builds."""
+
+from redis.asyncio import Redis
+
+from service.adapters.memory_hub import MANIFESTS, MemoryManifests
+from service.adapters.redis_keys import manifest_key
+from service.adapters.redis_manifests import RedisManifests
+from tests.integration.bus_places import SHORT, Place, until
+
+HOUR = 3600.0
+
+
+async def test_a_manifest_is_there_for_every_worker(place: Place) -> None:
+    """What one bus was given another one finds, byte for byte."""
+    one, other = await place.open("one"), await place.open("other")
+
+    await one.manifests.put("bld_1", b"\x00\xff", HOUR)
+
+    assert await other.manifests.get("bld_1") == b"\x00\xff"
+    assert await other.manifests.get("bld_2") is None
+
+
+async def test_the_newer_manifest_stands(place: Place) -> None:
+    """A build that is filed again replaces what stood there."""
+    bus = await place.open("one")
+    for packed in (b"first", b"second"):
+        await bus.manifests.put("bld_1", packed, HOUR)
+    assert await bus.manifests.get("bld_1") == b"second"
+
+
+async def test_a_manifest_goes_when_its_time_is_over(place: Place) -> None:
+    """Nothing has to be cleared away, however short the time is."""
+    bus = await place.open("one")
+    await bus.manifests.put("bld_1", b"short", SHORT)
+    await bus.manifests.put("bld_2", b"shorter", 0.0001)
+
+    async def gone() -> bool:
+        return await bus.manifests.get("bld_1") is None
+
+    assert await until(gone)
+    assert await bus.manifests.get("bld_2") is None
+
+
+async def test_the_key_is_the_documented_one(redis_url: str, prefix: str) -> None:
+    """Readers in any language find a manifest by the build's id, and it expires."""
+    async with Redis.from_url(redis_url) as client:
+        await RedisManifests(client, prefix).put("bld_1", b"x", HOUR)
+        key = f"{prefix}context.build.manifest.bld_1"
+        assert key == manifest_key("bld_1", prefix)
+        assert await client.get(key) == b"x"
+        assert 0 < await client.ttl(key) <= HOUR
+
+
+async def test_memory_is_bounded() -> None:
+    """In a process, the oldest manifests give way."""
+    manifests = MemoryManifests()
+    for number in range(MANIFESTS + 1):
+        await manifests.put(f"bld_{number}", b"x", HOUR)
+    assert await manifests.get("bld_0") is None
+    assert await manifests.get("bld_1") == b"x"

@@ -1,0 +1,124 @@
+"""Counters that estimate."""
+
+from typing import Any
+
+import pytest
+
+from formatters.model import ChatMessage, Message, Role, ToolCall
+from service.budget.estimates import (
+    RaisedTokenCounter,
+    SimpleTokenCounter,
+    estimate_tokens,
+    read_counter_name,
+)
+
+
+class Letters:
+    """A counter for which a letter is a token."""
+
+    name = "letters"
+
+    def count(self, text: str) -> int:
+        """Return the length."""
+        return len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", 0), ("a", 1), ("abcdefg", 1), ("Hello, world!", 3), ("x" * 100, 25)]
+)
+def test_the_simple_estimate_is_a_quarter(text: str, tokens: int) -> None:
+    """A quarter of the characters, rounded down, and 0 only for no text."""
+    assert SimpleTokenCounter().count(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        ({"role": "user", "content": ""}, 4),
+        ({"role": "user", "content": None}, 4),
+        ({"role": "user", "content": "Hello there"}, 6),
+        (ChatMessage(role="user", content="Hello there"), 6),
+        (Message(id="m", role=Role.HUMAN, content="Hello there"), 6),
+    ],
+)
+def test_a_message_costs_four_and_its_content(message: Any, tokens: int) -> None:
+    """Whether it was read, is sent, or stands in OpenAI's form."""
+    assert SimpleTokenCounter().count_messages([message]) == tokens
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ToolCall(id="c", name="search", arguments={"q": "x"}),
+        ToolCall(id="c", name="search", arguments={"q": "x"}, text='{"q":"x"}'),
+        ToolCall(id="c", name="search", text='{"q": "x'),
+    ],
+)
+def test_a_call_costs_its_name_and_its_arguments(call: ToolCall) -> None:
+    """As JSON with Python's blanks, and what can't be read as it came; the id is free."""
+    message = ChatMessage(role="assistant", tool_calls=(call,))
+
+    assert SimpleTokenCounter().count_messages([message]) == 4 + 1 + 2
+
+
+def test_a_call_in_openais_form_costs_the_same() -> None:
+    """Arguments in a string are read."""
+    function = {"name": "search", "arguments": '{"q":"x"}'}
+    asked = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
+
+    assert SimpleTokenCounter().count_messages([asked, asked]) == 14
+
+
+def test_a_call_without_arguments_costs_its_name() -> None:
+    """There is nothing else of it."""
+    message = ChatMessage(role="assistant", tool_calls=(ToolCall(id="c", name="look"),))
+
+    assert SimpleTokenCounter().count_messages([message]) == 5
+
+
+@pytest.mark.parametrize(
+    ("factor", "length", "tokens"), [(1.1, 100, 110), (1.25, 5, 7), (1.5, 0, 0), (1.05, 1, 2)]
+)
+def test_a_raised_count_is_rounded_up(factor: float, length: int, tokens: int) -> None:
+    """It takes rather too many; floats don't add one more."""
+    counter = RaisedTokenCounter(Letters(), factor)
+
+    assert counter.count("x" * length) == tokens
+    assert counter.count_messages([{"content": "x" * length}]) == 4 + tokens
+    assert counter.name == f"letters*{factor}"
+    assert not counter.exact
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("o200k_base", ("o200k_base", 1.0)),
+        ("o200k_base*1.25", ("o200k_base", 1.25)),
+        ("cl100k_base*2", ("cl100k_base", 2.0)),
+        ("o200k_base*0.5", ("o200k_base*0.5", 1.0)),
+        ("o200k_base*nan", ("o200k_base*nan", 1.0)),
+        ("o200k_base*", ("o200k_base*", 1.0)),
+    ],
+)
+def test_names_of_estimates_are_read(name: str, read: tuple[str, float]) -> None:
+    """A factor that would lower a count is none, and the name one that nobody knows."""
+    assert read_counter_name(name) == read
+
+
+@pytest.mark.parametrize(
+    ("content", "tokens"),
+    [
+        ("", 0),
+        ("Hello, world!", 4),
+        ({"role": "user", "parts": ["hello"]}, 9),
+        ({"role": "model", "parts": ["ERROR: Failed"]}, 11),
+        ({"role": "user", "parts": ["goodbye"]}, 9),
+        ("\N{GRINNING FACE}" * 2, 1),
+        ("\N{GRINNING FACE}" * 3, 2),
+        ("é" * 5, 2),
+        ("\ud800" * 5, 2),
+    ],
+)
+def test_reploids_estimate(content: Any, tokens: int) -> None:
+    """A quarter of UTF-16's units, rounded up; an item of history is its whole JSON."""
+    assert estimate_tokens(content) == tokens

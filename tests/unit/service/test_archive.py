@@ -1,0 +1,135 @@
+"""The archive files what it is given, and harms nobody where it can't."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from formatters.model import Message, Role
+from service.adapters.memory_hub import MemoryManifests
+from service.archive import MANY_ROWS, WAITING, Archive
+from service.config.settings import ManifestSettings, Settings
+from service.errors import BusError
+from service.gather import History
+from service.provenance import Built
+from tests.support import MakeBuilder, MakeRequest
+
+
+class BrokenManifests:
+    """A store that is away."""
+
+    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Fail."""
+        raise BusError("away")
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Fail."""
+        raise BusError("away")
+
+
+@pytest.fixture
+async def built(make_builder: MakeBuilder, make_request: MakeRequest) -> Built:
+    """Return a build to be filed."""
+    return await make_builder().built(make_request())
+
+
+def keeping(**settings: float) -> Settings:
+    """Return settings for manifests."""
+    return Settings(manifests=ManifestSettings.model_validate(settings))
+
+
+@asynccontextmanager
+async def running(archive: Archive) -> AsyncIterator[None]:
+    """Run an archive in the background."""
+    task = asyncio.create_task(archive.run())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_what_is_kept_can_be_found(built: Built) -> None:
+    """The manifest of a build is found by the build's id, once the background has filed it."""
+    archive = Archive(MemoryManifests(), Settings())
+    archive.keep(None)
+    async with running(archive):
+        archive.keep(built)
+        await archive.drain()
+
+    found = await archive.find(built.content.build_id)
+
+    assert found is not None
+    assert found.build_id == built.content.build_id
+    assert await archive.find("bld_other") is None
+
+
+async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:
+    """Manifests can be switched off."""
+    archive = Archive(MemoryManifests(), keeping(ttl_seconds=0))
+    archive.keep(built)
+    await archive.file(built)
+    await archive.drain()
+    assert await archive.find(built.content.build_id) is None
+
+
+async def test_a_store_that_is_away_costs_a_line_in_the_log(built: Built) -> None:
+    """Filing fails quietly; looking for a manifest says that the store is away."""
+    archive = Archive(BrokenManifests(), Settings())
+    with capture_logs() as lines:
+        await archive.file(built)
+    assert [line["event"] for line in lines] == ["manifest.lost"]
+    with pytest.raises(BusError):
+        await archive.find("bld_1")
+
+
+async def test_a_manifest_that_is_too_large_is_not_kept(built: Built) -> None:
+    """The bound is the setting's, on the compressed bytes."""
+    archive = Archive(MemoryManifests(), keeping(max_bytes=10))
+    with capture_logs() as lines:
+        await archive.file(built)
+    assert "bytes" in lines[0]["reason"]
+    assert await archive.find(built.content.build_id) is None
+
+
+async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
+    """What waits is bounded, and nobody waits for it for long."""
+    archive = Archive(MemoryManifests(), Settings())
+    with capture_logs() as lines:
+        for _ in range(WAITING + 1):
+            archive.keep(built)
+    assert [line["event"] for line in lines] == ["manifest.lost"]
+
+
+async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that ends doesn't hang on its manifests."""
+    monkeypatch.setattr("service.archive.DRAIN", 0.01)
+    archive = Archive(MemoryManifests(), Settings())
+    archive.keep(built)
+    await archive.drain()
+    assert await archive.find(built.content.build_id) is None
+
+
+async def test_a_long_history_is_filed_alike(built: Built) -> None:
+    """What is hashed in a thread comes to the same as elsewhere."""
+    archive = Archive(MemoryManifests(), Settings())
+    rows = tuple(
+        Message(id=f"m{number}", role=Role.HUMAN, content="hi") for number in range(MANY_ROWS)
+    )
+    long = replace(built, gathered=replace(built.gathered, history=History(messages=rows)))
+    await archive.file(long)
+
+    found = await archive.find(built.content.build_id)
+
+    assert found is not None
+    assert len(found.candidates) == MANY_ROWS
+
+
+async def test_what_is_no_manifest_is_none(built: Built) -> None:
+    """Something else under the key is logged, and counts as nothing."""
+    store = MemoryManifests()
+    await store.put("bld_1", b"scribble", 60)
+    with capture_logs() as lines:
+        assert await Archive(store, Settings()).find("bld_1") is None
+    assert lines[0]["event"] == "manifest.unreadable"

@@ -1,0 +1,27 @@
+"""A history as it was."""
+
+import pytest
+
+from service.errors import StoreError
+from service.snapshot import Snapshot
+from tests.support import row
+
+ROWS = [row(1, "human", "one"), row(2, "ai", "two")]
+
+
+async def test_every_reader_gets_all_rows() -> None:
+    """Bounds don't count: the rows are what was read within them."""
+    snapshot = Snapshot(ROWS, 3)
+    page = await snapshot.recent("o", "c", max_rows=1, max_tokens=0)
+    assert (list(page.rows), page.total) == (ROWS[::-1], 5)
+    assert await snapshot.get_history("o", 1) == [ROWS[1]]
+    assert await snapshot.rows("o", ["m2", "m3"]) == [ROWS[1]]
+
+
+async def test_what_is_past_stays_as_it_was() -> None:
+    """It is neither written nor erased."""
+    snapshot = Snapshot(ROWS, 0)
+    with pytest.raises(StoreError):
+        await snapshot.append("o", ROWS)
+    with pytest.raises(StoreError):
+        await snapshot.erase("o")
