@@ -22,6 +22,7 @@ from pathlib import Path
 from bench.laws.builds import Found, build_all
 from bench.laws.cases import Case, read_cases
 from bench.laws.checks import LAWS
+from service.logs import configure_logging
 
 #: With ``--quick``: one of so many conversations, and one of so many wishes for each.
 QUICK_CASES = 3
@@ -32,7 +33,9 @@ def run(cases: Iterable[Case], *, stride: int = 1) -> Found:
     """Build all cases, on all cores; the large ones first."""
     ordered = sorted(cases, key=lambda case: case.size, reverse=True)
     found = Found()
-    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with ProcessPoolExecutor(
+        max_workers=os.cpu_count(), initializer=configure_logging, initargs=("warning",)
+    ) as pool:
         for each in pool.map(partial(build_all, stride=stride), ordered):
             found.add_all(each)
     return found

@@ -18,7 +18,7 @@ from service.app import now
 from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder
 from service.gather import Sources
-from service.result import BuildFailure, BuildSuccess
+from service.result import BuildFailure, BuildSuccess, ErrorBody
 from service.wire import BuildRequest
 
 #: The least that a request may ask for history.
@@ -125,6 +125,16 @@ def _protected(case: Case, layout: str) -> int:
 
 
 def _build(case: Case, ask: Ask) -> BuildSuccess | BuildFailure:
+    """Build a context; a crash is told as a refusal, so that the other builds go on."""
+    try:
+        request = BuildRequest.model_validate(_request(case, ask))
+        return asyncio.run(_builder().build(request)).content
+    except Exception as error:  # noqa: BLE001 - whatever a conversation brings about is a figure
+        body = ErrorBody(code="crash", title="", detail=repr(error), retryable=False)
+        return BuildFailure(error=body)
+
+
+def _request(case: Case, ask: Ask) -> dict[str, Any]:
     context = {
         "strategy": ask.strategy,
         "layout": ask.layout,
@@ -145,8 +155,7 @@ def _build(case: Case, ask: Ask) -> BuildSuccess | BuildFailure:
             "context": context,
         },
     }
-    request = BuildRequest.model_validate({"id": "q", "owner_key": "o", "content": content})
-    return asyncio.run(_builder().build(request)).content
+    return {"id": "q", "owner_key": "o", "content": content}
 
 
 @lru_cache(maxsize=1)
