@@ -11,6 +11,9 @@ from formatters.model import ChatMessage, Message, Role, ToolCall
 #: Stands in place of a tool result that gave way.
 CLEARED: Final = "[tool result cleared]"
 
+#: The content of a message that says all it says in its provider's parts; APIs refuse empty ones.
+WORDLESS: Final = "(no text)"
+
 _ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
     Role.HUMAN: "user",
     Role.AI: "assistant",
@@ -26,7 +29,7 @@ def native(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
     """
     return ChatMessage(
         role=_ROLES[message.role],
-        content=quoted(message.content, tags) if message.content.strip() else "",
+        content=_content(message, tags),
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,
         provider_parts=message.provider_parts,
@@ -64,6 +67,12 @@ def as_dict(message: ChatMessage) -> dict[str, object]:
     if message.provider_parts is not None:
         fields["provider_parts"] = message.provider_parts
     return fields
+
+
+def _content(message: Message, tags: frozenset[str]) -> str:
+    if message.content.strip():
+        return quoted(message.content, tags)
+    return "" if message.tool_calls else WORDLESS
 
 
 def _call(call: ToolCall) -> dict[str, object]:

@@ -109,13 +109,14 @@ class _Fitting:
     def _cut(self, choice: Fit) -> Fit:
         """Cut what a strategy left over the budget: here no group is protected.
 
-        A summary that leaves no room for any group goes first.
+        A summary goes first where it does not fit, or leaves no room for any chosen group.
         """
         weights = [self._weight(group) for group in choice.kept]
         if choice.summary is None and cost(weights) <= self.room:
             return choice
-        kept = self._newest(weights, self.room - self._summary_tokens(choice))
-        if choice.summary and not kept:
+        room = self.room - self._summary_tokens(choice)
+        kept = self._newest(weights, room)
+        if choice.summary and (room < 0 or (weights and not kept)):
             choice = replace(choice, summary=None)
             kept = self._newest(weights, self.room)
         left = {group.index for group in kept}

@@ -50,12 +50,15 @@ def newest_alone(block: Block) -> Block:
 
 
 def _kept(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
-    older, newest = list(groups[:-1]), tuple(groups[-1:])
-    over = cost(groups) - budget
-    for place, group in enumerate(older):
+    """Keep as many groups as clearing makes room for, and clear no more than that takes."""
+    least = [group.without_results(group.savings) for group in groups[:-1]]
+    staying = len(newest_that_fit((*least, *groups[-1:]), budget)) or 1
+    kept = list(groups[-staying:])
+    over = cost(kept) - budget
+    for place, group in enumerate(kept[:-1]):
         for id_, saved in group.savings.items():
             if over <= 0:
                 break
-            older[place] = older[place].without_results((id_,))
+            kept[place] = kept[place].without_results((id_,))
             over -= saved
-    return newest_that_fit((*older, *newest), budget) or newest
+    return tuple(kept)

@@ -23,7 +23,9 @@ class MiddleOut:
         if budget <= 0:
             return chosen(groups, groups[-1:], budget, "middle")
         first, rest = groups[0], groups[1:]
-        newest = newest_that_fit(rest, budget - first.tokens) or rest[-1:]
+        # one that exceeds the budget by itself will be cut, and the newest ones have its room
+        room = budget if first.excess else budget - first.tokens
+        newest = newest_that_fit(rest, room) or rest[-1:]
         return chosen(groups, (first, *newest), budget, "middle")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:

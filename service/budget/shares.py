@@ -122,12 +122,14 @@ def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
 
     It gives way to history, but to no more of it than half of what both share: a long history
     would otherwise leave nothing of any run, and the model would call its tools over and over.
+    History claims what its strategy would choose, not what there is.
     """
     least = [_least(block, count) for block in blocks]
     spare = max(budget.available - budget.tools - _total(least, count), 0)
-    wanted = _total((b for b in blocks if _is_history(b)), count)
     held = _total((b for b in least if _is_history(b)), count)
-    claimed = max(min(wanted, budget.memory or wanted) - held, 0)
+    room = min(held + spare, budget.memory or budget.available)
+    wanted = (fit_history(b, budget.strategy, room, count) for b in blocks if _is_history(b))
+    claimed = max(sum(_total(part.blocks, count) for part in wanted) - held, 0)
     return _total(_runs(least), count) + spare - min(claimed, spare // 2)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import ChatMessage, Message, Role, ToolCall
-from formatters.native import CLEARED, as_dict, cleared, native, shortened
+from formatters.native import CLEARED, WORDLESS, as_dict, cleared, native, shortened
 from formatters.rows import read_row
 
 PARTS = {"thinking": ["signed", {"n": 0}]}
@@ -97,3 +97,12 @@ def test_parts_for_the_provider_are_not_shortened() -> None:
     message = replace(FOUND, provider_parts=[])
 
     assert shortened(message, 3) is message
+
+
+def test_a_message_of_parts_alone_has_words() -> None:
+    """APIs refuse empty content, so a message that only its provider can read says that much."""
+    thought = replace(CALLED, tool_calls=())
+
+    assert native(thought).content == WORDLESS
+    assert native(thought).provider_parts is PARTS
+    assert native(CALLED).content == ""

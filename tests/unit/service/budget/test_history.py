@@ -343,6 +343,15 @@ def test_repaired_rows_say_so() -> None:
     ]
 
 
+def test_a_first_turn_beyond_the_budget_costs_the_others_nothing() -> None:
+    """The newest ones fill the room that it would not fit into."""
+    block = history(entries=(said("u", 500), *(said(name, 60) for name in "abcd")))
+
+    fitted = fit_history(block, MiddleOut(), 180, len)
+
+    assert [entry.messages[0].id for entry in fitted.block.entries] == ["b", "c", "d"]
+
+
 # --- summaries -------------------------------------------------------------------------------
 
 SENTENCE = "Previous 3 turns: 3 user messages, 0 model responses, 0 tool calls"
@@ -390,6 +399,20 @@ def test_a_summary_makes_way_for_the_newest_turn() -> None:
 
     assert "SUMMARY" not in fitted.block.text
     assert [each.outcome for each in fitted.decisions] == ["dropped"] * 3 + ["kept"]
+
+
+@pytest.mark.parametrize("block", [
+    memory(*(turn(name, 60) for name in "abc")),
+    history(entries=tuple(said(name, 60) for name in "abc")),
+])  # fmt: skip
+def test_a_summary_may_stand_alone(block: Block) -> None:
+    """Where the strategy keeps no turn it says at least how many there were, if that fits."""
+    fitted = fit_history(block, CountSummary(max_items=0), REST + 110, len)
+    nothing = fit_history(block, CountSummary(max_items=0), 80, len)
+
+    assert SENTENCE in fitted.blocks[0].text
+    assert [each.outcome for each in fitted.decisions] == ["summarized"] * 3
+    assert [each.outcome for each in nothing.decisions] == ["dropped"] * 3
 
 
 def test_the_smallest_form() -> None:

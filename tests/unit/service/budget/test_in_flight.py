@@ -83,3 +83,16 @@ def test_what_has_no_results_only_goes_whole() -> None:
     fitted = fit_run(run(entries=(said("u", 50), said("v", 30))), 79, len)
 
     assert fates(fitted) == {"u": "dropped", "v": "kept"}
+
+
+def test_no_result_is_cleared_for_a_group_that_goes() -> None:
+    """What a large old message leaves behind when it goes is room for results."""
+    fitted = fit_run(run(entries=(said("u", 500), *ENTRIES)), SIZE, len)
+
+    assert fitted.block == BLOCK
+    assert fates(fitted)["u"] == "dropped"
+
+
+def test_a_run_without_messages_is_one() -> None:
+    """Where repair left none of them."""
+    assert fit_run(run(entries=()), 10, len).block.entries == ()

@@ -9,6 +9,7 @@ from service.budget.groups import Strategy
 from service.budget.none import KeepAll
 from service.budget.oldest_first import OldestFirst
 from service.budget.shares import Budget, Fitted, Yielded, fit_blocks
+from service.budget.window_size import WindowSize
 from service.errors import BudgetExceededError
 from tests.unit.service.budget.natives import called, run, said
 
@@ -303,6 +304,15 @@ def test_what_history_may_not_use_is_the_runs() -> None:
 
     assert fitted.tokens["MEMORY"] <= 64
     assert fitted.tokens["RUN"] == 97 + 13 + 47
+
+
+def test_what_a_strategy_does_not_choose_is_the_runs() -> None:
+    """A window of one turn leaves a run all but that."""
+    long = replace(MEMORY, entries=MEMORY.entries * 40)
+    fitted = fit(320, (FIXED, long, RUN), strategy=WindowSize(max_messages=1))
+
+    assert {outcomes(fitted)[name] for name in ("a", "a1", "u", "b", "b1")} == {"kept"}
+    assert fitted.tokens["MEMORY"] > 20
 
 
 def test_the_newest_group_of_a_run_is_protected() -> None:

@@ -1,0 +1,1 @@
+"""The laws of every context, over real conversations."""

@@ -1,0 +1,70 @@
+"""The laws of every context, over every conversation of a folder.
+
+    python -m bench.laws --data DIR [--json] [--quick]
+
+Builds each conversation and trajectory of DIR with every strategy, in both layouts and in all
+forms, with room for history from 64 tokens to all of it, and with budgets from the protected parts
+alone. Prints how many ``builds`` there were and how many were ``refused``, then how many broke a
+law: ``refused_wrongly``, ``over_budget``, ``invalid_sequences``, ``undecided`` and
+``count_differences``. The first build to break each law is told on standard error.
+``--quick`` takes every ninth wish of each third conversation.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from bench.laws.builds import Found, build_all
+from bench.laws.cases import Case, read_cases
+from bench.laws.checks import LAWS
+from service.logs import configure_logging
+
+#: With ``--quick``: one of so many conversations, and one of so many wishes for each.
+QUICK_CASES = 3
+QUICK_STRIDE = 9
+
+
+def run(cases: Iterable[Case], *, stride: int = 1) -> Found:
+    """Build all cases, on all cores; the large ones first."""
+    ordered = sorted(cases, key=lambda case: case.size, reverse=True)
+    found = Found()
+    with ProcessPoolExecutor(
+        max_workers=os.cpu_count(), initializer=configure_logging, initargs=("warning",)
+    ) as pool:
+        for each in pool.map(partial(build_all, stride=stride), ordered):
+            found.add_all(each)
+    return found
+
+
+def figures(found: Found) -> dict[str, int]:
+    """Return what is printed."""
+    broken = {law: found.broken[law] for law in LAWS}
+    return {"builds": found.builds, "refused": found.refused, **broken}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Build, check and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="a folder of *.jsonl.gz")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    cases = list(read_cases(options.data))
+    every, stride = (QUICK_CASES, QUICK_STRIDE) if options.quick else (1, 1)
+    found = run(cases[::every], stride=stride)
+    for law, example in found.examples.items():
+        print(f"{law}: {example}", file=sys.stderr)
+    if options.json:
+        print(json.dumps(figures(found)))
+        return
+    for name, number in figures(found).items():
+        print(f"{name:>20}{number:>10}")
+
+
+if __name__ == "__main__":
+    main()

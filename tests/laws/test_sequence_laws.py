@@ -1,0 +1,114 @@
+"""Laws of the messages that are sent: an order that every API takes, and nothing made up."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.recounts import Sent, cost, parts_of, unanswered
+from formatters.cut import CUT_MARK
+from formatters.native import CLEARED
+from formatters.validity.canonical import canonical
+from tests.laws.building import build, built, protected, whole, written
+from tests.laws.examples import ASKED, CHOICES, WORDS, Asked, choices, few
+
+every_strategy = pytest.mark.parametrize("name", CHOICES)
+
+#: Tokens beside the protected parts.
+SPARE = st.one_of(st.integers(0, 200), st.integers(0, 3_000))
+
+CAPS = st.one_of(st.none(), st.integers(64, 160), st.integers(64, 2_000))
+
+
+@every_strategy
+@few
+@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
+def test_no_call_is_without_its_result(
+    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
+) -> None:
+    """Each call is answered once, right behind it; no result stands alone, and APIs take it all."""
+    strategy = data.draw(choices(name))
+    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
+    if content.status == "error":
+        assert name == "none"
+        return
+
+    assert unanswered(content.messages) == []
+    assert canonical(content.messages, content.tools) == []
+
+
+@every_strategy
+@few
+@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
+def test_order_is_kept(
+    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
+) -> None:
+    """What is sent of the history and of the run was there, in the order in which it stands."""
+    strategy = data.draw(choices(name))
+    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
+    if content.status == "error":
+        assert name == "none"
+        return
+    parts, full = parts_of(content), parts_of(whole(asked))
+
+    assert [tag for tag in full.costs if tag in parts.costs] == [
+        tag for tag in parts.costs if tag != "SUMMARY"
+    ]
+    for tag, messages in parts.native.items():
+        assert is_part_of(messages, full.native[tag], shortened=tag == "HISTORY")
+
+
+@every_strategy
+@few
+@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
+def test_the_same_again(
+    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
+) -> None:
+    """The same request gives the same answer, and is left as it was."""
+    strategy = data.draw(choices(name))
+    limits: dict[str, Any] = {"max_tokens": protected(asked) + spare, "memory_tokens": cap}
+    twin = copy.deepcopy(asked)
+    content = build(asked, strategy, **limits)
+
+    assert build(twin, strategy, **limits) == content
+    assert twin == asked
+    if content.status == "success":
+        written(content)
+
+
+@given(asked=ASKED, strategy=st.sampled_from(CHOICES[:-1]), words=WORDS)
+def test_the_cacheable_prefix_stays(asked: Asked, strategy: str, words: str) -> None:
+    """What is called cacheable opens the next build too, which has another input and more rows."""
+    # a call of a run may have the id of an older one, which is renamed while the run lasts
+    asked = replace(asked, run=[], context={**asked.context, "memory_limit": None})
+    later: dict[str, Any] = {"id": "later", "role": "HUMAN", "content": words, "run_id": "r9"}
+    rows = [*asked.past, {**later, "timestamp": "2099-01-01"}]
+    after = replace(asked, words="And now?", past=rows)
+    content, following = (built(each, strategy) for each in (asked, after))
+    sums = list(accumulate(map(cost, content.messages)))
+    stable = sums.index(content.usage.cacheable_prefix) + 1
+
+    assert following.messages[:stable] == content.messages[:stable]
+
+
+def is_part_of(messages: Sequence[Sent], of: Sequence[Sent], *, shortened: bool) -> bool:
+    """Tell whether messages stand in others in their order, cleared or shortened at most."""
+    others = iter(of)
+    return all(any(is_left_of(each, other, shortened) for other in others) for each in messages)
+
+
+def is_left_of(message: Sent, other: Sent, shortened: bool) -> bool:
+    """Tell whether a message is another one, or what clearing or shortening leaves of it."""
+    said, before = message["content"], other["content"]
+    if {**message, "content": before} != other:
+        return False
+    if said == before or (message["role"] == "tool" and said == CLEARED):
+        return True
+    # the guard looks at what is left, and may escape other lines of it
+    begun = said.removesuffix(CUT_MARK).replace("\\", "")
+    return shortened and said.endswith(CUT_MARK) and before.replace("\\", "").startswith(begun)
