@@ -1,7 +1,5 @@
 """The strategy that scores."""
 
-from dataclasses import replace
-
 import pytest
 
 from formatters.model import Message, Role
@@ -69,7 +67,7 @@ def test_ties_go_to_the_newer() -> None:
 
 def test_a_pinned_group_is_kept_whatever_its_score() -> None:
     """Beside the newest, and over the budget if need be."""
-    pinned = [replace(TALK[0], pinned=True), *TALK[1:]]
+    pinned = [TALK[0]._replace(pinned=True), *TALK[1:]]
 
     assert [group.index for group in Importance().fit(pinned, 30).kept] == [0, 2, 4]
     assert Importance().fit(pinned, 15).over_budget

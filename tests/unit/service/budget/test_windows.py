@@ -86,7 +86,7 @@ def test_a_smart_window_follows_the_sources_matrix(
 
 
 #: The same, with the newest message of the user pinned.
-PINNED = [replace(each, pinned=each.index == 4) for each in MATRIX]
+PINNED = [each._replace(pinned=each.index == 4) for each in MATRIX]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_pinned_group_has_its_place_first(
 @pytest.mark.parametrize("strategy", [WindowSize(max_messages=2), SmartWindow(max_messages=2)])
 def test_a_pinned_group_stays_however_old_and_large(strategy: WindowSize | SmartWindow) -> None:
     """What is left of the window goes to others, if anything is."""
-    large = replace(group(0, 3), pinned=True)
-    old = replace(group(0), pinned=True)
+    large = group(0, 3)._replace(pinned=True)
+    old = group(0)._replace(pinned=True)
 
     assert [each.index for each in strategy.fit([large, group(1)], AMPLE).kept] == [0]
     assert [each.index for each in strategy.fit([old, group(1), group(2)], AMPLE).kept] == [0, 2]
