@@ -87,8 +87,8 @@ def _sent(block: Block, group: Group, shown: Shown, verdict: Verdict | None) -> 
 def _fate(id_: str, shown: Shown, entry: Entry) -> tuple[Outcome, str]:
     if id_ in shown.cleared:
         return "cleared", "result_cleared"
-    if id_ in entry.repairs:
-        return "repaired", entry.repairs[id_]
     if shown.shortened:
         return "truncated", "shortened"
+    if id_ in entry.repairs:
+        return "repaired", entry.repairs[id_]
     return ("truncated", "message_chars") if entry.cut else ("kept", "fits")
