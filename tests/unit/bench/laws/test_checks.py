@@ -10,7 +10,7 @@ from tests.laws.building import built
 from tests.laws.examples import Asked
 
 PAST = [{"id": "a", "role": "HUMAN", "content": "When do we sail?"}]
-RUN = [
+RUN: list[dict[str, Any]] = [
     {"id": "b", "role": "AI", "content": "", "tool_calls": [{"id": "c1", "name": "f"}]},
     {"id": "c", "role": "TOOL", "content": "At dawn.", "tool_call_id": "c1"},
 ]
