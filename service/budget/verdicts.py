@@ -112,7 +112,7 @@ def _fates(
 def _fate(id_: str, shown: Shown, entry: Entry) -> tuple[Outcome, str]:
     if id_ in shown.cleared:
         return "cleared", "result_cleared"
-    if id_ in entry.repairs:
+    if id_ in entry.repairs and not shown.shortened:
         return "repaired", entry.repairs[id_]
     return _common_fate(shown, entry)
 

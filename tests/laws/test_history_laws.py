@@ -100,7 +100,6 @@ def test_changes_are_told(
         id_
         for each in fitted.decisions
         if each.reason in ("shortened", "result_cleared")
-        or (each.outcome == "repaired" and len(fitted.block.entries) == 1)
         for id_ in each.message_ids
     }
     before, after = texts(block), texts(fitted.block)

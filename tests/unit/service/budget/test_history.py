@@ -352,6 +352,17 @@ def test_a_first_turn_beyond_the_budget_costs_the_others_nothing() -> None:
     assert [entry.messages[0].id for entry in fitted.block.entries] == ["b", "c", "d"]
 
 
+def test_what_was_mended_and_shortened_is_shortened() -> None:
+    """A decision tells what the budget took, before what repair gave."""
+    entry = replace(said("u", 300), repairs={"u": "result_missing"})
+
+    fitted = fit_history(history(entries=(entry,)), OldestFirst(), 100, len)
+
+    assert [(each.outcome, each.reason) for each in fitted.decisions] == [
+        ("truncated", "shortened")
+    ]
+
+
 # --- summaries -------------------------------------------------------------------------------
 
 SENTENCE = "Previous 3 turns: 3 user messages, 0 model responses, 0 tool calls"
