@@ -18,8 +18,13 @@ _BEYOND: Final = "memory_limit"
 
 
 def native_history(facts: Facts) -> Block:
-    """Show the history as messages of their own, oldest first."""
-    mended = repaired(in_order(facts.history), taken=call_ids(facts.run))
+    """Show the history as messages of their own, oldest first.
+
+    Its calls keep their ids, so that the text stays the same from build to build; only those that
+    parts for a provider repeat in the run are changed.
+    """
+    opaque = call_ids(message for message in facts.run if message.provider_parts is not None)
+    mended = repaired(in_order(facts.history), taken=opaque)
     units = units_of(mended.messages)
     kept = _newest(units, facts.memory.limit)
     beyond = units[: len(units) - len(kept)]
@@ -33,11 +38,14 @@ def native_history(facts: Facts) -> Block:
     )
 
 
-def run_so_far(facts: Facts) -> tuple[Block, ...]:
-    """Show what the run has brought since the current input; no block where that is nothing."""
+def run_so_far(facts: Facts, history: Block | None = None) -> tuple[Block, ...]:
+    """Show what the run has brought since the current input; no block where that is nothing.
+
+    No call has the id of one in ``history``, the native block of the same context.
+    """
     if not facts.run:
         return ()
-    mended = repaired(facts.run, in_flight=True)
+    mended = repaired(facts.run, in_flight=True, taken=_called(history) if history else ())
     return (
         Block(
             tag="RUN",
@@ -51,6 +59,11 @@ def run_so_far(facts: Facts) -> tuple[Block, ...]:
 
 
 Unit = tuple[Message, ...]
+
+
+def _called(block: Block) -> frozenset[str]:
+    messages = (message for entry in block.entries for message in entry.native)
+    return frozenset(call.id for message in messages for call in message.tool_calls if call.id)
 
 
 def _newest(units: Sequence[Unit], limit: int | None) -> Sequence[Unit]:

@@ -18,7 +18,7 @@ from formatters.friends_info import friends_info, profile_text
 from formatters.model import Block, Facts, Formatter
 from formatters.native_blocks import native_history, run_so_far
 from formatters.render import in_one_message
-from formatters.rows import read_rows, repaired
+from formatters.rows import repaired
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
@@ -124,7 +124,7 @@ class ContextBuilder:
             profile=gathered.profile,
             default_profile=defaults.content,
             blocks={tag: repaired(text) for tag, text in blocks.items()},
-            run=read_rows(request.run_rows),
+            run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,
         )
@@ -146,8 +146,10 @@ class ContextBuilder:
             *(_shown(show, facts, toolset) for show in leading if not chat or show is not HISTORY),
             *custom(facts),
         )
-        before = (*in_one_message(texts), native_history(facts)) if chat else texts
-        return (*before, last(facts), *run_so_far(facts))
+        if not chat:
+            return (*texts, last(facts), *run_so_far(facts))
+        history = native_history(facts)
+        return (*in_one_message(texts), history, last(facts), *run_so_far(facts, history))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.

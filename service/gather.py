@@ -71,6 +71,8 @@ class Gathered:
     """What a build works on."""
 
     history: History
+    #: The run behind the current input, oldest first.
+    run: tuple[Message, ...] = ()
     toolset: Toolset
     profile: Mapping[str, object]
     warnings: tuple[WarningRecord, ...] = ()
@@ -107,13 +109,15 @@ async def gather(
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from errors  # one is enough to answer with
     reads = (history.result(), tools.result(), profile.result())
+    run = read_rows(request.run_rows)
     return Gathered(
+        run=run,
         history=reads[0].value,
         toolset=reads[1].value,
         profile=reads[2].value,
         warnings=(
             *(read.warning for read in reads if read.warning),
-            *_shortcomings(plan, history.result().value),
+            *_shortcomings(plan, history.result().value, run),
         ),
     )
 
@@ -199,12 +203,12 @@ def _read(request: BuildRequest, rows: Sequence[Row], total: int) -> History:
     )
 
 
-def _shortcomings(plan: Plan, history: History) -> Iterator[WarningRecord]:
+def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Iterator[WarningRecord]:
     """Warn of what no decision tells: rows that a strategy could not see, and parts not shown."""
     if history.not_read and plan.strategy.reads_all and plan.memory.limit is None:
         detail = f"{plan.strategy.name} chose from the newest {history.read} rows only"
         yield WarningRecord(code="history_capped", detail=detail)
-    ids = [message.id for message in history.messages if message.partial]
+    ids = [message.id for message in (*history.messages, *run) if message.partial]
     if ids:
         named = ", ".join(ids[:NAMED_IDS]) + (", …" if len(ids) > NAMED_IDS else "")
         detail = f"parts that are neither text nor image are left out of {len(ids)}: {named}"

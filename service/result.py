@@ -40,7 +40,8 @@ class DecisionRecord(BaseModel):
     detail: str
     tokens: int | None = None
     score: float | None = None
-    #: The ``memory_tokens`` at which it would have been kept whole, where that is defined.
+    #: The ``memory_tokens`` at which it would have been kept whole, where that is defined; of a
+    #: message of the run, the tokens of `RUN` at which it would have been.
     smallest_budget: int | None = None
     #: How many rows it speaks of, where they were not read.
     count: int | None = None

@@ -117,12 +117,14 @@ class BuildRequest(Tolerant):
 
     @property
     def run_rows(self) -> list[dict[str, Any]]:
-        """Return the messages behind the input as rows, each with an id."""
-        rows = [message.model_dump() for message in self._run.history[1:]]
-        return [
-            {**row, "id": row["id"] or f"{self.input_id}.{place}"}
-            for place, row in enumerate(rows, start=1)
-        ]
+        """Return the messages behind the input as rows, each with an id of its own."""
+        rows: dict[str, dict[str, Any]] = {}
+        for place, message in enumerate(self._run.history[1:], start=1):
+            row, made = message.model_dump(), f"{self.input_id}.{place}"
+            taken = not message.id or message.id == self.input_id or message.id in rows
+            row["id"] = made if taken else message.id
+            rows[row["id"]] = row
+        return list(rows.values())
 
     @property
     def input_pointer(self) -> str:

@@ -181,7 +181,6 @@ def _checked(name: str) -> Count | None:
         if _attempt(count, text, name) != _count(encoding, text):
             log.warning("tokenizer.fast_refused", tokenizer=name, reason="it counts otherwise")
             return None
-    log.info("tokenizer.fast", tokenizer=name)
     return count
 
 

@@ -59,7 +59,8 @@ class Decision(NamedTuple):
     #: Tokens that they cost, or would have cost.
     tokens: int | None = None
     score: float | None = None
-    #: The ``memory_tokens`` at which it would have been kept whole; None where that is not defined.
+    #: The ``memory_tokens`` at which it would have been kept whole, of a message of the run the
+    #: tokens of `RUN`; None where that is not defined.
     smallest_budget: int | None = None
     #: How many rows it speaks of, where they were not read.
     count: int | None = None  # type: ignore[assignment] # hides tuple.count, which nobody needs

@@ -136,10 +136,14 @@ def test_no_run_is_no_block() -> None:
     assert run_so_far(facts()) == ()
 
 
-def test_calls_of_history_and_run_have_ids_of_their_own() -> None:
-    """The run keeps those that its model gave."""
-    both = facts(rows(("ai", "", calls("c1"))), run=rows(("ai", "", calls("c1"))))
-    history, (run,) = native_history(both), run_so_far(both)
+@pytest.mark.parametrize("parts", [None, ["signed"]])
+def test_calls_of_history_and_run_have_ids_of_their_own(parts: object) -> None:
+    """History keeps its own, so that it stays the same, but not against what is passed on."""
+    called = {**calls("c1"), "provider_parts": parts}
+    both = facts(rows(("ai", "", calls("c1"))), run=rows(("ai", "", called)))
+    history = native_history(both)
+    (run,) = run_so_far(both, history)
+    ids = [block.entries[0].native[0].tool_calls[0].id for block in (history, run)]
 
-    assert run.entries[0].native[0].tool_calls[0].id == "c1"
-    assert history.entries[0].native[0].tool_calls[0].id != "c1"
+    assert ids.index("c1") == (0 if parts is None else 1)
+    assert len(set(ids)) == 2

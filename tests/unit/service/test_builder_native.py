@@ -134,6 +134,15 @@ async def test_parts_for_a_provider_go_through(make_builder: MakeBuilder) -> Non
     }  # fmt: skip
 
 
+async def test_parts_of_the_run_that_are_not_shown_are_told(make_builder: MakeBuilder) -> None:
+    """As those of history are."""
+    odd = {"id": "x1", "role": "AI", "content": [{"type": "audio"}, {"type": "text", "text": "a"}]}
+    content = await build(make_builder, request([RUN[0], odd]))
+
+    (warning,) = [each for each in content.warnings if each.code == "content_skipped"]
+    assert "x1" in warning.detail
+
+
 async def test_a_message_of_the_run_is_no_history(make_builder: MakeBuilder) -> None:
     """An id that stands in both is the run's, and decided on once."""
     stored = [

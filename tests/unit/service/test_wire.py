@@ -101,11 +101,13 @@ def test_the_run_so_far_is_rows_with_ids() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": "ok", "id": "t"},
         {"role": "AI", "content": "so", "metadata": {"provider_parts": parts}},
+        {"role": "AI", "content": "again", "id": "t"},
     ]
     request = decode(encoded(id="msg_1", content={"history": history}))
-    first, second, third = request.run_rows
+    first, second, third, fourth = request.run_rows
 
     assert (first["id"], second["id"], third["id"]) == ("in_1.1", "t", "in_1.3")
+    assert (fourth["id"], fourth["content"]) == ("in_1.4", "again")
     assert first["tool_calls"] == [call]
     assert second["tool_call_id"] == "c"
     assert third["metadata"] == {"provider_parts": parts}
