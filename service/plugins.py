@@ -1,13 +1,15 @@
 """Strategies of other packages, by entry point; a broken one is reported and stops nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 import structlog
 
-from service.budget.groups import Fit, Group, Strategy
+from service.budget.count_summary import count_sentence
+from service.budget.groups import Fit, Group, Strategy, Verdict
 from service.budget.oldest_first import OldestFirst
 from service.budget.strategies import STRATEGIES
 
@@ -51,12 +53,23 @@ class Foreign:
         try:
             fit = self.strategy.fit(groups, budget)
             if _is_choice(fit, groups):
-                return fit
-            reason = "it did not choose from the groups in their order"
+                return replace(fit, summary=partial(self._summary, fit)) if fit.summary else fit
+            reason = "it did not choose from the groups in their order, or not with verdicts"
         except Exception as error:  # noqa: BLE001 - strangers' code may do anything
             reason = f"{type(error).__name__}: {error}"
         log.warning("plugin.failed", plugin=self.name, reason=reason)
         return OldestFirst().fit(groups, budget)
+
+    def _summary(self, fit: Fit, groups: Sequence[Group]) -> str:
+        """Return its summary of groups, or a count of them."""
+        try:
+            told: object = fit.summary(groups) if fit.summary else None
+        except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+            told = error
+        if isinstance(told, str) and told.isprintable():
+            return told
+        log.warning("plugin.failed", plugin=self.name, reason=f"its summary is {told!r}")
+        return count_sentence(groups)
 
 
 def _loaded(point: EntryPoint) -> Strategy | None:
@@ -77,10 +90,11 @@ def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
         return False
     known = {group.index: group for group in groups}
     indices = [group.index for group in fit.kept]
-    return indices == sorted(set(indices)) and all(
+    chosen = indices == sorted(set(indices)) and all(
         group.index in known and known[group.index].without_results(group.cleared) == group
         for group in fit.kept
     )
+    return chosen and all(isinstance(each, Verdict) for each in fit.verdicts.values())
 
 
 def _package(point: EntryPoint) -> str:

@@ -20,9 +20,14 @@ def measure(blocks: Iterable[Block], count: Count) -> dict[str, int]:
     """Return the tokens of each block by its tag; their sum is what all messages cost.
 
     Of a message that several blocks share, each has what the text up to its end counts more than
-    the text up to its start; the first has the overhead.
+    the text up to its start; the first has the overhead. Raises `ValueError` for a tag twice.
     """
-    return {tag: size for shared in in_messages(blocks) for tag, size in _sizes(shared, count)}
+    sizes: dict[str, int] = {}
+    for tag, size in (pair for shared in in_messages(blocks) for pair in _sizes(shared, count)):
+        if tag in sizes:
+            raise ValueError(f"two blocks have the tag {tag}")
+        sizes[tag] = size
+    return sizes
 
 
 def block_tokens(block: Block, count: Count) -> int:

@@ -46,6 +46,10 @@ REASONS: Final = {
 }
 
 
+#: Said of codes that a strategy of another package gives.
+OWN_REASON: Final = "its strategy gives this reason"
+
+
 class Decision(NamedTuple):
     """What became of candidates that share one fate.
 
@@ -69,7 +73,7 @@ class Decision(NamedTuple):
     def detail(self) -> str:
         """Return the reason as a sentence."""
         size = f" ({self.tokens} tokens)" if self.tokens is not None else ""
-        return f"{self.outcome.replace('_', ' ')}{size}: {REASONS[self.reason]}"
+        return f"{self.outcome.replace('_', ' ')}{size}: {REASONS.get(self.reason, OWN_REASON)}"
 
 
 def tally(decisions: Iterable[Decision]) -> tuple[int, int]:

@@ -56,7 +56,8 @@ def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> S
     if isinstance(spec, Sequence) and not isinstance(spec, str):
         if not spec:
             raise UnknownStrategyError("", "a list of strategies needs at least one")
-        return Composite(strategies=tuple(_read(s, known, f"/{n}") for n, s in enumerate(spec)))
+        strategies = tuple(_read(each, known, f"/{n}") for n, each in enumerate(spec))
+        return Composite(strategies=strategies) if len(strategies) > 1 else strategies[0]
     return _read(spec, known, "")
 
 

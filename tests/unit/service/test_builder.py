@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from formatters.guard import quoted
+from formatters.guard import BUILT_IN_TAGS, quoted
 from formatters.model import Block, Entry, Facts, GivesWay, Row, Tool
 from formatters.shared_memory import NONE_FITS
 from service.adapters.memory_store import MemoryHistory, MemoryProfiles
@@ -772,3 +772,8 @@ async def test_odd_rows_never_fail_a_build(
     assert (warning.code, warning.detail.split(": ")[1]) == ("content_skipped", "m6")
     assert sum(len(decision.message_ids) for decision in content.decisions) == len(past)
     assert isinstance(make_builder().history, MemoryHistory)
+
+
+def test_the_guard_knows_the_tags_of_all_blocks() -> None:
+    """A new block's tag has to be in the guard's list, or anybody could write it."""
+    assert {show(Facts(current_input="")).tag for show in BLOCKS} <= BUILT_IN_TAGS

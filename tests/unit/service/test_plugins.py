@@ -126,3 +126,23 @@ def test_where_it_fails_the_oldest_go_first(result: object) -> None:
 
     assert fit == OldestFirst().fit(GROUPS, 25)
     assert logs[0]["event"] == "plugin.failed"
+
+
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [
+        (lambda groups: f"{len(groups)} turns", "2 turns"),
+        (lambda groups: groups[9], "Previous 0 turns"),
+        (lambda groups: None, "Previous 0 turns"),
+        (lambda groups: "two\nlines", "Previous 0 turns"),
+    ],
+)
+def test_its_summary_is_a_line_or_a_count(summary: Any, told: str) -> None:
+    """Whatever it does."""
+    mine = Returning(Fit(kept=tuple(GROUPS[2:]), summary=summary))
+
+    fit = Foreign(mine, "mine").fit(GROUPS, 25)
+
+    assert fit.kept == tuple(GROUPS[2:])
+    assert fit.summary
+    assert fit.summary(GROUPS[:2]).startswith(told)

@@ -101,3 +101,8 @@ def test_a_strategy_from_elsewhere_has_no_parameters() -> None:
     assert read_strategy("own", own) is own["own"]
     with pytest.raises(UnknownStrategyError, match="it has none"):
         read_strategy({"name": "own", "n": 1}, own)
+
+
+def test_a_list_of_one_is_that_one() -> None:
+    """So `none` means the same in a list."""
+    assert read_strategy(["none"]) is STRATEGIES["none"]

@@ -92,3 +92,9 @@ def test_native_messages() -> None:
     assert message_tokens(message, len) == 3 + 2 * (6 + 7) + 4
     assert entry_tokens(entry, len) == last_tokens(entry, len) == 33 + 6
     assert measure((block, Block(tag="E", native=True, entries=())), len) == {"RUN": 78, "E": 0}
+
+
+def test_a_tag_stands_for_one_block() -> None:
+    """Two of one tag would share an entry of the account."""
+    with pytest.raises(ValueError, match="two blocks have the tag B"):
+        measure((block("x"), block("y")), len)

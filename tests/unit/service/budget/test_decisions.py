@@ -1,5 +1,9 @@
+import re
+from pathlib import Path
+
 import pytest
 
+import service.budget
 from service.budget.decisions import PRESENT, REASONS, Decision, Outcome, tally
 
 
@@ -40,3 +44,20 @@ def test_tally() -> None:
     assert tally(decisions) == (5, 4)
     assert tally([]) == (0, 0)
     assert {"kept", "cleared", "truncated", "repaired"} == PRESENT
+
+
+def test_a_reason_of_another_package() -> None:
+    """Its strategy may give reasons that have no sentence here."""
+    decision = Decision(message_ids=("a",), block="B", outcome="dropped", reason="mood")
+
+    assert decision.detail == "dropped: its strategy gives this reason"
+
+
+def test_reasons_that_our_code_gives_have_a_sentence() -> None:
+    """Every literal that becomes a verdict or an omission."""
+    folder = Path(service.budget.__file__).parent
+    code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    given = re.findall(r'(?:Verdict\(|reason=|budget, )"(\w+)"', code)
+
+    assert given
+    assert set(given) <= set(REASONS)
