@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from formatters.guard import one_line
+from formatters.guard import one_line, without_marks
 from formatters.model import ToolCall
 from formatters.rows import repaired
 
@@ -24,7 +24,7 @@ def annotation(calls: Sequence[ToolCall]) -> str:
     if len(shown) > MOST_TOOLS:
         half = MOST_TOOLS // 2
         shown = [*shown[:half], f"+{len(shown) - MOST_TOOLS}", *shown[-half:]]
-    return f"[{'; '.join(shown)}]"
+    return without_marks(f"[{'; '.join(shown)}]")
 
 
 def _call(call: ToolCall) -> str:

@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from formatters.guard import BUILT_IN_TAGS, one_line, quoted, unquoted
+from formatters.guard import one_line, quoted, unquoted
+from formatters.structure import BUILT_IN_TAGS
 
 TAGS = frozenset({"MOOD", "NEXT_STEPS"})
 
