@@ -178,32 +178,15 @@ def _with_some_hidden(piece: str, draw: Draw) -> str:
     return piece
 
 
-#: Latin letters, and what can stand in for each.
-_TWINS: Final = dict(
-    zip(
-        "AEHMOTBCKNPXYIaeocpxyis[]<>:/",
-        ("АΑꓮ", "ЕΕꓰ", "НΗꓧ", "МΜꓟ", "ОΟꓳ", "ТΤꓔ", "ВΒꓐ", "Сꓚ", "КΚ", "Νꓠ", "РΡꓑ", "ХΧꓫ", "Υꓬ")
-        + (
-            "ІΙ",
-            "а",
-            "е",
-            "о",
-            "с",
-            "р",
-            "х",
-            "у",
-            "і",
-            "ѕ",
-            "【〚",
-            "】〛",
-            "‹〈",
-            "›〉",
-            "∶꞉",
-            "∕",
-        ),
-        strict=True,
+#: Characters, and what can stand in for each.
+_TWINS: Final = {
+    twins[0]: twins[1:]
+    for twins in (
+        *("AАΑꓮ", "EЕΕꓰ", "HНΗꓧ", "MМΜꓟ", "OОΟꓳ", "TТΤꓔ", "BВΒꓐ", "CСꓚ", "KКΚ", "NΝꓠ", "PРΡꓑ"),
+        *("XХΧꓫ", "YУΥꓬ", "IІΙ", "aа", "eе", "oо", "cс", "pр", "xх", "yу", "iі", "sѕ"),
+        *("[【〚", "]】〛", "<‹〈", ">›〉", ":∶꞉", "/∕"),
     )
-)
+}
 
 
 def _in_other_letters(piece: str, draw: Draw) -> str:

@@ -135,7 +135,7 @@ def request(text: Forgery, layout: str) -> BuildRequest:
         "user_profile": {"prompt_overrides": {"friends_profile": f"{text.first}\n{text.second}"}},
         "timestamp_utc": "2025-12-10T08:00:00Z",
         # only names that an API takes get here; others are read from the block itself
-        "tools": [tool(text, "first"), tool(text, "second")],
+        "tools": [tool(text, "search")],
         "context": context,
     }
     return BuildRequest.model_validate({"id": "q", "owner_key": "o", "content": content})
@@ -147,14 +147,18 @@ def shortened(text: Forgery, chars: int) -> Iterator[Mapping[str, Any]]:
     facts = Facts(
         current_input="",
         history=read_rows(rows(text)),
-        tools=(tool(text, text.first), tool(text, text.second)),
+        tools=(
+            tool(text, text.first),
+            tool(text, text.second),
+            tool(HARMLESS, text.first),
+        ),
         profile=profile,
         blocks={OWN_TAG: ""},
         memory=MemoryView(limit=None),
     )
     offered = capabilities(facts)
-    for step in range(3):
-        yield _message(offered, [_step(entry, step) for entry in offered.entries])
+    # the steps down of the tools in turn: all, without descriptions of parameters, names alone
+    yield _message(offered, [_step(each, step) for step, each in enumerate(offered.entries)])
     for block in (shared_memory(facts), friends_info(facts)):
         yield _message(block, [each.shorten(chars) for each in block.entries if each.shorten])
 
@@ -216,7 +220,7 @@ class ByLength:
         """Return a fourth of the characters."""
         return len(text) // 4
 
-    def counter(self, tokenizer: str) -> "ByLength":
+    def counter(self, tokenizer: str) -> "ByLength":  # noqa: ARG002 - a port's method
         """Return this counter, whatever the name."""
         return self
 

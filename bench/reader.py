@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 TAGS: Final = (
@@ -42,8 +43,6 @@ def read(messages: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> tup
     return tuple(pieces)
 
 
-# one message of each context, the longest, is always the same
-@lru_cache(maxsize=32)
 def _content(text: str, tags: tuple[str, ...]) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     for line in text.splitlines():
@@ -59,12 +58,12 @@ def _is_under(pieces: Sequence[Piece], tag: str) -> bool:
 
 #: Marks of chat templates. The last of each pair is what it has to be followed by, if anything.
 _ROLE_MARKS: Final = re.compile(
-    r"<\|[^|<>\s]{1,48}\|?>"
-    r"|<[^|<>\s]{1,48}\|>"
+    r"<\|[^\\|<>\s]{1,48}\|?>"
+    r"|<[^\\|<>\s]{1,48}\|>"
     r"|<\s*\|\s*/?\s*(?:im_start|im_end|system|user|assistant|start_header_id|eot_id)\b"
     r"|\[\s*/?\s*(?:inst|tool_calls|tool_results|available_tools|system_prompt)\s*\]"
     r"|<?<\s*/?\s*sys\s*>"
-    r"|<\s*/\s*s\s*>|(?<!\w)<s>"
+    r"|<\s*/\s*s\s*>|(?<![\w\\])<s>"
     r"|<\s*/?\s*(?:start_of_turn|end_of_turn|bos|eos|tool_call|tool_response)\s*>"
 )
 _ELEMENTS: Final = re.compile(r"<\s*/?\s*(?:human[\s_-]*input|current[\s_-]*time)\b")
@@ -90,12 +89,15 @@ _BETWEEN_CALLS: Final = re.compile(r"(?<!\\)(?:\\\\)*;")
 _PARAMETER: Final = re.compile(r"- (?:[^(\\]|\\.)*\(((?:[^)\\]|\\.)*)\)")
 
 
-def _line(line: str, tags: Sequence[str], *, offers_tools: bool) -> Iterator[Piece]:
+# hostile texts stand in many places of a context
+@lru_cache(maxsize=4_096)
+def _line(line: str, tags: tuple[str, ...], *, offers_tools: bool) -> tuple[Piece, ...]:
     """Read a line: its marks wherever they stand, and what it begins with."""
     seen = list(_readings(line))
+    pieces: list[Piece] = []
     for kind, marks in (("role", _ROLE_MARKS), ("element", _ELEMENTS)):
-        yield from (Piece(kind, mark[0]) for mark in max((_all(marks, s) for s in seen), key=len))
-    yield from _beginning(line, tags, offers_tools=offers_tools)
+        pieces += (Piece(kind, mark[0]) for mark in max((_all(marks, s) for s in seen), key=len))
+    return (*pieces, *_beginning(line, tags, offers_tools=offers_tools))
 
 
 def _all(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
@@ -120,14 +122,14 @@ def _opening(seen: str, line: str, tags: Sequence[str]) -> Piece | None:
     rest = seen[start.end() :] if start else seen
     if rest.startswith("\\") or seen.lstrip().startswith("\\"):
         return None
+    if _CALLS.match(rest):
+        return Piece("calls", _calls(line))
     if speaker := _SPEAKER.match(rest):
         return Piece("row", f"{speaker[2]} {_time(rest)}".strip())
     if stranger := _STRANGER.match(rest):
         return Piece("row", f"{stranger[2]} {stranger[1]}")
     if role := _ROLE_LINE.match(seen) or _INSTRUCTIONS.match(seen):
         return Piece("role", role[0].strip())
-    if _CALLS.match(rest):
-        return Piece("calls", _calls(line))
     return _tag(rest, tags)
 
 
@@ -171,7 +173,7 @@ def _of_a_tool(line: str) -> Piece | None:
 def _split_over_lines(text: str, tags: Sequence[str]) -> Iterator[Piece]:
     """Read what begins at the end of one line and goes on in the next."""
     lines = [_folded(line).strip() for line in text.splitlines()]
-    for first, second in zip(lines, lines[1:], strict=False):
+    for first, second in pairwise(lines):
         if first.endswith("<") and _ELEMENTS.match(f"<{second}"):
             yield Piece("element", f"<{second}")
         if first.endswith("[") and "]" in second and (tag := _tag(f"[{second}", tags)):
@@ -185,13 +187,15 @@ def _readings(line: str) -> Iterator[str]:
     """Return a line as it looks, with letters that no screen shows, and with its gaps closed."""
     seen = _folded(line)
     yield seen
-    smuggled = "".join(chr(ord(c) - 0xE0000) if 0xE0020 <= ord(c) <= 0xE007E else c for c in line)
-    if smuggled != line:
-        yield _folded(smuggled)
+    shown = html.unescape(line)
+    smuggled = "".join(chr(ord(c) - 0xE0000) if 0xE0020 <= ord(c) <= 0xE007E else c for c in shown)
+    if smuggled != shown:
+        yield _folded(smuggled.replace("&", "&amp;"))
     if re.search(r"\b\w \w \w \w\b", seen):
         yield re.sub(r"(?<!\w)(\w) (?=\w(?!\w))", r"\1", seen)
 
 
+@lru_cache(maxsize=4_096)
 def _folded(line: str) -> str:
     if line.isascii() and line.isprintable() and "&" not in line:
         return _PLAIN_MARKUP.sub("", line.lower())

@@ -89,5 +89,7 @@ def _is_structure(line: str, pattern: re.Pattern[str]) -> bool:
 
 def _mark_ends(line: str) -> list[int]:
     """Return where the first character of each mark ends, in any reading of the line."""
+    if not any(map(MARKS.search, readings(line))):
+        return []
     ends = {look.ends[mark.start()] for look in looks(line) for mark in MARKS.finditer(look.text)}
     return sorted(ends)

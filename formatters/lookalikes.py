@@ -67,10 +67,9 @@ _ENCLOSED: Final = (0x1F150, 0x1F170, 0x1F1E6)
 
 #: Letters that no screen shows and that models read all the same.
 _SMUGGLED: Final = re.compile("[\U000e0020-\U000e007e]")
-_SMUGGLED_LETTERS: Final = {0xE0000 + code: code for code in range(0x20, 0x7F)}
 
-#: A character as HTML writes it. As in HTML, "&lt" and "&gt" need no semicolon.
-_REFERENCE: Final = r"&(?:#\d{1,7};|#[xX][0-9a-fA-F]{1,6};|[a-zA-Z]{2,10};|[lg]t)"
+#: A character as HTML writes it; as there, the semicolon is not always needed.
+_REFERENCE: Final = r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z]{2,10};|[lg]t)"
 _REFERENCES: Final = re.compile(_REFERENCE)
 _UNITS: Final = re.compile(f"{_REFERENCE}|.", re.DOTALL)
 
@@ -120,38 +119,85 @@ def folded(line: str) -> str:
     Each character is folded by itself, which keeps the time linear for any text; backslashes fold
     to nothing.
     """
-    if "&" in line:
-        line = _REFERENCES.sub(_referred, line)
-    return line.translate(_FOLDS)
+    return _resolved(line).translate(_FOLDS)
 
 
 def readings(line: str) -> Iterator[str]:
     """Return all that a line could be read as; most lines have one reading."""
-    for source in _sources(line):
-        text = folded(source)
+    resolved = _resolved(line)
+    for folds in _tables(resolved):
+        text = resolved.translate(folds)
         yield text
-        if _SPACED.search(text):
-            yield _SPACING.sub("", text)
+        for left in _without_gaps(text):
+            yield "".join(text[place] for place in left)
 
 
 def looks(line: str) -> Iterator[Look]:
     """Return the same readings with the places that they were read at, which takes longer."""
-    for source in _sources(line):
-        units = [(folded(unit[0]), unit.end()) for unit in _UNITS.finditer(source)]
-        text = "".join(text for text, _ in units)
-        ends = tuple(end for text, end in units for _ in text)
+    for folds in _tables(_resolved(line)):
+        shown = [(_unit_folded(unit, folds), end) for unit, end in _units(line)]
+        text = "".join(piece for piece, _ in shown)
+        ends = tuple(end for piece, end in shown for _ in piece)
         yield Look(text, ends)
-        if _SPACED.search(text):
-            blanks = {place for run in _SPACING.finditer(text) for place in range(*run.span())}
-            left = [place for place in range(len(text)) if place not in blanks]
+        for left in _without_gaps(text):
             yield Look("".join(text[place] for place in left), tuple(ends[p] for p in left))
 
 
-def _sources(line: str) -> Iterator[str]:
-    """Return a line without smuggled letters, which fold to nothing, and one with them."""
-    yield line
-    if not line.isascii() and _SMUGGLED.search(line):
-        yield line.translate(_SMUGGLED_LETTERS)
+def escaped(text: str, marks: frozenset[str]) -> str:
+    """Put a backslash before whatever looks like one of some marks.
+
+    Backslashes before it, and those at the end, are doubled, so that they escape nothing.
+    """
+    if text.isascii() and marks.isdisjoint(text) and "\\" not in text and "&" not in text:
+        return text
+    shown = backslashes = ""
+    for unit, _ in _units(text):
+        if unit == "\\":
+            backslashes += unit
+            continue
+        if not marks.isdisjoint(_unit_folded(unit, _FOLDS)):
+            backslashes += f"{backslashes}\\"
+        # a reference is text as well
+        as_text = (f"\\{char}" if char in marks else char for char in unit)
+        shown += backslashes + (unit if len(unit) == 1 else "".join(as_text))
+        backslashes = ""
+    return shown + backslashes * 2
+
+
+def _units(line: str) -> Iterator[tuple[str, int]]:
+    """Return the characters and references of a line, each with where it ends."""
+    return ((unit[0], unit.end()) for unit in _UNITS.finditer(line))
+
+
+def _unit_folded(unit: str, folds: "_Folds") -> str:
+    if len(unit) == 1:
+        return folds[ord(unit)] or ""
+    return _resolved(unit).translate(folds)
+
+
+def _tables(resolved: str) -> Iterator["_Folds"]:
+    """Return the folds in which smuggled letters are nothing, and if needed those as letters."""
+    yield _FOLDS
+    if not resolved.isascii() and _SMUGGLED.search(resolved):
+        yield _SMUGGLED_FOLDS
+
+
+def _resolved(line: str) -> str:
+    return _REFERENCES.sub(_referred, line) if "&" in line else line
+
+
+def _without_gaps(text: str) -> Iterator[list[int]]:
+    """Return the places that are left without the blanks in "H u m a n", if there are such.
+
+    Once without all of them, once without the narrowest: those between words may be wider.
+    """
+    if not _SPACED.search(text):
+        return
+    gaps = list(_SPACING.finditer(text))
+    narrowest = min(len(gap[0]) for gap in gaps)
+    for widest in sorted({4, narrowest}):
+        blanks = {p for gap in gaps if len(gap[0]) <= widest for p in range(*gap.span())}
+        yield [place for place in range(len(text)) if place not in blanks]
 
 
 def _referred(reference: re.Match[str]) -> str:
@@ -175,3 +221,6 @@ def _fold(code: int) -> str:
     seen = [c for c in plain if unicodedata.category(c) not in _HIDDEN and ord(c) not in unseen]
     # a mark has a character of its own, so that there is a place behind it
     return "".join(c for c in seen if len(seen) == 1 or c.isalnum() or c in " .)")
+
+
+_SMUGGLED_FOLDS: Final = _Folds({0xE0000 + code: _fold(code) or None for code in range(0x20, 0x7F)})

@@ -63,7 +63,7 @@ def _spelt(name: str) -> str:
 _ELEMENTS: Final = rf"(?:{_spelt('human_input')}|{_spelt('current_time')})"
 
 _LINES: Final = (
-    rf"{_OPEN}\[/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
+    rf"{_OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
     # our speakers, and the roles of chat templates
     rf"{_OPEN}{_STAMP}[\[(]?(?:human|nexus){_COLON}",
     rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?(?:user|assistant|system){_COLON}",

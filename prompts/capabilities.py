@@ -1,11 +1,11 @@
 """The `[CAPABILITIES]` block: the tools that this conversation offers, an entry a tool."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from formatters.guard import one_line, quoted
+from formatters.lookalikes import escaped
 from formatters.model import Block, Entry, Facts, GivesWay, Tool
 from formatters.rows import repaired
 
@@ -25,7 +25,7 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf")
 _DEPTH: Final = 4
 
 #: What parts a parameter's line: ``(string, required)``.
-_PARTS: Final = re.compile("[(),]")
+_PARTS: Final = frozenset("(),")
 
 #: What JSON Schema calls the types of JSON's scalars, for an ``enum`` without a type.
 _JSON_TYPES: Final = {
@@ -125,7 +125,7 @@ def _heading(name: object, tags: frozenset[str]) -> str:
 
 def _word(value: object, tags: frozenset[str]) -> str:
     """Return a name or a type; what could end it and begin the next part is escaped."""
-    return _PARTS.sub(r"\\\g<0>", _inline(value, tags))
+    return escaped(_inline(value, tags), _PARTS)
 
 
 def _inline(value: object, tags: frozenset[str]) -> str:

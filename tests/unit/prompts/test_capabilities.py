@@ -247,7 +247,7 @@ def test_names_and_parameters_forge_no_structure() -> None:
 
     assert shown(tool, tags={"MOOD": "calm"}).text == (
         HEADER + "### \\[RUN]\nNo description\nParameters:\n"
-        "- \\<human_input> (\\[MOOD], optional): \\[THIS_MOMENT]\n"
+        "- \\<\\human_input> (\\[MOOD], optional): \\[THIS_MOMENT]\n"
     )
 
 
