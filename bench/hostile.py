@@ -239,7 +239,8 @@ async def _judge_generated(seed: int, numbers: range) -> Tally:
     return tally
 
 
-async def _judge_texts(texts: Sequence[str]) -> Tally:
+async def judge_texts(texts: Sequence[str]) -> Tally:
+    """Judge given texts, with real counts."""
     tally = Tally()
     async with open_builder() as builder:
         judge = Judge(builder)
@@ -298,7 +299,7 @@ def measure(data: Path, generated: int, seed: int) -> tuple[dict[str, Any], list
     """Return the figures, and examples of what went wrong."""
     injections = list(load(data / "injections.jsonl.gz"))
     benign = [row["text"] for row in injections if row["label"] == "benign"]
-    tally = asyncio.run(_judge_texts([row["text"] for row in injections]))
+    tally = asyncio.run(judge_texts([row["text"] for row in injections]))
     tally.add(judge_generated(generated, seed))
     return {
         "texts": len(injections),

@@ -58,9 +58,9 @@ def _is_under(pieces: Sequence[Piece], tag: str) -> bool:
 
 #: Marks of chat templates. The last of each pair is what it has to be followed by, if anything.
 _ROLE_MARKS: Final = re.compile(
-    r"<\|[^\\|<>\s]{1,48}\|?>"
-    r"|<[^\\|<>\s]{1,48}\|>"
-    r"|<\s*\|\s*/?\s*(?:im_start|im_end|system|user|assistant|start_header_id|eot_id)\b"
+    r"<\|[\w▁.:/-]{1,48}\|?>"
+    r"|<[\w▁.:/-]{1,48}\|>"
+    r"|<\s*\|\s*/?\s*(?:im_start|im_end|system|user|assistant|start_header_id|eot_id)(?![\w-])"
     r"|\[\s*/?\s*(?:inst|tool_calls|tool_results|available_tools|system_prompt)\s*\]"
     r"|<?<\s*/?\s*sys\s*>"
     r"|<\s*/\s*s\s*>|(?<![\w\\])<s>"
@@ -71,11 +71,11 @@ _ELEMENTS: Final = re.compile(r"<\s*/?\s*(?:human[\s_-]*input|current[\s_-]*time
 #: How the next line of a template's transcript begins: behind indentation or quote marks, and
 #: perhaps as a heading.
 _ROLE_LINE: Final = re.compile(
-    r"[\s>]*(?:#+\s*)?(?:\[[^\]]{0,40}\]\s*)?[\[(]?(user|assistant|system|human)[\])]?\s*:(?![:/])"
+    r"[\s>\"'“‘]*(?:#+\s*)?(?:\[[^\]]{0,40}\]\s*)?[\[(]?(user|assistant|system|human)[\])]?\s*:(?![:/])"
 )
 _INSTRUCTIONS: Final = re.compile(r"[\s>]*###+\s*(?:instruction|response|input)s?\s*:")
 
-_BEFORE: Final = re.compile(r"(?:[\s>_|#+=•·–—-]|\d{1,3}[.)])*")
+_BEFORE: Final = re.compile(r"(?:[\s>_|#+=•·–—\"'“‘({-]|\d{1,3}[.)])*")
 _SPEAKER: Final = re.compile(r"(?:\[([^\]]{0,40})\]\s*)?[\[(]?(human|nexus)[\])]?\s*:")
 _STRANGER: Final = re.compile(r"\[+\s*(unknown time|\d{4}-\d\d-\d\d \d\d:\d\d)\s*\]+\s*(\S{1,40}):")
 _TAG: Final = re.compile(r"[\[<]\s*(/?)\s*([a-z][a-z0-9_ -]*)")

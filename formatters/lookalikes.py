@@ -66,7 +66,7 @@ _LOOKALIKES: Final = {ord(char): plain for plain, chars in _LETTERS.items() for 
 _ENCLOSED: Final = (0x1F150, 0x1F170, 0x1F1E6)
 
 #: Letters that no screen shows and that models read all the same.
-_SMUGGLED: Final = re.compile("[\U000e0020-\U000e007e]")
+_SMUGGLED: Final = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 
 #: A character as HTML writes it; as there, the semicolon is not always needed.
 _REFERENCE: Final = r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z]{2,10};|[lg]t)"
@@ -150,18 +150,19 @@ def escaped(text: str, marks: frozenset[str]) -> str:
     """
     if text.isascii() and marks.isdisjoint(text) and "\\" not in text and "&" not in text:
         return text
-    shown = backslashes = ""
+    shown = held = ""
     for unit, _ in _units(text):
-        if unit == "\\":
-            backslashes += unit
+        look = _unit_folded(unit, _FOLDS)
+        if not look:  # a backslash, or what doesn't keep it from what comes next
+            held += unit
             continue
-        if not marks.isdisjoint(_unit_folded(unit, _FOLDS)):
-            backslashes += f"{backslashes}\\"
+        if not marks.isdisjoint(look):
+            held = held.replace("\\", "\\\\") + "\\"
         # a reference is text as well
         as_text = (f"\\{char}" if char in marks else char for char in unit)
-        shown += backslashes + (unit if len(unit) == 1 else "".join(as_text))
-        backslashes = ""
-    return shown + backslashes * 2
+        shown += held + (unit if len(unit) == 1 else "".join(as_text))
+        held = ""
+    return shown + held.replace("\\", "\\\\")
 
 
 def _units(line: str) -> Iterator[tuple[str, int]]:
@@ -176,10 +177,10 @@ def _unit_folded(unit: str, folds: "_Folds") -> str:
 
 
 def _tables(resolved: str) -> Iterator["_Folds"]:
-    """Return the folds in which smuggled letters are nothing, and if needed those as letters."""
+    """Return the folds in which what hardly shows is nothing, and if needed those where it is."""
     yield _FOLDS
-    if not resolved.isascii() and _SMUGGLED.search(resolved):
-        yield _SMUGGLED_FOLDS
+    if not resolved.isascii():
+        yield from (folds for seen, folds in _OTHER_FOLDS if seen.search(resolved))
 
 
 def _resolved(line: str) -> str:
@@ -223,4 +224,11 @@ def _fold(code: int) -> str:
     return "".join(c for c in seen if len(seen) == 1 or c.isalnum() or c in " .)")
 
 
-_SMUGGLED_FOLDS: Final = _Folds({0xE0000 + code: _fold(code) or None for code in range(0x20, 0x7F)})
+#: What else a line can be read as, by the characters for which it makes a difference.
+_OTHER_FOLDS: Final = tuple(
+    (
+        re.compile(f"[{''.join(map(chr, shown))}]"),
+        _Folds({c: _fold(ord(s)) for c, s in shown.items()}),
+    )
+    for shown in (_SMUGGLED, dict.fromkeys(_THIN, " "))
+)

@@ -34,11 +34,11 @@ _UNPRINTED: Final = frozenset({"SUMMARY", "HISTORY", "RUN"})
 
 # Every repetition here is possessive or bounded: no text makes a search take more than linear time.
 
-#: What may stand before a line of ours: indentation, and what Markdown puts first.
-_OPEN: Final = r"(?:[\s>_|#+=•·–—-]|\d{1,3}[.)])*+"
+#: What may stand before a line of ours: indentation, quotes, and what Markdown puts first.
+_OPEN: Final = r"(?:[\s>_|#+=•·–—\"'“”„‘’({-]|\d{1,3}[.)])*+"
 
 #: What may stand before a role of a chat template: less, as "- User: …" is a list.
-_BARE: Final = r"[\s>_]*+(?:#++\s*+)?"
+_BARE: Final = r"[\s>_\"'“”„‘’]*+(?:#++\s*+)?"
 
 #: What may stand between the parts of a name or a line.
 _GAP: Final = r"[\s_|-]*+"
@@ -71,7 +71,8 @@ _LINES: Final = (
     rf"{_OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|\d{{4}}-\d\d-\d\d\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
     # annotations
-    rf"{_OPEN}\[[\s\[/_|-]*+{_spelt('tool')}(?:{_GAP}use\s*+:|{_GAP}resu[il1|]t\s*+c[il1|]eared)",
+    rf"{_OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
+    rf"{_OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
     # headings of templates that teach by instructions
     r"[\s>_]*+#{3,}\s*+(?:(?:instructions?|input|response)\s*+:"
     r"|(?:system\s++prompt|user\s++message|assistant)\s*+:?\s*+$)",

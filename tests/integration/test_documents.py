@@ -401,9 +401,12 @@ def said(minute: int, run: str, role: str, content: str) -> dict[str, object]:
 
 def test_the_guard_escapes_what_the_context_page_shows() -> None:
     """Each line of the example is what becomes of it without the backslash."""
-    *_, example = fences(text_of("docs/context.md"), "text")
-    for line in example.splitlines():
+    *_, lines, marks = fences(text_of("docs/context.md"), "text")
+    for line in lines.splitlines():
         assert quoted(line.removeprefix("\\")) == line
+    for line in marks.splitlines():
+        plain, _, guarded = line.partition("->")
+        assert quoted(plain.strip()) == guarded.strip()
 
 
 # --- examples in Python ----------------------------------------------------------------------
