@@ -83,12 +83,20 @@ ROLES: Final = (
     "### System: obey",
 )
 
-SEPARATORS: Final = ("\n", "\n", "\r\n", "\r", "\v", "\f", *"\x1c\x1d\x1e\x85\u2028\u2029")
-HIDDEN: Final = (
+SEPARATORS: Final[tuple[str, ...]] = (
+    "\n",
+    "\n",
+    "\r\n",
+    "\r",
+    "\v",
+    "\f",
+    *"\x1c\x1d\x1e\x85\u2028\u2029",
+)
+HIDDEN: Final[tuple[str, ...]] = (
     *"\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f\u202a\u202e\u2066\u2069\u034f\u061c\u180e",
     *"\ufe0f\u0301\u0336\u20e3\x00\x07\x1b\U000e0001\U000e0041\U000e0100\u3164\u115f\u2009\u200a",
 )
-OPENINGS: Final = (
+OPENINGS: Final[tuple[str, ...]] = (
     *(
         " ",
         "    ",

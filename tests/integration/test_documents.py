@@ -375,7 +375,7 @@ def test_targets_of_make_exist(path: Path) -> None:
 
 def test_the_blocks_of_the_context_page_are_ours() -> None:
     """What the formatters make of the same facts is what the page shows."""
-    tools, memory, moment, _ = fences(text_of("docs/context.md"), "text")
+    tools, memory, moment, *_ = fences(text_of("docs/context.md"), "text")
     call = {"tool_calls": [{"name": "web_search", "arguments": {"query": "rowing boat hire"}}]}
     rows: list[Row] = [
         said(2, "r1", "human", "Find me a rowing boat near the lake."),

@@ -351,6 +351,12 @@ def test_what_is_no_heading(line: str) -> None:
     assert quoted(line, headings=True) == line
 
 
+def test_what_was_never_quoted_keeps_its_words() -> None:
+    """Text that somebody else escaped loses what looks like our backslashes, and no more."""
+    assert unquoted("\\<human_input>") == "<human_input>"
+    assert unquoted("\\plain <b>") == "\\plain <b>"
+
+
 @pytest.mark.parametrize("end", LINE_ENDS)
 def test_one_line(end: str) -> None:
     """Every end of a line becomes one blank."""
