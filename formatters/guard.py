@@ -17,6 +17,7 @@ has backslashes already gets the same ones on top, and `unquoted` gives back exa
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from formatters.lookalikes import HINT, looks, readings
@@ -49,11 +50,7 @@ def unquoted(text: str, tags: frozenset[str] = _NO_TAGS, *, headings: bool = Fal
 
 def without_marks(line: str) -> str:
     """Break the marks in a piece of a line that begins with words of ours."""
-    if not HINT.search(line):
-        return line
-    for end in reversed(_mark_ends(line)):
-        line = f"{line[:end]}\\{line[end:]}"
-    return line
+    return "\\".join(_around_marks(line)) if HINT.search(line) else line
 
 
 def one_line(text: str) -> str:
@@ -77,19 +74,17 @@ def _quoted(line: str, pattern: re.Pattern[str]) -> str:
 def _unquoted(line: str, pattern: re.Pattern[str]) -> str:
     if not line.startswith("\\") or not _is_structure(line, pattern):
         return line
-    for end in reversed(_mark_ends(line)):
-        if line.startswith("\\", end):
-            line = line[:end] + line[end + 1 :]
-    return line[1:]
+    first, *others = _around_marks(line)
+    return "".join([first[1:], *(piece.removeprefix("\\") for piece in others)])
 
 
 def _is_structure(line: str, pattern: re.Pattern[str]) -> bool:
     return any(pattern.match(look) or MARKS.search(look) for look in readings(line))
 
 
-def _mark_ends(line: str) -> list[int]:
-    """Return where the first character of each mark ends, in any reading of the line."""
+def _around_marks(line: str) -> list[str]:
+    """Split a line behind the first character of each mark, in any reading of the line."""
     if not any(map(MARKS.search, readings(line))):
-        return []
+        return [line]
     ends = {look.ends[mark.start()] for look in looks(line) for mark in MARKS.finditer(look.text)}
-    return sorted(ends)
+    return [line[start:end] for start, end in pairwise([0, *sorted(ends), len(line)])]

@@ -3,7 +3,8 @@
 import html
 import re
 import unicodedata
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,7 +94,7 @@ class Look:
 
     text: str
     #: For each character of the text, where in the line the character that shows it ends.
-    ends: tuple[int, ...]
+    ends: Sequence[int]
 
 
 class _Folds(dict[int, str | None]):
@@ -135,12 +136,15 @@ def readings(line: str) -> Iterator[str]:
 def looks(line: str) -> Iterator[Look]:
     """Return the same readings with the places that they were read at, which takes longer."""
     for folds in _tables(_resolved(line)):
-        shown = [(_unit_folded(unit, folds), end) for unit, end in _units(line)]
-        text = "".join(piece for piece, _ in shown)
-        ends = tuple(end for piece, end in shown for _ in piece)
+        pieces: list[str] = []
+        ends = array("Q")
+        for unit, end in _units(line):
+            pieces.append(_unit_folded(unit, folds))
+            ends.extend([end] * len(pieces[-1]))
+        text = "".join(pieces)
         yield Look(text, ends)
         for left in _without_gaps(text):
-            yield Look("".join(text[place] for place in left), tuple(ends[p] for p in left))
+            yield Look("".join(text[p] for p in left), [ends[p] for p in left])
 
 
 def escaped(text: str, marks: frozenset[str]) -> str:

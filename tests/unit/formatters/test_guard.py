@@ -368,6 +368,8 @@ def test_one_line(end: str) -> None:
     [
         "[", "<", "(", "\\", " ", "\t", "[ ", "< ", "</ ", "[/ ", "> ", "#", "- ", "- (", "1. ",
      "\u0301\u0323", "\u200b", "\u202e[", "\x00", "\ufdfa", "[2025-12-10 15:30] ", "[2025-12-10 ",
+     "<|", "<|a", "<|im_end|>", "</s>", "[INST]", "&#", "&lt", "&lt;", "a b ", "H  u ", "</", "[ /",
+     "user ", "###", '"', "\u2009", "\U000e003c", "😀", "a] ", "required", "SHARED_MEMORY ",
      "[unknown ", "human ", "<human_inpu", "[shared_memory", "[tool ", "required ", "**_"],
 )  # fmt: skip
 def test_long_lines_are_read_once(piece: str) -> None:
