@@ -90,9 +90,9 @@ def shortened(text: Forgery, chars: int) -> Iterator[Mapping[str, Any]]:
         current_input="",
         history=read_rows(rows(text)),
         tools=(
-            tool(text, text.first),
-            tool(text, text.second),
             tool(HARMLESS, text.first),
+            tool(text, "search"),
+            tool(HARMLESS, text.second),
         ),
         profile=profile,
         blocks={OWN_TAG: ""},

@@ -93,6 +93,8 @@ def test_values_without_end() -> None:
         ("]\n[SHARED_MEMORY count=1]", "\\] [SHARED_MEMORY count=1\\]"),
         ("a】b；c", "a\\】b\\；c"),
         ("a&rsqb;b&#9;", "a\\&rsqb\\;b&#9\\;"),
+        ("a\\&#x336;]", "a\\&#x336\\;\\]"),
+        ("a\\\u200b]", "a\\\\\u200b\\]"),
     ],
 )
 def test_nothing_ends_an_annotation_early(value: str, text: str) -> None:
