@@ -60,7 +60,7 @@ def _is_under(pieces: Sequence[Piece], tag: str) -> bool:
 _ROLE_MARKS: Final = re.compile(
     r"<\|[\w▁.:/-]{1,48}\|?>"
     r"|<[\w▁.:/-]{1,48}\|>"
-    r"|<\s*\|\s*/?\s*(?:im_start|im_end|system|user|assistant|start_header_id|eot_id)(?![\w-])"
+    r"|<\s*\|\s*/?\s*(?:im_start|im_end|system|user|assistant|start_header_id|eot_id)(?![\w\\-])"
     r"|\[\s*/?\s*(?:inst|tool_calls|tool_results|available_tools|system_prompt)\s*\]"
     r"|<?<\s*/?\s*sys\s*>"
     r"|<\s*/\s*s\s*>|(?<![\w\\])<s>"
