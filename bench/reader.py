@@ -80,6 +80,8 @@ _SPEAKER: Final = re.compile(r"(?:\[([^\]]{0,40})\]\s*)?[\[(]?(human|nexus)[\])]
 _STRANGER: Final = re.compile(r"\[+\s*(unknown time|\d{4}-\d\d-\d\d \d\d:\d\d)\s*\]+\s*(\S{1,40}):")
 _TAG: Final = re.compile(r"[\[<]\s*(/?)\s*([a-z][a-z0-9_ -]*)")
 _PLAIN_TAG: Final = re.compile(r"\[(/?(?:run|summary|history))\](?!\()")
+#: "shared_memory[0]" is code.
+_REST_OF_TAG: Final = re.compile(r"[^\[\]]*\]")
 _CALLS: Final = re.compile(r"\[\s*tool[\s_]*use\s*:")
 
 #: An annotation as it is written: up to the first bracket that nothing escapes.
@@ -176,7 +178,7 @@ def _split_over_lines(text: str, tags: Sequence[str]) -> Iterator[Piece]:
     for first, second in pairwise(lines):
         if first.endswith("<") and _ELEMENTS.match(f"<{second}"):
             yield Piece("element", f"<{second}")
-        if first.endswith("[") and "]" in second and (tag := _tag(f"[{second}", tags)):
+        if first.endswith("[") and _REST_OF_TAG.match(second) and (tag := _tag(f"[{second}", tags)):
             yield tag
 
 
