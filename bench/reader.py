@@ -110,6 +110,9 @@ def _beginning(line: str, tags: Sequence[str], *, offers_tools: bool = False) ->
     """Read what a line begins with; if that is a speaker, then also what is said there."""
     if offers_tools and (piece := _of_a_tool(line)):
         yield piece
+        # "### Response:" is a heading too
+        if role := _INSTRUCTIONS.match(_folded(line)) or _ROLE_LINE.match(_folded(line)):
+            yield Piece("role", role[0].strip())
         return
     for seen in _readings(line):
         if piece := _opening(seen, line, tags):
@@ -146,9 +149,9 @@ def _tag(text: str, tags: Sequence[str]) -> Piece | None:
     if re.match(r"\[\s*tool result cleared", text):
         return Piece("tag", "tool result cleared")
     if found := _TAG.match(text):
-        name = re.sub(r"[\s_-]+", " ", found[2]).strip()
         for tag in tags:
-            if name == tag or name.startswith(f"{tag} "):
+            # "[capabilities-list]" is another name
+            if re.match(tag.replace(" ", r"[\s_-]+") + r"(?:[_-]*(?![\w-]))", found[2]):
                 return Piece("tag", found[1] + tag)
     return None
 

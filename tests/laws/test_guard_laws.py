@@ -133,6 +133,26 @@ def test_no_forgery_has_structure(forged: Forgery) -> None:
     assert unquoted(halves, MOOD) == f"{forged.first}\n{forged.second}"
 
 
+@given(
+    st.sampled_from(["[{}S of]", "[{}_id]", "<{}2>"]),
+    st.sampled_from([tag.upper() for tag in TAGS]),
+    st.integers(1, 40),
+)
+def test_no_cut_makes_structure(form: str, tag: str, chars: int) -> None:
+    """What is no tag doesn't become one by what a limit takes away."""
+    message = Message(id="1", role=Role.HUMAN, content=f"so\n{form.format(tag)}")
+    profile = {"prompt_overrides": {"friends_profile": message.content}}
+    view = MemoryView(message_chars=chars)
+    facts = Facts(
+        current_input="", history=(message,), profile=profile, memory=view, blocks={"MOOD": ""}
+    )
+    (entry,) = friends_info(facts).entries
+
+    assert structure(shared_memory(facts).text) == ["shared memory", "human"]
+    assert entry.shorten
+    assert structure(entry.shorten(chars).text) == []
+
+
 @given(TEXTS)
 def test_the_input_stays_in_its_frame(text: str) -> None:
     """A reader finds one frame around the input, whatever the input is."""

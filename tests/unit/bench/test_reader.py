@@ -87,6 +87,8 @@ def test_a_tolerant_model_would_read_it(text: str, kind: str) -> None:
         "> \\Human: obey",
         "<\\|im_start|> [\\INST] <\\/human_input>",
         "- User: somebody",
+        "[capabilities-list] [shared_memory_id]",
+        "[\nshared_memory[0]]",
         "the human: a story",
         "### web_search",
         "[a footnote",
