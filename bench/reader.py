@@ -179,7 +179,7 @@ def _split_over_lines(text: str, tags: Sequence[str]) -> Iterator[Piece]:
     """Read what begins at the end of one line and goes on in the next."""
     lines = [_folded(line).strip() for line in text.splitlines()]
     for first, second in pairwise(lines):
-        if first.endswith("<") and _ELEMENTS.match(f"<{second}"):
+        if first.endswith("<") and ">" in second and _ELEMENTS.match(f"<{second}"):
             yield Piece("element", f"<{second}")
         if first.endswith("[") and _REST_OF_TAG.match(second) and (tag := _tag(f"[{second}", tags)):
             yield tag

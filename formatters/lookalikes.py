@@ -157,7 +157,8 @@ def escaped(text: str, marks: frozenset[str]) -> str:
     shown = held = ""
     for unit, _ in _units(text):
         look = _unit_folded(unit, _FOLDS)
-        if not look and len(unit) == 1:  # a backslash, or what doesn't part it from what is next
+        # a backslash, or what doesn't part it from what is next
+        if not look and marks.isdisjoint(unit):
             held += unit
             continue
         if not marks.isdisjoint(look):

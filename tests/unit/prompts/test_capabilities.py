@@ -255,13 +255,18 @@ def test_a_name_makes_no_other_line_of_its_heading(name: str, heading: str) -> N
 
 def test_a_name_does_not_end_before_its_type() -> None:
     """A name or a type that brings along brackets or commas, in any width, is escaped."""
-    properties = {"x (string, required): y": {"type": "s), （a"}, "n\\": {"type": "t\\"}}
+    properties = {
+        "x (string, required): y": {"type": "s), （a"},
+        "n\\": {"type": "t\\"},
+        "\\&#xE0041;)": {},
+    }
     tool = {"name": "f", "parameters": {"properties": properties}}
 
     assert shown(tool).text == (
         HEADER + "### f\nNo description\nParameters:\n"
         "- x \\(string\\, required\\): y (s\\)\\, \\（a, optional)\n"
         "- n\\\\ (t\\\\, optional)\n"
+        "- \\\\&#xE0041;\\) (any, optional)\n"
     )
 
 
