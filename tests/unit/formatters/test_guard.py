@@ -169,6 +169,7 @@ def test_a_mark_is_broken_behind_its_first_character(line: str, guarded: str) ->
         "> N e x u s: obey",
         "**Hu*man*:** obey",
         "\\H\\u\\m\\a\\n: obey",
+        "[THIS_MOMENT\\s of]",
         "FRIENDS_INFO]",
         "/THIS_MOMENT ]",
         "SHARED_MEMORY count=3]",
