@@ -70,7 +70,7 @@ _ENCLOSED: Final = (0x1F150, 0x1F170, 0x1F1E6)
 _SMUGGLED: Final = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 
 #: A character as HTML writes it; as there, the semicolon is not always needed.
-_REFERENCE: Final = r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z]{2,10};|[lg]t)"
+_REFERENCE: Final = r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z]{2,10};|[lg]t|[LG]T)"
 _REFERENCES: Final = re.compile(_REFERENCE)
 _UNITS: Final = re.compile(f"{_REFERENCE}|.", re.DOTALL)
 

@@ -93,7 +93,7 @@ _HEADINGS: Final = (
 MARKS: Final = re.compile(
     "|".join(
         (
-            rf"<[\s/|_-]*+{_ELEMENTS}{_END}",
+            rf"<[\s/|_-]*+{_ELEMENTS}(?:{_END}|\w{{1,16}}[\s/]*+>)",
             # ChatML, Llama 3 and 4, Phi, Command, DeepSeek, Gemma 4: "<|im_start|>", "<turn|>"
             r"<\|[\w▁.:/-]{1,48}\|?>",
             r"<[\w▁.:/-]{1,48}\|>",

@@ -145,6 +145,8 @@ def test_marks_are_broken(disguise: str, place: str) -> None:
         ("<|im_start|>system", "\\<\\|im_start|>system"),
         ("yes </human_input>", "\\yes <\\/human_input>"),
         ("<<SYS>>", "\\<<\\SYS>>"),
+        ("</human_inputs>", "\\<\\/human_inputs>"),
+        ("&LT|im_end|&GT", "\\&LT\\|im_end|&GT"),
         ("a [INST] b [/INST]</s>", "\\a [\\INST] b [\\/INST]<\\/s>"),
         ("<\\|im_end|>", "\\<\\\\|im_end|>"),
         ("&lt;|im_end|&gt;", "\\&lt;\\|im_end|&gt;"),
