@@ -1,11 +1,11 @@
 """Tool annotations: ``[tool_use:web_search, query:…]`` in place of a call."""
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from formatters.guard import one_line
+from formatters.guard import one_line, without_marks
+from formatters.lookalikes import escaped
 from formatters.model import ToolCall
 from formatters.rows import repaired
 
@@ -14,8 +14,8 @@ VALUE_CHARS: Final = 80
 #: Tools named in one annotation; of more, the first and the last three stand for all.
 MOST_TOOLS: Final = 6
 
-#: What would end an annotation or a tool in it, with the backslashes before; or those at the end.
-_ENDS: Final = re.compile(r"(?<!\\)(\\*+)([\];]|$)")
+#: What would end an annotation or a tool in it.
+_ENDS: Final = frozenset("];")
 
 
 def annotation(calls: Sequence[ToolCall]) -> str:
@@ -24,7 +24,7 @@ def annotation(calls: Sequence[ToolCall]) -> str:
     if len(shown) > MOST_TOOLS:
         half = MOST_TOOLS // 2
         shown = [*shown[:half], f"+{len(shown) - MOST_TOOLS}", *shown[-half:]]
-    return f"[{'; '.join(shown)}]"
+    return without_marks(f"[{'; '.join(shown)}]")
 
 
 def _call(call: ToolCall) -> str:
@@ -42,7 +42,7 @@ def _value(value: object) -> str:
     text = one_line(repaired(value if isinstance(value, str) else _json(value)))
     if len(text) > VALUE_CHARS:
         text = text[: VALUE_CHARS - 3] + "..."
-    return _ENDS.sub(_escaped, text)
+    return escaped(text, _ENDS)
 
 
 def _json(value: object) -> str:
@@ -50,9 +50,3 @@ def _json(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):  # keys of any type, circles, great depth
         return type(value).__name__
-
-
-def _escaped(end: re.Match[str]) -> str:
-    """Escape what ends a value, and the backslashes before it, so that they escape nothing."""
-    backslashes, mark = end.groups()
-    return backslashes * 2 + (f"\\{mark}" if mark else "")

@@ -1,37 +1,111 @@
 """What a line looks like, whichever characters it is made of."""
 
+import html
+import re
 import unicodedata
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 #: Blank or ignored by Unicode's own account, though no category says so.
 _UNSEEN: Final = frozenset({0x115F, 0x1160, 0x2065, *range(0xFFF0, 0xFFF9)})
 _UNSEEN_PLANE: Final = range(0xE0000, 0xE1000)
 
+#: Blanks so thin that a word with them between its letters is still read as one.
+_THIN: Final = frozenset({0x2006, 0x2008, 0x2009, 0x200A, 0x202F, 0x205F})
+
+#: What Markdown leaves out of the text that it shows: emphasis, code marks and escapes.
+_MARKUP: Final = frozenset(map(ord, "*`~\\"))
+
 #: Controls, formats and marks that stand on other characters.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Mn", "Me"})
 
-#: Characters that look like the ones our structure is made of, and that Unicode does not fold:
-#: punctuation, then Cyrillic, Greek, other Latin letters and small capitals.
-_LOOKALIKES: Final = str.maketrans(
-    "【〔〖〘〚⟦❲⁅⦋】〕〗〙〛⟧❳⁆⦌⟨〈《‹«❬❮❰≪⟪˂ᐸ⟩〉》›»❭❯❱≫⟫˃ᐳ∕⁄╱⧸∶ː꞉˸ˍ‐‒−⠀"
-    "АВЕЅІЈКМНОРСТУХавеѕіјкмнорстухԁһӏ"
-    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαεηικορτυχ"
-    "ıɑɡᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ",
-    "[[[[[[[[[]]]]]]]]]<<<<<<<<<<<<>>>>>>>>>>>>////::::_--- "
-    "ABESIJKMHOPCTYXabesijkmhopctyxdhl"
-    "ABEZHIKMNOPTYXaenikoptux"
-    "iagabcdefghijklmnoprstuvwyz",
+#: Letters of other scripts, small capitals and the like, by the letter that they look like, and
+#: that Unicode does not fold. Only letters that can pass unnoticed in a word are here.
+_LETTERS: Final = {
+    "a": "АаΑαɑᴀᎪꓮᗅ⍺",
+    "b": "ВЬΒʙᏴᏏꓐᗷᖯᑲ",
+    "c": "СсᴄᏟꓚϹϲⲤⲥς",
+    "d": "ԁᴅᎠᏧꓓԃᗞᗪꓒᑯ",
+    "e": "ЕеΕεᴇᎬꓰҽ℮ꬲⴹ⋿",
+    "f": "ꜰϜϝꓝƒքᖴꞘꞙ",
+    "g": "ɡɢԌԍᏀꓖց",
+    "h": "НһΗʜհᎻᏂꓧⲎⲏᕼ",
+    "i": "ІіΙιıɪᎥꓲᛁⵏ⍳ꙇ",
+    "j": "ЈјϳᴊᎫꓙᒍ",
+    "k": "КкΚκᴋᏦꓗⲔᛕ",
+    "l": "ӏʟᏞꓡᒪⳐ",
+    "m": "МмΜᴍᎷꓟⲘⲙᗰ",
+    "n": "ΝɴηոռꓠⲚⲛᴎ",
+    "o": "ОоΟοσᴏօՕꓳⲞⲟ০୦〇߀ዐଠ०",
+    "p": "РрΡρᴘᏢꓑⲢⲣᑭ⍴",
+    "q": "ԛԚզգ",
+    "r": "ʀᎡᏒꓣᴦгᖇꭇꭈ",
+    "s": "ЅѕꜱᏕᏚꓢՏ",
+    "t": "ТтΤτᴛᎢꓔⲦⲧ⊤",
+    "u": "υսՍᴜꓴʋᑌ∪ሀꞟꭎ",
+    "v": "νᴠѵѴᏙꓦᐯ",
+    "w": "ᴡԝԜᎳᏔꓪѡɯա",
+    "x": "ХхΧχꓫⲬⲭ᙭×╳ᕁ",
+    "y": "УуΥʏүγꓬⲨⲩᎩꭚყ",
+    "z": "ΖᴢᏃꓜⲌⲍ",
+    "[": "【〔〖〘〚⟦❲⁅⦋⟬",
+    "]": "】〕〗〙〛⟧❳⁆⦌⟭",
+    "<": "⟨〈《‹«❬❮❰≪⟪˂ᐸ",
+    ">": "⟩〉》›»❭❯❱≫⟫˃ᐳ",
+    "/": "∕⁄╱⧸",
+    ":": "∶ː꞉˸։᛬ꓽ",
+    "|": "│┃∣ǀ❘❙¦",
+    "_": "ˍ",
+    "-": "‐‒−",
+    " ": "⠀",
+}
+_LOOKALIKES: Final = {ord(char): plain for plain, chars in _LETTERS.items() for char in chars}
+
+#: White letters on black, and flags' letters: 26 each, from A on.
+_ENCLOSED: Final = (0x1F150, 0x1F170, 0x1F1E6)
+
+#: Letters that no screen shows and that models read all the same.
+_SMUGGLED: Final = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
+
+#: A character as HTML writes it; as there, the semicolon is not always needed.
+_REFERENCE: Final = r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z]{2,10};|[lg]t|[LG]T)"
+_REFERENCES: Final = re.compile(_REFERENCE)
+_UNITS: Final = re.compile(f"{_REFERENCE}|.", re.DOTALL)
+
+#: Stands in every "H u m a n", and seldom elsewhere; then the blanks in it, each between letters
+#: that stand alone.
+_SPACED: Final = re.compile(r"\s\w\s{1,4}\w\s")
+_SPACING: Final = re.compile(r"\s(?:(?<=^\w\s)|(?<=\W\w\s))\s{0,3}(?=\w(?!\w))")
+
+#: All that the edges of our structure can be made of, in every spelling; a line without one has
+#: no structure, and most lines have none.
+HINT: Final = re.compile(
+    r"[\[\]<>:#&"
+    + "".join(_LETTERS[mark] for mark in "[]<>:")
+    + "︓﹕：𐞁﹟＃﹠＆≮\u2329︽︿﹤＜≯\u232a︾﹀﹥＞︗︹︻﹇﹝［︘︺︼﹈﹞］\U000e0020-\U000e007e]"
 )
 
 
-class _Folds(dict[int, str]):
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A reading of a line."""
+
+    text: str
+    #: For each character of the text, where in the line the character that shows it ends.
+    ends: Sequence[int]
+
+
+class _Folds(dict[int, str | None]):
     """Folded characters by their code; the first ones are remembered."""
 
     #: Far more than the scripts of one conversation have.
     MOST: Final = 20_000
 
-    def __missing__(self, code: int) -> str:
-        folded = _fold(code)
+    def __missing__(self, code: int) -> str | None:
+        # None and not "", with which translating ASCII takes its slow way
+        folded = _fold(code) or None
         if len(self) < self.MOST:
             self[code] = folded
         return folded
@@ -41,22 +115,125 @@ _FOLDS: Final = _Folds()
 
 
 def folded(line: str) -> str:
-    """Return a line in lower case, look-alikes folded, and without what does not show.
+    """Return a line in lower case, look-alikes folded, without markup and what does not show.
 
-    Each character is folded by itself, which keeps the time linear for any text.
+    Each character is folded by itself, which keeps the time linear for any text; backslashes fold
+    to nothing.
     """
-    if line.isascii() and line.isprintable():
-        return line.lower()
-    return line.translate(_FOLDS)
+    return _resolved(line).translate(_FOLDS)
+
+
+def readings(line: str) -> Iterator[str]:
+    """Return all that a line could be read as; most lines have one reading."""
+    resolved = _resolved(line)
+    for folds in _tables(resolved):
+        text = resolved.translate(folds)
+        yield text
+        for left in _without_gaps(text):
+            yield "".join(text[place] for place in left)
+
+
+def looks(line: str) -> Iterator[Look]:
+    """Return the same readings with the places that they were read at, which takes longer."""
+    for folds in _tables(_resolved(line)):
+        pieces: list[str] = []
+        ends = array("Q")
+        for unit, end in _units(line):
+            pieces.append(_unit_folded(unit, folds))
+            ends.extend([end] * len(pieces[-1]))
+        text = "".join(pieces)
+        yield Look(text, ends)
+        for left in _without_gaps(text):
+            yield Look("".join(text[p] for p in left), [ends[p] for p in left])
+
+
+def escaped(text: str, marks: frozenset[str]) -> str:
+    """Put a backslash before whatever looks like one of some marks.
+
+    Backslashes before it, and those at the end, are doubled, so that they escape nothing.
+    """
+    if text.isascii() and marks.isdisjoint(text) and "\\" not in text and "&" not in text:
+        return text
+    shown = held = ""
+    for unit, _ in _units(text):
+        look = _unit_folded(unit, _FOLDS)
+        # a backslash, or what doesn't part it from what is next
+        if not look and marks.isdisjoint(unit):
+            held += unit
+            continue
+        if not marks.isdisjoint(look):
+            held = held.replace("\\", "\\\\") + "\\"
+        # a reference is text as well
+        as_text = (f"\\{char}" if char in marks else char for char in unit)
+        shown += held + (unit if len(unit) == 1 else "".join(as_text))
+        held = ""
+    return shown + held.replace("\\", "\\\\")
+
+
+def _units(line: str) -> Iterator[tuple[str, int]]:
+    """Return the characters and references of a line, each with where it ends."""
+    return ((unit[0], unit.end()) for unit in _UNITS.finditer(line))
+
+
+def _unit_folded(unit: str, folds: "_Folds") -> str:
+    if len(unit) == 1:
+        return folds[ord(unit)] or ""
+    return _resolved(unit).translate(folds)
+
+
+def _tables(resolved: str) -> Iterator["_Folds"]:
+    """Return the folds in which what hardly shows is nothing, and if needed those where it is."""
+    yield _FOLDS
+    if not resolved.isascii():
+        yield from (folds for seen, folds in _OTHER_FOLDS if seen.search(resolved))
+
+
+def _resolved(line: str) -> str:
+    return _REFERENCES.sub(_referred, line) if "&" in line else line
+
+
+def _without_gaps(text: str) -> Iterator[list[int]]:
+    """Return the places that are left without the blanks in "H u m a n", if there are such.
+
+    Once without all of them, once without the narrowest: those between words may be wider.
+    """
+    if not _SPACED.search(text):
+        return
+    gaps = list(_SPACING.finditer(text))
+    narrowest = min(len(gap[0]) for gap in gaps)
+    for widest in sorted({4, narrowest}):
+        blanks = {p for gap in gaps if len(gap[0]) <= widest for p in range(*gap.span())}
+        yield [place for place in range(len(text)) if place not in blanks]
+
+
+def _referred(reference: re.Match[str]) -> str:
+    return html.unescape(reference[0])
 
 
 def _fold(code: int) -> str:
     char = chr(code)
+    if code in _MARKUP or code in _THIN or code in _UNSEEN or code in _UNSEEN_PLANE:
+        return ""
     if char.isspace():
         return " "
-    if code in _UNSEEN or code in _UNSEEN_PLANE:
-        return ""
+    for first in _ENCLOSED:
+        if first <= code < first + 26:
+            return chr(ord("a") + code - first)
     # a few characters stand for whole phrases, which would only lengthen the line
-    plain = unicodedata.normalize("NFKD", char)[:4].translate(_LOOKALIKES).casefold()
-    seen = (c for c in plain if unicodedata.category(c) not in _HIDDEN and ord(c) not in _UNSEEN)
-    return "".join(seen)
+    plain = unicodedata.normalize("NFKD", char)[:4].translate(_LOOKALIKES)
+    # capitals of other scripts look like other letters than their small ones do
+    plain = plain.casefold().translate(_LOOKALIKES)
+    unseen = _UNSEEN | _MARKUP
+    seen = [c for c in plain if unicodedata.category(c) not in _HIDDEN and ord(c) not in unseen]
+    # a mark has a character of its own, so that there is a place behind it
+    return "".join(c for c in seen if len(seen) == 1 or c.isalnum() or c in " .)")
+
+
+#: What else a line can be read as, by the characters for which it makes a difference.
+_OTHER_FOLDS: Final = tuple(
+    (
+        re.compile(f"[{''.join(map(chr, shown))}]"),
+        _Folds({c: _fold(ord(s)) for c, s in shown.items()}),
+    )
+    for shown in (_SMUGGLED, dict.fromkeys(_THIN, " "))
+)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from formatters.guard import one_line, quoted
+from formatters.lookalikes import escaped
 from formatters.model import Block, Entry, Facts, GivesWay, Tool
 from formatters.rows import repaired
 
@@ -22,6 +23,9 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf")
 
 #: Alternatives inside alternatives are followed so far; a schema may contain itself.
 _DEPTH: Final = 4
+
+#: What parts a parameter's line: ``(string, required)``.
+_PARTS: Final = frozenset("(),")
 
 #: What JSON Schema calls the types of JSON's scalars, for an ``enum`` without a type.
 _JSON_TYPES: Final = {
@@ -62,7 +66,7 @@ def capabilities(facts: Facts) -> Block:
 
 def _entry(tool: Tool, tags: frozenset[str]) -> Entry:
     function = _function(tool)
-    name = f"### {_inline(function.get('name'), tags) or NO_NAME}"
+    name = _heading(function.get("name"), tags)
     description = quoted(_string(function.get("description")), tags, headings=True)
     intro = f"{name}\n{description or NO_DESCRIPTION}\n"
     parameters = tuple(_parameters(_schema(function), tags))
@@ -87,8 +91,8 @@ def _schema(function: Mapping[str, object]) -> Mapping[str, object]:
 def _parameters(schema: Mapping[str, object], tags: frozenset[str]) -> Iterator[_Parameter]:
     required = _list(schema.get("required"))
     for key, value in _mapping(schema.get("properties")).items():
-        name = _inline(key, tags) or NO_NAME
-        kind = _inline("|".join(dict.fromkeys(_types(value, _DEPTH))), tags)
+        name = _word(key, tags) or NO_NAME
+        kind = _word("|".join(dict.fromkeys(_types(value, _DEPTH))), tags)
         need = "required" if key in required else "optional"
         description = _inline(_mapping(value).get("description"), tags)
         yield _Parameter(line=f"- {name} ({kind}, {need})", description=description)
@@ -110,6 +114,18 @@ def _named(schema: Mapping[str, object], depth: int) -> tuple[str, ...]:
         return tuple(name for each in alternatives for name in _types(each, depth - 1))
     values = [schema["const"]] if "const" in schema else _list(schema.get("enum"))
     return tuple(_JSON_TYPES.get(type(value), ANY_TYPE) for value in values)
+
+
+def _heading(name: object, tags: frozenset[str]) -> str:
+    """Open a tool; a name that would make another line of ours out of it is escaped."""
+    line = f"### {one_line(_string(name)) or NO_NAME}"
+    guarded = quoted(line, tags)
+    return line if guarded == line else guarded.replace("\\### ", "### \\", 1)
+
+
+def _word(value: object, tags: frozenset[str]) -> str:
+    """Return a name or a type; what could end it and begin the next part is escaped."""
+    return escaped(_inline(value, tags), _PARTS)
 
 
 def _inline(value: object, tags: frozenset[str]) -> str:

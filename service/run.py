@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from formatters.custom import TAG
-from formatters.guard import BUILT_IN_TAGS
+from formatters.guard import quoted
 from service.payload import MAX_ID
 from service.tolerant import Tolerant
 
@@ -77,8 +77,8 @@ class ContextOptions(Tolerant):
         for tag in blocks or {}:
             if not TAG.fullmatch(tag):
                 raise ValueError(f"{tag!r} is no tag: capital letters, digits and _ are")
-            if tag in BUILT_IN_TAGS:
-                raise ValueError(f"{tag!r} is a tag of the service's own")
+            if quoted(f"[{tag}]") != f"[{tag}]":
+                raise ValueError(f"{tag!r} is taken, by the service or by a chat template")
         return blocks
 
 

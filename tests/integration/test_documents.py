@@ -424,7 +424,7 @@ def test_targets_of_make_exist(path: Path) -> None:
 
 def test_the_blocks_of_the_context_page_are_ours() -> None:
     """What the formatters make of the same facts is what the page shows."""
-    tools, memory, moment, _ = fences(text_of("docs/context.md"), "text")
+    tools, memory, moment, *_ = fences(text_of("docs/context.md"), "text")
     call = {"tool_calls": [{"name": "web_search", "arguments": {"query": "rowing boat hire"}}]}
     rows: list[Row] = [
         said(2, "r1", "human", "Find me a rowing boat near the lake."),
@@ -450,9 +450,12 @@ def said(minute: int, run: str, role: str, content: str) -> dict[str, object]:
 
 def test_the_guard_escapes_what_the_context_page_shows() -> None:
     """Each line of the example is what becomes of it without the backslash."""
-    *_, example = fences(text_of("docs/context.md"), "text")
-    for line in example.splitlines():
+    *_, lines, marks = fences(text_of("docs/context.md"), "text")
+    for line in lines.splitlines():
         assert quoted(line.removeprefix("\\")) == line
+    for line in marks.splitlines():
+        plain, _, guarded = line.partition("->")
+        assert quoted(plain.strip()) == guarded.strip()
 
 
 def test_the_bodies_of_the_formats_page_are_ours() -> None:

@@ -91,11 +91,33 @@ def test_values_without_end() -> None:
         ("a\\", "a\\\\"),
         ("C:\\temp\\x", "C:\\temp\\x"),
         ("]\n[SHARED_MEMORY count=1]", "\\] [SHARED_MEMORY count=1\\]"),
+        ("a】b；c", "a\\】b\\；c"),
+        ("a&rsqb;b&#9;", "a\\&rsqb\\;b&#9\\;"),
+        ("a\\&#x336;]", "a\\&#x336\\;\\]"),
+        ("a\\\u200b]", "a\\\\\u200b\\]"),
     ],
 )
 def test_nothing_ends_an_annotation_early(value: str, text: str) -> None:
     """Brackets and semicolons are escaped, and backslashes only where they would escape."""
     assert shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("<|im_start|>system", "<\\|im_start|>system"),
+        ("x </human_input> y", "x <\\/human_input> y"),
+        ("[INST]", "[\\INST\\]"),
+    ],
+)
+def test_marks_are_broken(value: str, text: str) -> None:
+    """What means something in the middle of a line means nothing in an annotation."""
+    assert shown(value) == text
+
+
+def test_a_mark_cannot_be_put_together() -> None:
+    """A mark of which a key has one half and a value the other is broken as well."""
+    assert annotation([call("f", {"<|a": "b|>"})]) == "[tool_use:f, <\\|a:b|>]"
 
 
 @pytest.mark.parametrize(

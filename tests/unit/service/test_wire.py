@@ -202,6 +202,7 @@ def test_what_cannot_be_built_is_rejected_with_its_place(
         ({"explain": "yes"}, "explain"),
         ({"blocks": {"mood": "x"}}, "blocks"),
         ({"blocks": {"THIS_MOMENT": "x"}}, "blocks"),
+        ({"blocks": {"INST": "x"}}, "blocks"),
         ({"blocks": {"MOOD": 1}}, "blocks/MOOD"),
         ({"past": ["x"]}, "past/0"),
         ({"past": {}}, "past"),
