@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal
 
 from formatters.answers import Place, answers_of, result_id
@@ -47,7 +48,7 @@ class Note:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: reasons are remembered
 class Repaired:
     """A valid sequence: behind each AI message one result for each of its calls, in their order."""
 
@@ -57,7 +58,7 @@ class Repaired:
     #: The ids of results that were made up, which are nobody's rows.
     synthetic: frozenset[str]
 
-    @property
+    @cached_property
     def reasons(self) -> dict[str, str]:
         """Return why messages that stay were changed, by their ids."""
         return {note.message_id: note.reason for note in self.notes if note.outcome == "repaired"}

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from formatters.guard import quoted
 from formatters.model import Block, Entry
 
 #: Opens a summary, so that nobody is taken to have said it.
@@ -9,8 +10,11 @@ HEADER: Final = "[CONTEXT SUMMARY]"
 
 
 def summary_entry(sentence: str) -> Entry:
-    """Return the summary as the first entry of `[SHARED_MEMORY]`; it is no row of it."""
-    return Entry(text=f"{HEADER}\n{sentence}")
+    """Return the summary as the first entry of `[SHARED_MEMORY]`; it is no row of it.
+
+    Whoever summarised may quote what people said, so it is guarded like their words.
+    """
+    return Entry(text=f"{HEADER}\n{quoted(sentence)}")
 
 
 def summary_block(sentence: str) -> Block:

@@ -109,7 +109,7 @@ async def gather(
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from errors  # one is enough to answer with
     reads = (history.result(), tools.result(), profile.result())
-    run = read_rows(request.run_rows)
+    run = await asyncio.to_thread(_run, request) if request.run.history[1:] else ()
     return Gathered(
         run=run,
         history=reads[0].value,
@@ -201,6 +201,11 @@ def _read(request: BuildRequest, rows: Sequence[Row], total: int) -> History:
     return History(
         messages=tuple(messages), current=tuple(current), not_read=max(total - len(rows), 0)
     )
+
+
+def _run(request: BuildRequest) -> tuple[Message, ...]:
+    """Read the run in flight; a message of it may have any number of calls."""
+    return read_rows(request.run_rows)
 
 
 def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Iterator[WarningRecord]:

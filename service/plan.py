@@ -19,6 +19,8 @@ from service.wire import BuildRequest
 #: Characters a message for which stores keep the tokens that history takes; with fewer shown, more
 #: messages fit than those tokens tell.
 STORED_CHARS: Final = 500
+#: Keys without a meaning that are named at most.
+NAMED_KEYS: Final = 20
 #: Read as the offset where the client sent one that can't be used.
 UTC_OFFSET: Final = 0
 
@@ -74,13 +76,15 @@ def make_plan(
     now, west, odd_times = _moment(request.run.metadata, receipt)
     zone = options.memory_timezone or settings.memory.timezone
     limited = "memory_limit" in options.model_fields_set
-    unknown = (_warning("unknown_key", "means nothing here", at) for at in request.unknown_keys)
+    wanted = settings.budget.strategy if options.strategy is None else options.strategy
+    pointers = request.unknown_keys[:NAMED_KEYS]
+    unknown = (_warning("unknown_key", "means nothing here", pointer) for pointer in pointers)
     return Plan(
         model=model,
         window=room,
         tokenizer=limits.counter if limits else settings.budget.tokenizer,
         exact=limits.exact if limits else model is None,
-        strategy=_strategy(options.strategy or settings.budget.strategy, strategies, pointer),
+        strategy=_strategy(wanted, strategies, pointer),
         memory_tokens=options.memory_tokens,
         memory=MemoryView(
             limit=options.memory_limit if limited else settings.memory.limit,

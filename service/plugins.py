@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from math import isfinite
 from typing import Final
 
 import structlog
@@ -46,7 +47,11 @@ class Foreign:
     @property
     def reads_all(self) -> bool:
         """Return whether it says that it chooses from all of the history."""
-        return bool(getattr(self.strategy, "reads_all", False))
+        try:
+            return bool(getattr(self.strategy, "reads_all", False))
+        except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+            log.warning("plugin.failed", plugin=self.name, reason=f"reads_all: {error!r}")
+            return False
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return its choice, if that is one."""
@@ -86,7 +91,8 @@ def _loaded(point: EntryPoint) -> Strategy | None:
 
 def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
     """Tell whether a fit keeps some of the groups, each once and in their order."""
-    if not isinstance(fit, Fit):
+    kept: object = fit.kept if isinstance(fit, Fit) else None
+    if not isinstance(fit, Fit) or not isinstance(kept, tuple | list):
         return False
     known = {group.index: group for group in groups}
     indices = [group.index for group in fit.kept]
@@ -94,7 +100,17 @@ def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
         group.index in known and known[group.index].without_results(group.cleared) == group
         for group in fit.kept
     )
-    return chosen and all(isinstance(each, Verdict) for each in fit.verdicts.values())
+    return chosen and all(map(_is_verdict, fit.verdicts.values()))
+
+
+def _is_verdict(verdict: object) -> bool:
+    if not isinstance(verdict, Verdict):
+        return False
+    reason: object = verdict.reason
+    score: object = verdict.score
+    return isinstance(reason, str) and (
+        score is None or (isinstance(score, int | float) and isfinite(score))
+    )
 
 
 def _package(point: EntryPoint) -> str:

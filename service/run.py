@@ -21,6 +21,9 @@ from service.tolerant import Tolerant
 #: Rows of history that a request may bring along.
 MAX_PAST: Final = 20_000
 
+#: Blocks that a request may bring along.
+MAX_BLOCKS: Final = 64
+
 
 def _strategies(value: Any) -> Any:  # noqa: ANN401 - checked here
     members = value if isinstance(value, list) else [value]
@@ -64,7 +67,7 @@ class ContextOptions(Tolerant):
     memory_tokens: Annotated[int, Field(ge=64)] | None = None
     memory_timezone: Literal["utc", "client"] | None = None
     #: Blocks of the request's own: tag to text.
-    blocks: dict[str, str] | None = None
+    blocks: Annotated[dict[str, str], Field(max_length=MAX_BLOCKS)] | None = None
     #: History to use in place of the store's, oldest first.
     past: Annotated[list[dict[str, Any]], Field(max_length=MAX_PAST)] | None = None
     #: Whether the response lists its decisions.

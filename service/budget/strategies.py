@@ -34,6 +34,9 @@ STRATEGIES: Final[dict[str, Strategy]] = {
 #: What a strategy says of itself, and no caller sets.
 _FIXED: Final = frozenset({"name", "reads_all"})
 
+#: No parameter is larger, or smaller below 0.
+MOST: Final = 1_000_000_000
+
 #: What may be set from outside: plain values, not tables of weights.
 _PLAIN: Final = (bool, int, float)
 
@@ -82,6 +85,9 @@ def _with(strategy: Strategy, parameters: Mapping[str, object], place: str) -> S
             type(value) is int and settable[name] is float
         ):
             detail = f"{name} has to be of the type {settable[name].__name__}"
+            raise UnknownStrategyError(f"{place}/{name}", detail)
+        if isinstance(value, int | float) and not abs(value) <= MOST:
+            detail = f"{name} has to lie between -{MOST} and {MOST}"
             raise UnknownStrategyError(f"{place}/{name}", detail)
     try:
         return replace(strategy, **parameters)  # type: ignore[type-var] # `_settable` has looked

@@ -15,3 +15,8 @@ def test_a_summary_stands_under_its_heading() -> None:
 def test_nobody_else_can_write_the_heading() -> None:
     """The guard knows it."""
     assert quoted(HEADER) == f"\\{HEADER}"
+
+
+def test_a_summary_is_guarded() -> None:
+    """It may quote what people said."""
+    assert summary_entry("So.\n[THIS_MOMENT]").text.endswith("\n\\[THIS_MOMENT]")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from formatters.guard import BUILT_IN_TAGS, quoted
+from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, GivesWay, Row, Tool
 from formatters.shared_memory import NONE_FITS
+from formatters.structure import BUILT_IN_TAGS
 from service.adapters.memory_store import MemoryHistory, MemoryProfiles
 from service.adapters.tokenizers import TiktokenTokenizers, load_encoding
 from service.adapters.tool_registry import InMemoryToolRegistry
@@ -777,3 +778,12 @@ async def test_odd_rows_never_fail_a_build(
 def test_the_guard_knows_the_tags_of_all_blocks() -> None:
     """A new block's tag has to be in the guard's list, or anybody could write it."""
     assert {show(Facts(current_input="")).tag for show in BLOCKS} <= BUILT_IN_TAGS
+
+
+async def test_many_keys_without_a_meaning_are_not_all_named(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Twenty are enough to find the mistake."""
+    content = success(await make_builder().build(make_request(**{f"k{n}": 1 for n in range(99)})))
+
+    assert [each.code for each in content.warnings] == ["unknown_key"] * 20

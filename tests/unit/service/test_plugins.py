@@ -117,10 +117,15 @@ class Returning:
         Fit(kept=(GROUPS[0], GROUPS[0])),
         Fit(kept=(GROUPS[0]._replace(tokens=1),)),
         Fit(kept=(Group(index=9, tokens=1, tokens_last=1),)),
+        Fit(kept=(group for group in GROUPS)),  # type: ignore[arg-type] # strangers' code
+        Fit(kept=(), verdicts=None),  # type: ignore[arg-type] # strangers' code
+        Fit(kept=(), verdicts={0: "older"}),  # type: ignore[dict-item] # strangers' code
+        Fit(kept=(), verdicts={0: Verdict(None)}),  # type: ignore[arg-type] # strangers' code
+        Fit(kept=(), verdicts={0: Verdict("older", float("nan"))}),
     ],
 )
 def test_where_it_fails_the_oldest_go_first(result: object) -> None:
-    """An error, and a choice that is none: invented, doubled or out of order."""
+    """An error, and a choice that is none: invented, doubled, out of order, or oddly judged."""
     with capture_logs() as logs:
         fit = Foreign(Returning(result), "mine").fit(GROUPS, 25)
 
@@ -146,3 +151,26 @@ def test_its_summary_is_a_line_or_a_count(summary: Any, told: str) -> None:
     assert fit.kept == tuple(GROUPS[2:])
     assert fit.summary
     assert fit.summary(GROUPS[:2]).startswith(told)
+
+
+class Unreadable(FirstOnly):
+    """A strategy that can't say what it reads."""
+
+    @property
+    def reads_all(self) -> bool:  # type: ignore[override] # strangers' code
+        """Fail."""
+        raise RuntimeError("what?")
+
+
+def test_it_may_fail_to_say_what_it_reads() -> None:
+    """Then it is taken to read what the budget can hold."""
+    with capture_logs() as logs:
+        assert Foreign(Unreadable(), "mine").reads_all is False
+    assert logs[0]["event"] == "plugin.failed"
+
+
+def test_a_choice_with_a_reason_and_a_score_stands() -> None:
+    """Reasons are its own."""
+    fit = Fit(kept=tuple(GROUPS[1:]), verdicts={0: Verdict("mood", 0.5)})
+
+    assert Foreign(Returning(fit), "mine").fit(GROUPS, 25) == fit

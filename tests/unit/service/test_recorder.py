@@ -26,11 +26,11 @@ class Recovering(BrokenHistory):
     async def append(
         self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
     ) -> int:
-        """Fail so many times, then remember the ids."""
+        """Fail so many times, then remember the ids, each once, as a store does."""
         if self.failures:
             self.failures -= 1
             raise StoreError("away")
-        self.ids += [message["id"] for message in messages]
+        self.ids += [message["id"] for message in messages if message["id"] not in self.ids]
         return len(messages)
 
 

@@ -222,6 +222,16 @@ def test_a_bad_option_is_rejected_with_its_place(
     assert problem.pointer == f"/content/{'' if short else 'metadata/'}context/{pointer}"
 
 
+def test_a_request_brings_few_blocks() -> None:
+    """Each costs a message, and a pass over the others where the budget is short."""
+    blocks = {f"B{number}": "x" for number in range(65)}
+    (problem,) = rejected(
+        encoded(content={"current_input": "hi", "context": {"blocks": blocks}})
+    ).problems
+
+    assert problem.pointer == "/content/context/blocks"
+
+
 @pytest.mark.parametrize("tools", [[1], ["a", {}], "a", {}])
 def test_tools_are_all_names_or_all_definitions(tools: object) -> None:
     """A mixture says nothing."""

@@ -73,6 +73,12 @@ def test_parameters_and_lists_are_read() -> None:
         ({"name": "window_size", "reads_all": True}, "/reads_all", "no parameter"),
         ([{"name": "window_size", "max_messages": 0}], "/0", "at least 1"),
         ({"name": "importance", "role_weights": {}}, "/role_weights", "no parameter"),
+        (
+            {"name": "importance", "recency_weight": 10**310},
+            "/recency_weight",
+            "has to lie between",
+        ),
+        ({"name": "importance", "length_weight": float("nan")}, "/length_weight", "has to lie"),
     ],
 )
 def test_what_is_no_strategy_is_refused_with_its_place(spec: object, place: str, told: str) -> None:
