@@ -138,6 +138,8 @@ def readings(line: str) -> Iterator[str]:
 
 def parted_readings(line: str) -> Iterator[str]:
     r"""Return the readings in which a backslash ends a word, as in "[THIS_MOMENT\s]", if any."""
+    if "\\" not in line and "&" not in line and line.isascii():
+        return
     resolved = _resolved(line)
     if _BACKSLASH.search(resolved):
         yield from readings(_BACKSLASH.sub(" ", resolved))
