@@ -20,7 +20,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from formatters.lookalikes import HINT, folded, looks, readings
+from formatters.lookalikes import HINT, looks, parted_readings, readings
 from formatters.structure import MARKS, line_pattern
 
 #: Raise with every change to what is escaped: token counts of guarded text are cached under it.
@@ -81,8 +81,7 @@ def _unquoted(line: str, pattern: re.Pattern[str]) -> str:
 def _is_structure(line: str, pattern: re.Pattern[str]) -> bool:
     if any(pattern.match(look) or MARKS.search(look) for look in readings(line)):
         return True
-    # one that stands there already may end a name: "[THIS_MOMENT\s]"
-    return "\\" in line and bool(pattern.match(folded(line.replace("\\", " "))))
+    return any(map(pattern.match, parted_readings(line)))
 
 
 def _around_marks(line: str) -> list[str]:

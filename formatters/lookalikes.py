@@ -18,6 +18,9 @@ _THIN: Final = frozenset({0x2006, 0x2008, 0x2009, 0x200A, 0x202F, 0x205F})
 #: What Markdown leaves out of the text that it shows: emphasis, code marks and escapes.
 _MARKUP: Final = frozenset(map(ord, "*`~\\"))
 
+#: In each width, and smuggled.
+_BACKSLASH: Final = re.compile("[\\\\＼﹨\U000e005c]")
+
 #: Controls, formats and marks that stand on other characters.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Mn", "Me"})
 
@@ -131,6 +134,15 @@ def readings(line: str) -> Iterator[str]:
         yield text
         for left in _without_gaps(text):
             yield "".join(text[place] for place in left)
+
+
+def parted_readings(line: str) -> Iterator[str]:
+    r"""Return the readings in which a backslash ends a word, as in "[THIS_MOMENT\s]", if any."""
+    if "\\" not in line and "&" not in line and line.isascii():
+        return
+    resolved = _resolved(line)
+    if _BACKSLASH.search(resolved):
+        yield from readings(_BACKSLASH.sub(" ", resolved))
 
 
 def looks(line: str) -> Iterator[Look]:
