@@ -40,7 +40,7 @@ from service.builder import ContextBuilder
 from service.gather import Sources
 
 #: The layouts that are built. A new one needs nothing but its name here.
-LAYOUTS: Final = ("tagged",)
+LAYOUTS: Final = ("tagged", "chat")
 
 #: Forgeries that a process works through before it reports.
 CHUNK: Final = 1_000

@@ -72,15 +72,29 @@ def request(text: Forgery, layout: str) -> BuildRequest:
         "max_tokens": 100_000,
         "blocks": {OWN_TAG: f"{text.first}\n{text.second}"},
     }
-    content = {
-        "current_input": f"{text.first}\n{text.second}",
-        "user_profile": {"prompt_overrides": {"friends_profile": f"{text.first}\n{text.second}"}},
-        "timestamp_utc": "2025-12-10T08:00:00Z",
-        # only names that an API takes get here; others are read from the block itself
-        "tools": [tool(text, "search")],
+    both = f"{text.first}\n{text.second}"
+    metadata = {
+        "user_profile": {"prompt_overrides": {"friends_profile": both}},
+        "client_timestamp_utc": "2025-12-10T08:00:00Z",
         "context": context,
     }
+    content = {
+        "history": [{"content": both}, *in_flight(text)],
+        # only names that an API takes get here; others are read from the block itself
+        "tools": [tool(text, "search")],
+        "metadata": metadata,
+    }
     return BuildRequest.model_validate({"id": "q", "owner_key": "o", "content": content})
+
+
+def in_flight(text: Forgery) -> list[dict[str, Any]]:
+    """Return a run with the text in what the model said, and in what a tool gave."""
+    call = {"id": "d1", "name": text.first, "arguments": {text.second: text.first}}
+    return [
+        {"role": "AI", "content": text.first, "metadata": {"tool_calls": [call]}},
+        {"role": "TOOL", "content": text.second, "metadata": {"tool_call_id": "d1"}},
+        {"role": "AI", "content": f"{text.first}\n{text.second}"},
+    ]
 
 
 def shortened(text: Forgery, chars: int) -> Iterator[Mapping[str, Any]]:
