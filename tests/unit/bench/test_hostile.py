@@ -23,7 +23,8 @@ def test_a_guarded_text_forges_nothing() -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "formatters.shared_memory.quoted",
+        "formatters.shared_memory._remembered",
+        "formatters.native.quoted",
         "formatters.this_moment.quoted",
         "formatters.friends_info.quoted",
         "formatters.custom.quoted",
