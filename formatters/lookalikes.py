@@ -4,7 +4,7 @@ import html
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -197,7 +197,9 @@ def _tables(resolved: str) -> Iterator["_Folds"]:
     """Return the folds in which what hardly shows is nothing, and if needed those where it is."""
     yield _FOLDS
     if not resolved.isascii():
-        yield from (folds for seen, folds in _OTHER_FOLDS if seen.search(resolved))
+        for kinds, folds in _OTHER_FOLDS:
+            if all(kind.search(resolved) for kind in kinds):
+                yield folds
 
 
 def _resolved(line: str) -> str:
@@ -241,11 +243,18 @@ def _fold(code: int) -> str:
     return "".join(c for c in seen if len(seen) == 1 or c.isalnum() or c in " .)")
 
 
-#: What else a line can be read as, by the characters for which it makes a difference.
-_OTHER_FOLDS: Final = tuple(
-    (
-        re.compile(f"[{''.join(map(chr, shown))}]"),
-        _Folds({c: _fold(ord(s)) for c, s in shown.items()}),
-    )
-    for shown in (_SMUGGLED, dict.fromkeys(_THIN, " "))
+def _shown(codes: Mapping[int, str]) -> _Folds:
+    """Return the folds in which these characters are what they stand for."""
+    return _Folds({code: _fold(ord(seen)) for code, seen in codes.items()})
+
+
+_WIDE: Final = dict.fromkeys(_THIN, " ")
+_SOME_SMUGGLED: Final = re.compile(f"[{''.join(map(chr, _SMUGGLED))}]")
+_SOME_THIN: Final = re.compile(f"[{''.join(map(chr, _THIN))}]")
+
+#: What else a line can be read as, by the characters that all have to be in it.
+_OTHER_FOLDS: Final = (
+    ((_SOME_SMUGGLED,), _shown(_SMUGGLED)),
+    ((_SOME_THIN,), _shown(_WIDE)),
+    ((_SOME_SMUGGLED, _SOME_THIN), _shown({**_SMUGGLED, **_WIDE})),
 )

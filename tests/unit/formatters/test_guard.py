@@ -384,3 +384,16 @@ def test_long_lines_are_read_once(piece: str) -> None:
         text = start + piece * (20_000 // len(piece))
 
         assert unquoted(quoted(text, headings=True), headings=True) == text
+
+
+def test_thin_blanks_among_smuggled_letters() -> None:
+    """A blank that hardly shows may also be one that ends a name."""
+    smuggled = "".join(chr(0xE0000 + ord(char)) for char in "[CAPABILITIES of]")
+
+    for place in range(1, len(smuggled)):
+        line = f"{smuggled[:place]}\u2009{smuggled[place:]}"
+        assert unquoted(quoted(line)) == line
+        if place == len("[CAPABILITIES"):
+            assert quoted(line) != line
+    doubled = smuggled.replace(chr(0xE0053), f"{chr(0xE0053)}\u2009{chr(0xE0053)}", 1)
+    assert quoted(doubled) != doubled
