@@ -86,7 +86,7 @@ def _entry(unit: Unit, mended: Repaired, tags: frozenset[str]) -> Entry:
         results={
             message.id: place
             for place, message in enumerate(unit)
-            if message.role is Role.TOOL and message in candidates
+            if message.role is Role.TOOL and message.id not in mended.synthetic
         },
         repairs={m.id: mended.reasons[m.id] for m in candidates if m.id in mended.reasons},
         shorten=partial(_shortened, unit, mended, tags),

@@ -15,6 +15,7 @@ from service.account import decided
 from service.budget.composite import Composite
 from service.budget.groups import Strategy
 from service.budget.shares import Fitted
+from service.budget.strategies import PLAIN
 from service.compare import block_of
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
@@ -30,8 +31,6 @@ DIGITS: Final = 16
 _WORDS: Final = frozenset({"past", "blocks"})
 #: The sections of the settings that a context depends on.
 _SECTIONS: Final = ("budget", "memory", "user_defaults")
-#: Parameters of a strategy that are told; others are tables, which come with the package.
-_PLAIN: Final = (bool, int, float)
 
 #: JSON with its keys sorted, and in their given order; made once, since rows are many.
 _SORTED: Final = json.JSONEncoder(sort_keys=True, default=str)
@@ -157,7 +156,7 @@ def _strategy(strategy: Strategy) -> dict[str, Any]:
         told["strategies"] = [_strategy(member) for member in strategy.strategies]
     elif is_dataclass(strategy):
         values = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-        told |= {name: value for name, value in values.items() if isinstance(value, _PLAIN)}
+        told |= {name: value for name, value in values.items() if isinstance(value, PLAIN)}
     return told
 
 

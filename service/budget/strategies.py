@@ -38,7 +38,7 @@ _FIXED: Final = frozenset({"name", "reads_all"})
 MOST: Final = 1_000_000_000
 
 #: What may be set from outside: plain values, not tables of weights.
-_PLAIN: Final = (bool, int, float)
+PLAIN: Final = (bool, int, float)
 
 
 class UnknownStrategyError(ValueError):
@@ -103,5 +103,5 @@ def _settable(strategy: Strategy) -> dict[str, type]:
     return {
         name: type(value)
         for name, value in values.items()
-        if name not in _FIXED and type(value) in _PLAIN
+        if name not in _FIXED and type(value) in PLAIN
     }
