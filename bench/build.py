@@ -20,9 +20,9 @@ from bench.contenders import CONTENDERS, VOCABULARY, Contender, set_task, versio
 from bench.conversation import QUESTION, conversation
 from formatters import shared_memory
 from formatters.model import Row
-from service.adapters.memory_store import open_memory_store
+from service.adapters.memory.store import open_memory_store
 from service.adapters.stores import Stores
-from service.adapters.tokenizers import TiktokenTokenizers, load_encoding
+from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
 from service.app import now
 from service.builder import ContextBuilder
 from service.gather import Sources

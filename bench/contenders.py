@@ -26,11 +26,11 @@ from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.identity import core_identity
-from service.adapters.tokenizers import TiktokenCounter, load_encoding
+from service.adapters.tokens.tokenizers import TiktokenCounter, load_encoding
 from service.budget.counting import block_tokens
 from service.budget.decisions import PRESENT
-from service.budget.oldest_first import OldestFirst
-from service.budget.shares import Budget, Fitted, fit_blocks
+from service.budget.fitting import Budget, Fitted, fit_blocks
+from service.budget.strategies.oldest_first import OldestFirst
 
 #: The vocabulary of all contenders, and a model that litellm counts with it.
 VOCABULARY: Final = "o200k_base"

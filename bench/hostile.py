@@ -33,8 +33,8 @@ from bench.forgeries import OWN_TAG, Forgery, forgery
 from bench.places import HARMLESS, request, shortened
 from bench.reader import Piece, read
 from formatters.guard import quoted
-from service.adapters.memory_store import open_memory_store
-from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.memory.store import open_memory_store
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import now, open_builder
 from service.builder import ContextBuilder
 from service.gather import Sources

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from prompts.identity import CORE_IDENTITY
-from service.adapters.tokenizers import load_encoding
+from service.adapters.tokens.tokenizers import load_encoding
 from service.result import BuildSuccess
 
 #: A message as it is sent.

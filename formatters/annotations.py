@@ -7,7 +7,7 @@ from typing import Final
 from formatters.guard import one_line, without_marks
 from formatters.lookalikes import escaped
 from formatters.model import ToolCall
-from formatters.rows import repaired
+from formatters.rows import well_formed
 
 #: Characters shown of a name or an argument.
 VALUE_CHARS: Final = 80
@@ -39,7 +39,7 @@ def _call(call: ToolCall) -> str:
 
 def _value(value: object) -> str:
     """Show a value on one line; what could end the annotation or begin a tool is escaped."""
-    text = one_line(repaired(value if isinstance(value, str) else _json(value)))
+    text = one_line(well_formed(value if isinstance(value, str) else _json(value)))
     if len(text) > VALUE_CHARS:
         text = text[: VALUE_CHARS - 3] + "..."
     return escaped(text, _ENDS)

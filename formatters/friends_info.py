@@ -6,7 +6,7 @@ from typing import Final
 
 from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, GivesWay
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from formatters.times import parse_timestamp
 
 HEADER: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n"
@@ -33,7 +33,7 @@ def profile_text(profile: Mapping[str, object]) -> str:
     if not isinstance(overrides, Mapping):
         return ""
     texts = (overrides.get(key) for key in ("friends_profile", "learning"))
-    stripped = (repaired(text).strip() for text in texts if isinstance(text, str))
+    stripped = (well_formed(text).strip() for text in texts if isinstance(text, str))
     return next(filter(None, stripped), "")
 
 

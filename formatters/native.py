@@ -22,7 +22,7 @@ _ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
 
 
 def native(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
-    """Return a message that `formatters.repair` has seen as it is sent, its content guarded.
+    """Return a message that repair has seen as it is sent, its content guarded.
 
     Names and arguments of calls stand inside JSON, where no line can begin.
     ``tags`` are those of this build besides the built-in ones.

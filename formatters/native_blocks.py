@@ -9,9 +9,9 @@ from typing import Final
 
 from formatters.model import Block, Entry, Facts, GivesWay, Message, Omission, Role
 from formatters.native import native, shortened
-from formatters.repair import Repaired, call_ids, repaired
+from formatters.repair.sequence import Repaired, call_ids, repaired
+from formatters.repair.units import units_of
 from formatters.turns import in_order
-from formatters.units import units_of
 
 #: Candidates that go beyond the limit of messages are dropped for this reason.
 _BEYOND: Final = "memory_limit"

@@ -82,7 +82,7 @@ def read_tool_calls(value: object) -> tuple[ToolCall, ...]:
     return tuple(_tool_call(call) for call in value if isinstance(call, Mapping))
 
 
-def repaired(text: str) -> str:
+def well_formed(text: str) -> str:
     """Join surrogate pairs, and replace surrogates that stand alone by U+FFFD."""
     try:
         text.encode()
@@ -118,12 +118,12 @@ def _arguments(value: object) -> tuple[Mapping[str, object] | None, str | None]:
         return None, None
     if not isinstance(read, dict):
         return None, None
-    return read, None if constants else repaired(value)
+    return read, None if constants else well_formed(value)
 
 
 def _part(part: object) -> str:
     if isinstance(part, str):
-        return repaired(part)
+        return well_formed(part)
     fields = _mapping(part)
     if _text(fields.get("type")) in _IMAGE_PARTS:
         return "[image]"
@@ -135,7 +135,7 @@ def _is_shown(part: object) -> bool:
 
 
 def _text(value: object) -> str:
-    return repaired(value) if isinstance(value, str) else ""
+    return well_formed(value) if isinstance(value, str) else ""
 
 
 def _name(value: object) -> str:

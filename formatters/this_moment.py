@@ -2,7 +2,7 @@
 
 from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from formatters.times import clock_time, local_time, parse_minutes_west, parse_timestamp
 
 
@@ -29,4 +29,4 @@ class MomentFormatter:
         moment = parse_timestamp(timestamp_utc)
         west = parse_minutes_west(timezone_offset) or 0
         now = local_time(moment, west) if moment else None
-        return this_moment(Facts(current_input=repaired(current_input), now=now)).text
+        return this_moment(Facts(current_input=well_formed(current_input), now=now)).text

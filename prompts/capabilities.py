@@ -7,7 +7,7 @@ from typing import Final
 from formatters.guard import one_line, quoted
 from formatters.lookalikes import escaped
 from formatters.model import Block, Entry, Facts, GivesWay, Tool
-from formatters.rows import repaired
+from formatters.rows import well_formed
 
 HEADER: Final = "[CAPABILITIES]\nAvailable tools in this conversation:\n\n"
 NO_TOOLS: Final = "(No tools available)"
@@ -134,7 +134,7 @@ def _inline(value: object, tags: frozenset[str]) -> str:
 
 
 def _string(value: object) -> str:
-    return repaired(value).strip() if isinstance(value, str) else ""
+    return well_formed(value).strip() if isinstance(value, str) else ""
 
 
 def _mapping(value: object) -> Mapping[str, object]:

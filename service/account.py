@@ -9,7 +9,7 @@ from formatters.model import Block
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from service.budget.decisions import Decision, tally
-from service.budget.shares import Fitted
+from service.budget.fitting import Fitted
 from service.gather import Gathered
 from service.payload import digest
 from service.plan import Plan

@@ -16,13 +16,13 @@ import structlog
 from formatters.model import Tool
 from service.adapters import BUSES, STORES
 from service.adapters.bus_options import BusOptions, consumer_name
-from service.adapters.embedded_server import embedded_server, find_server
-from service.adapters.memory_hub import MemoryManifests
+from service.adapters.embedded.server import embedded_server, find_server
+from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
 from service.adapters.stores import Stores
-from service.adapters.tokenizers import TiktokenTokenizers
-from service.adapters.tool_registry import InMemoryToolRegistry
-from service.adapters.tool_sources import discover, load_tools, tool_files
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.registry import InMemoryToolRegistry
+from service.adapters.tools.sources import discover, load_tools, tool_files
 from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
@@ -141,14 +141,14 @@ def open_counter(settings: Settings) -> TokenCounter:
 
 async def upgrade_store(settings: Settings) -> None:
     """Bring the configured store to the newest schema; raises `StoreError`."""
-    from service.adapters.sql_migrate import upgrade  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - only databases need it
 
     await upgrade(settings.store.url.get_secret_value())
 
 
 async def store_revision(settings: Settings) -> str | None:
     """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
-    from service.adapters.sql_migrate import current  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.migrate import current  # noqa: PLC0415 - only databases need it
 
     return await current(settings.store.url.get_secret_value())
 

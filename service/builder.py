@@ -18,16 +18,16 @@ from formatters.friends_info import friends_info, profile_text
 from formatters.model import Block, Facts, Formatter, Message
 from formatters.native_blocks import native_history, run_so_far
 from formatters.render import in_one_message
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from service.account import account
 from service.archive import Archive
+from service.budget.fitting import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.limits import Models
-from service.budget.shares import Budget, Fitted, fit_blocks
 from service.budget.strategies import STRATEGIES
 from service.budget.toolset import Toolset
 from service.config.settings import Settings
@@ -125,14 +125,14 @@ class ContextBuilder:
         defaults = self.settings.user_defaults.prompts.friends_profile
         blocks = request.options.blocks or {}
         return Facts(
-            current_input=repaired(request.current_input),
+            current_input=well_formed(request.current_input),
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
-            blocks={tag: repaired(text) for tag, text in blocks.items()},
+            blocks={tag: well_formed(text) for tag, text in blocks.items()},
             run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,

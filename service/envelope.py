@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from service.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
 from service.tolerant import Tolerant
 
@@ -48,9 +48,9 @@ def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
     if not (isinstance(request_id, str) and len(request_id) <= MAX_ID):
         return None
     return Envelope(
-        id=repaired(request_id),
-        owner_key=repaired(owner_key),
-        run_id=repaired(run_id) if isinstance(run_id, str) else None,
+        id=well_formed(request_id),
+        owner_key=well_formed(owner_key),
+        run_id=well_formed(run_id) if isinstance(run_id, str) else None,
         fingerprint=_fingerprint(raw, payload),
         metadata=_readable_metadata(raw.get("metadata")),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from service.errors import InvalidRequestError, Problem
 
 #: Bytes of the largest message that is read.
@@ -49,7 +49,7 @@ def cleaned(value: object, *, depth: int = 0, pointer: str = "") -> object:
             finite.
     """
     if isinstance(value, str):
-        return repaired(value)
+        return well_formed(value)
     if isinstance(value, float) and not math.isfinite(value):
         detail = f"{value} is no JSON number"
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
@@ -63,7 +63,7 @@ def cleaned(value: object, *, depth: int = 0, pointer: str = "") -> object:
             cleaned(item, depth=depth + 1, pointer=f"{pointer}/{place}")
             for place, item in enumerate(value)
         ]
-    keys = {key: repaired(str(key)) for key in value}
+    keys = {key: well_formed(str(key)) for key in value}
     return {
         keys[key]: cleaned(item, depth=depth + 1, pointer=f"{pointer}/{escaped(keys[key])}")
         for key, item in value.items()

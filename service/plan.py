@@ -9,11 +9,11 @@ from formatters.model import MemoryView
 from formatters.times import local_time, parse_minutes_west, parse_timestamp
 from service.budget.groups import Strategy
 from service.budget.limits import ModelLimits, Models, Window, lookup, window
-from service.budget.strategies import UnknownStrategyError, read_strategy
+from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
 from service.errors import InvalidRequestError, Problem
+from service.request_content import RunMetadata
 from service.result import WarningRecord
-from service.run import RunMetadata
 from service.wire import BuildRequest
 
 #: Characters a message for which stores keep the tokens that history takes; with fewer shown, more

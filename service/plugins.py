@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from service.budget.count_summary import count_sentence
 from service.budget.groups import Fit, Group, Strategy, Verdict
-from service.budget.oldest_first import OldestFirst
 from service.budget.strategies import STRATEGIES
+from service.budget.strategies.count_summary import count_sentence
+from service.budget.strategies.oldest_first import OldestFirst
 
 log = structlog.get_logger()
 

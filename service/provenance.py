@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from formatters.guard import GUARD_VERSION
 from formatters.model import Message
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from service.account import decided
-from service.budget.composite import Composite
+from service.budget.fitting import Fitted
 from service.budget.groups import Strategy
-from service.budget.shares import Fitted
-from service.budget.strategies import PLAIN
+from service.budget.strategies.composite import Composite
+from service.budget.strategy_names import PLAIN
 from service.compare import block_of
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
@@ -117,7 +117,7 @@ def _request(request: BuildRequest, plan: Plan) -> RequestRecord:
         conversation_id=request.conversation_id,
         fingerprint=request.fingerprint,
         input_id=request.input_id,
-        input=hashed(repaired(request.current_input)),
+        input=hashed(well_formed(request.current_input)),
         now=_aware(plan.now),
         tools=None if tools is None else [name for name in tools if isinstance(name, str)],
         options=_options(request),

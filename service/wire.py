@@ -17,6 +17,12 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from service.agreement import (
+    check_agreement,
+    check_input,
+    check_version,
+    with_ids,
+)
 from service.envelope import Envelope, RequestMetadata, read_envelope
 from service.errors import ContextBuilderError, InvalidRequestError, Problem
 from service.payload import (
@@ -30,14 +36,8 @@ from service.payload import (
     payload_id,
     read_json,
 )
+from service.request_content import Content, ContextOptions, Run, ShortContent
 from service.result import BuildFailure, BuildSuccess, ErrorBody
-from service.run import Content, ContextOptions, Run, ShortContent
-from service.sense import (
-    check_agreement,
-    check_input,
-    check_version,
-    with_ids,
-)
 from service.tolerant import Tolerant
 
 SCHEMA_VERSION: Final = "1.0"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from formatters.model import Count
-from service.adapters.tokenizers import TiktokenCounter
+from service.adapters.tokens.tokenizers import TiktokenCounter
 from tests.support import quiet_logs
 
 # shared machines stall for longer than any deadline that would mean something

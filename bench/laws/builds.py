@@ -11,9 +11,9 @@ from typing import Any, Final
 from bench.laws.cases import Case
 from bench.laws.checks import Ask, Broken, check, check_refusal
 from bench.recounts import cost_of_tools, floor, parts_of
-from service.adapters.memory_store import MemoryHistory, MemoryProfiles
-from service.adapters.tokenizers import TiktokenTokenizers
-from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.memory.store import MemoryHistory, MemoryProfiles
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import now
 from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder

@@ -12,13 +12,13 @@ OpenStores = Callable[[str, TokenCounter, Clock], AbstractAsyncContextManager[St
 
 
 def _redis_bus(url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
-    from service.adapters.redis_bus import open_redis_bus
+    from service.adapters.redis.bus import open_redis_bus
 
     return open_redis_bus(url, options)
 
 
 def _memory_bus(_url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
-    from service.adapters.memory_bus import open_memory_bus
+    from service.adapters.memory.bus import open_memory_bus
 
     return open_memory_bus(options)
 
@@ -26,7 +26,7 @@ def _memory_bus(_url: str, options: BusOptions) -> AbstractAsyncContextManager[B
 def _sql_stores(
     url: str, counter: TokenCounter, clock: Clock
 ) -> AbstractAsyncContextManager[Stores]:
-    from service.adapters.sql_store import open_sql_store
+    from service.adapters.sql.store import open_sql_store
 
     return open_sql_store(url, counter, clock)
 
@@ -34,7 +34,7 @@ def _sql_stores(
 def _memory_stores(
     _url: str, counter: TokenCounter, clock: Clock
 ) -> AbstractAsyncContextManager[Stores]:
-    from service.adapters.memory_store import open_memory_store
+    from service.adapters.memory.store import open_memory_store
 
     return open_memory_store(counter, clock)
 

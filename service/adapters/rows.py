@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from formatters.model import Role
-from formatters.rows import read_content, read_role, repaired
+from formatters.rows import read_content, read_role, well_formed
 from formatters.times import parse_timestamp
 from service.errors import InvalidRequestError, Problem
 from service.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
@@ -109,7 +109,7 @@ def to_json(value: object, pointer: str) -> str:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
     except (TypeError, ValueError) as error:
         raise _refused(pointer, f"cannot be written as JSON: {error}") from error
-    return repaired(text)
+    return well_formed(text)
 
 
 def _body(row: object, conversation_id: str | None, pointer: str) -> str:
@@ -162,13 +162,13 @@ def _conversation(value: object, pointer: str) -> str | None:
 
 
 def _checked_text(value: object, limit: int, pointer: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != repaired(value):
+    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != well_formed(value):
         raise _refused(pointer, f"a string of 1 to {limit} characters is needed")
     return value
 
 
 def _repaired(value: object) -> object:
-    return repaired(value) if isinstance(value, str) else value
+    return well_formed(value) if isinstance(value, str) else value
 
 
 def _within(value: object, levels: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from formatters.rows import repaired
+from formatters.rows import well_formed
 from service.budget.counting import MESSAGE_OVERHEAD
 
 #: Tokens of a block whose text says nothing of its cost (neuron-context's table).
@@ -43,7 +43,7 @@ class HeuristicTokenCounter:
 
     def count(self, text: str) -> int:
         """Return the tokens of a text."""
-        return math.ceil(len(repaired(text).encode()) / self.chars_per_token)
+        return math.ceil(len(well_formed(text).encode()) / self.chars_per_token)
 
     def estimate_text(self, text: str) -> int:
         """Return the tokens of a text."""

@@ -9,9 +9,9 @@ from formatters.model import Block, Count, Entry
 from formatters.summary import summary_block, summary_entry
 from service.budget.counting import block_tokens, entry_tokens, last_tokens
 from service.budget.decisions import Decision
+from service.budget.fates import Fates, Shown
 from service.budget.groups import Fit, Group, Strategy, TellsLeast, Verdict, cost, newest_that_fit
 from service.budget.priced import clamped, fixed_tokens, priced, with_cleared
-from service.budget.verdicts import Fates, Shown
 
 #: Characters a message below which a shortened turn says nothing any more.
 LEAST_CHARS: Final = 20

@@ -6,9 +6,9 @@ from functools import partial
 
 from formatters.model import Block, Count
 from service.budget.decisions import Decision
+from service.budget.fates import Fates, Shown
 from service.budget.groups import Fit, Group, Verdict, cost, newest_that_fit, suffix_costs
 from service.budget.priced import priced, with_cleared
-from service.budget.verdicts import Fates, Shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from formatters.model import Row
-from service.budget.sliding_window import SlidingWindow
-from service.budget.tool_result_clearing import ToolResultClearing
+from service.budget.strategies.sliding_window import SlidingWindow
+from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.conversation.strategy import (
     DEFAULT_COUNTER,
     ContextStrategy,

@@ -7,8 +7,8 @@ from typing import Self
 
 from formatters.model import Message, Role, Row
 from formatters.native import CLEARED
-from formatters.repair import repaired
-from formatters.units import units_of
+from formatters.repair.sequence import repaired
+from formatters.repair.units import units_of
 from service.conversation.part_forms import is_written
 from service.conversation.reading import is_same
 from service.conversation.shapes import Shape, shape_of

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import read_content, repaired
+from formatters.rows import read_content, well_formed
 from service.conversation.reading import mapping
 
 #: Begins the id of a call that has none and needs none; such an id is never written.
@@ -143,7 +143,7 @@ def _written(id_: str | None) -> Row:
 
 
 def _text(value: object) -> str | None:
-    return repaired(value) if isinstance(value, str) else None
+    return well_formed(value) if isinstance(value, str) else None
 
 
 def _json(value: object) -> str:

@@ -7,10 +7,10 @@ from operator import is_, itemgetter
 from typing import Final, TypedDict
 
 from formatters.model import Role, Row
-from service.budget.count_summary import CountSummary
 from service.budget.estimates import estimate_tokens
-from service.budget.importance import ROLE_WEIGHT_SYSTEM, Importance
 from service.budget.limits import SEED_LIMITS
+from service.budget.strategies.count_summary import CountSummary
+from service.budget.strategies.importance import ROLE_WEIGHT_SYSTEM, Importance
 from service.conversation.items import Item
 from service.conversation.reading import is_system
 from service.conversation.shapes import shape_of

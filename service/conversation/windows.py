@@ -1,8 +1,8 @@
 """SPADE_LLM's strategies: applied to a conversation each time a prompt is made of it."""
 
-from service.budget.none import KeepAll
-from service.budget.smart_window import SmartWindow
-from service.budget.window_size import WindowSize
+from service.budget.strategies.none import KeepAll
+from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.window_size import WindowSize
 from service.conversation.strategy import GroupStrategy
 
 

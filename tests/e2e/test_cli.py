@@ -8,7 +8,7 @@ import sys
 import pytest
 from redis.asyncio import Redis
 
-from service.adapters.redis_bus import open_redis_bus
+from service.adapters.redis.bus import open_redis_bus
 from service.client import ContextClient, open_client
 from service.result import BuildSuccess
 from tests.e2e.commands import HUNG, Ctxb

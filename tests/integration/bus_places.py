@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 import redis.asyncio as redis
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory_bus import open_memory_bus
-from service.adapters.memory_hub import MemoryHub
-from service.adapters.redis_bus import open_redis_bus
-from service.adapters.redis_client import entries
+from service.adapters.memory.bus import open_memory_bus
+from service.adapters.memory.hub import MemoryHub
+from service.adapters.redis.bus import open_redis_bus
+from service.adapters.redis.client import entries
 from service.inbox import Delivery
 from service.ports import Answer, Bus, Identity
 

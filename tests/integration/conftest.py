@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis.asyncio as redis
 
-from service.adapters.embedded_server import ServerBinary, bundled_server, find_server
-from service.adapters.memory_hub import MemoryHub
+from service.adapters.embedded.server import ServerBinary, bundled_server, find_server
+from service.adapters.memory.hub import MemoryHub
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_server import RealServer
 from tests.support import lacking

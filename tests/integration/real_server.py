@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from service.adapters.embedded_server import GUARD, ServerBinary
+from service.adapters.embedded.server import GUARD, ServerBinary
 
 #: Seconds within which a server must answer.
 START_SECONDS = 20.0

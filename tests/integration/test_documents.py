@@ -28,8 +28,8 @@ from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
 from formatters.validity.canonical import canonical
 from prompts.manager import PromptManager
-from service.adapters.embedded_server import embedded_server, find_server
-from service.adapters.redis_keys import result_key
+from service.adapters.embedded.server import embedded_server, find_server
+from service.adapters.redis.keys import result_key
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
 from service.cli.exits import Exit
@@ -45,8 +45,8 @@ from service.envelope import RequestMetadata
 from service.errors import ContextBuilderError
 from service.payload import MAX_BYTES, fingerprint
 from service.ports import Identity
+from service.request_content import ContextOptions
 from service.result_row import read_result
-from service.run import ContextOptions
 from service.wire import BuildRequest, BuildResponse, Topics, decode
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 import redis.asyncio as redis
 
-from service.adapters import embedded_server as module
-from service.adapters.embedded_server import (
+from service.adapters.embedded import server as module
+from service.adapters.embedded.server import (
     ServerBinary,
     bundled_server,
     embedded_server,
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
 WORKER = textwrap.dedent("""
     import asyncio
     import redis.asyncio as redis
-    from service.adapters.embedded_server import embedded_server
+    from service.adapters.embedded.server import embedded_server
 
     async def main():
         async with embedded_server() as url, redis.Redis.from_url(url) as client:

@@ -2,9 +2,9 @@
 
 from redis.asyncio import Redis
 
-from service.adapters.memory_hub import MANIFESTS, MemoryManifests
-from service.adapters.redis_keys import manifest_key
-from service.adapters.redis_manifests import RedisManifests
+from service.adapters.memory.hub import MANIFESTS, MemoryManifests
+from service.adapters.redis.keys import manifest_key
+from service.adapters.redis.manifests import RedisManifests
 from tests.integration.bus_places import SHORT, Place, until
 
 HOUR = 3600.0

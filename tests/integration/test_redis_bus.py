@@ -8,8 +8,8 @@ import pytest
 import redis.asyncio as redis
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis_bus import RedisBus, open_redis_bus
-from service.adapters.redis_keys import result_key
+from service.adapters.redis.bus import RedisBus, open_redis_bus
+from service.adapters.redis.keys import result_key
 from service.errors import BusError, OverloadedError
 from service.ports import Enqueued, Outcome
 from service.wire import Topics

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
-from service.adapters import redis_pubsub
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis_bus import open_redis_bus
+from service.adapters.redis import pubsub as redis_pubsub
+from service.adapters.redis.bus import open_redis_bus
 from service.errors import BusError, ConfigError
 from service.inbox import Delivery
 from service.ports import Bus, Outcome

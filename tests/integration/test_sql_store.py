@@ -20,12 +20,12 @@ from sqlalchemy import Connection, Select, Update
 from sqlalchemy.dialects import sqlite
 
 from formatters.model import Row
-from service.adapters import sql_engine
-from service.adapters.sql_engine import Database
-from service.adapters.sql_migrate import current, upgrade
-from service.adapters.sql_queries import CONVERSATION, OWNER
-from service.adapters.sql_schema import metadata
-from service.adapters.sql_store import open_sql_store
+from service.adapters.sql import engine as sql_engine
+from service.adapters.sql.engine import Database
+from service.adapters.sql.migrate import current, upgrade
+from service.adapters.sql.queries import CONVERSATION, OWNER
+from service.adapters.sql.schema import metadata
+from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
 
 RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)

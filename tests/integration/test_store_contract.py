@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from formatters.model import Row
-from service.adapters.memory_store import open_memory_store
-from service.adapters.sql_store import open_sql_store
+from service.adapters.memory.store import open_memory_store
+from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.errors import InvalidRequestError
 from service.ports import HistoryPage

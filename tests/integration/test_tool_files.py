@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.tool_sources import load_tools
+from service.adapters.tools.sources import load_tools
 from service.errors import ToolError
 
 YAML = """\

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from formatters.model import Block, Facts
-from service.adapters.memory_store import MemoryHistory, MemoryProfiles
-from service.adapters.tokenizers import TiktokenTokenizers
-from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.memory.store import MemoryHistory, MemoryProfiles
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.archive import Archive
 from service.builder import BLOCKS, ContextBuilder
 from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client

@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 from bench.recounts import cost_of_tools, floor, parts_of
-from service.adapters.memory_store import MemoryHistory, MemoryProfiles
-from service.adapters.tokenizers import TiktokenTokenizers
-from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.memory.store import MemoryHistory, MemoryProfiles
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess

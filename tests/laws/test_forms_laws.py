@@ -15,8 +15,8 @@ from formatters.providers.formats import FORMATS, provider_request
 from formatters.providers.names import NameForm, fitted
 from formatters.validity.canonical import canonical
 from formatters.validity.forms import VALIDATORS
-from tests.chats import PROVIDERS, Chat, chats, ids
-from tests.faults import CANONICAL_FAULTS, FAULTS
+from tests.laws.chats import PROVIDERS, Chat, chats, ids
+from tests.laws.faults import CANONICAL_FAULTS, FAULTS
 
 each_form = pytest.mark.parametrize("form", PROVIDERS)
 Body = dict[str, Any]

@@ -16,7 +16,7 @@ from formatters.shared_memory import NONE_FITS, shared_memory
 from service.budget.counting import measure
 from service.budget.decisions import PRESENT
 from service.budget.history import LEAST_CHARS, FittedHistory, fit_history
-from service.budget.strategies import read_strategy
+from service.budget.strategy_names import read_strategy
 from tests.laws.examples import CHOICES, PASTS, choices, few
 
 every_strategy = pytest.mark.parametrize("name", CHOICES)

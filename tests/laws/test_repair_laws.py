@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from formatters.model import Message, Role, Row
 from formatters.native import as_dict, cleared, native
-from formatters.repair import repaired
+from formatters.repair.sequence import repaired
+from formatters.repair.units import units_of
 from formatters.rows import read_rows
-from formatters.units import units_of
 
 #: Few, so that they collide.
 IDS = st.sampled_from(["c1", "c2", "c3", "c1", "c2", "c3", None, " ", 7])

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from formatters.model import Tool
-from service.adapters.memory_store import MemoryHistory, MemoryProfiles
+from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.model_table import load_models
-from service.adapters.tokenizers import TiktokenTokenizers
-from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
 from service.gather import Sources
 from service.wire import BuildRequest

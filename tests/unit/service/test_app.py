@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory_bus import open_memory_bus
+from service.adapters.memory.bus import open_memory_bus
 from service.app import (
     _bus_options,
     _used_by_default,

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from formatters.model import Message, Role
-from service.adapters.memory_hub import MemoryManifests
+from service.adapters.memory.hub import MemoryManifests
 from service.archive import MANY_ROWS, WAITING, Archive
 from service.config.settings import ManifestSettings, Settings
 from service.errors import BusError

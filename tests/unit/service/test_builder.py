@@ -11,9 +11,9 @@ from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, GivesWay, Row, Tool
 from formatters.shared_memory import NONE_FITS
 from formatters.structure import BUILT_IN_TAGS
-from service.adapters.memory_store import MemoryHistory, MemoryProfiles
-from service.adapters.tokenizers import TiktokenTokenizers, load_encoding
-from service.adapters.tool_registry import InMemoryToolRegistry
+from service.adapters.memory.store import MemoryHistory, MemoryProfiles
+from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError, ToolError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
-from service.adapters.tokenizers import load_encoding
+from service.adapters.tokens.tokenizers import load_encoding
 from service.builder import BLOCKS
 from service.result import BuildSuccess
 from service.wire import BuildRequest

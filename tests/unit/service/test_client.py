@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory_bus import MemoryBus, open_memory_bus
-from service.adapters.memory_hub import MemoryHub
+from service.adapters.memory.bus import MemoryBus, open_memory_bus
+from service.adapters.memory.hub import MemoryHub
 from service.client import ContextClient, NoAnswerError, open_client
 from service.errors import BudgetExceededError, BusError, ContextBuilderError
 from service.wire import Topics, decode, failed

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from service import plugins
 from service.budget.groups import Fit, Group, Verdict
-from service.budget.oldest_first import OldestFirst
 from service.budget.strategies import STRATEGIES
+from service.budget.strategies.oldest_first import OldestFirst
 from service.plugins import Foreign, load_strategies
 
 GROUPS = [Group(index=n, tokens=10, tokens_last=10) for n in range(4)]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from formatters.model import Row
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory_bus import open_memory_bus
-from service.adapters.memory_hub import MemoryHub
+from service.adapters.memory.bus import open_memory_bus
+from service.adapters.memory.hub import MemoryHub
 from service.config.settings import BusSettings, Settings
 from service.errors import StoreError
 from service.recorder import Recorder

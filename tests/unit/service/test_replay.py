@@ -8,7 +8,7 @@ import pytest
 
 from formatters.model import Row
 from service.budget.strategies import STRATEGIES
-from service.budget.window_size import WindowSize
+from service.budget.strategies.window_size import WindowSize
 from service.builder import ContextBuilder
 from service.config.settings import BudgetSettings, MemorySettings, Settings
 from service.manifest import Manifest

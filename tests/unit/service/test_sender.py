@@ -8,8 +8,8 @@ import pytest
 
 from service import loop
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory_bus import MemoryBus
-from service.adapters.memory_hub import MemoryHub
+from service.adapters.memory.bus import MemoryBus
+from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError, OverloadedError
 from service.ports import Answer, Identity, Outcome, Receipt
 from service.sender import BATCH, TRIES, Sender

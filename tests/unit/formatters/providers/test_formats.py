@@ -3,7 +3,7 @@ from typing import get_args
 import pytest
 
 from formatters.providers.formats import FORMATS, provider_request
-from service.run import ContextOptions
+from service.request_content import ContextOptions
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
 

@@ -5,15 +5,15 @@ import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, GivesWay, Message, Omission, Role
 from formatters.native import CLEARED
-from service.budget.count_summary import CountSummary
 from service.budget.groups import Fit, Group, Strategy, Verdict
 from service.budget.history import LEAST_CHARS, FittedHistory, fit_history, smallest
-from service.budget.middle_out import MiddleOut
-from service.budget.oldest_first import OldestFirst
-from service.budget.sliding_window import SlidingWindow
-from service.budget.smart_window import SmartWindow
-from service.budget.tool_result_clearing import ToolResultClearing
-from service.budget.window_size import WindowSize
+from service.budget.strategies.count_summary import CountSummary
+from service.budget.strategies.middle_out import MiddleOut
+from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.sliding_window import SlidingWindow
+from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.tool_result_clearing import ToolResultClearing
+from service.budget.strategies.window_size import WindowSize
 from tests.unit.service.budget.natives import called, history, said
 
 #: With `len` for a count, what a block of one-digit rows costs beside its entries.

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.budget.estimates import estimate_tokens
-from service.budget.importance import (
+from service.budget.strategies.importance import (
     KEYWORD_WEIGHT,
     LENGTH_WEIGHT,
     RECENCY_WEIGHT,

@@ -7,11 +7,11 @@ import pytest
 
 from formatters.model import Row
 from formatters.native import CLEARED
-from formatters.repair import CANCELLED
+from formatters.repair.sequence import CANCELLED
 from service.budget.estimates import SimpleTokenCounter
 from service.budget.groups import Strategy
-from service.budget.middle_out import MiddleOut
-from service.budget.oldest_first import OldestFirst
+from service.budget.strategies.middle_out import MiddleOut
+from service.budget.strategies.oldest_first import OldestFirst
 from service.conversation.units import read_units
 from tests.support import row
 from tests.unit.service.conversation.talk import (

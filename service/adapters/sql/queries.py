@@ -1,0 +1,131 @@
+"""The statements of the SQL history, built once; each is bounded by an index of its scope."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    func,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningInsert
+
+from service.adapters.sql.schema import insert, messages, owners
+
+#: A ``beyond`` and a ``limit`` that bound nothing.
+ALL_TOKENS: Final = -1
+ALL_ROWS: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """What is asked of a scope: all rows of an owner, or those of one of the conversations.
+
+    Parameters are ``in_owner``, and ``in_conversation`` where the scope is one.
+    """
+
+    #: Sort time, rows and printed tokens of the newest row: the latter are the totals of all.
+    newest: Select[int, int, int]
+    #: Bodies newest first: ``limit`` at most, of rows whose total of tokens is over ``beyond``.
+    page: Select[str]
+    #: Write the totals anew from the place ``from_time``, ``from_sequence`` on.
+    recount: Update
+
+
+def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Statements:
+    """Build the statements of a scope from its condition and the columns of its totals."""
+    newest_first = (messages.c.sort_time.desc(), messages.c.sequence.desc())
+    newest = select(messages.c.sort_time, rows, tokens).where(members).order_by(*newest_first)
+    page = (
+        select(messages.c.body)
+        .where(members, tokens > bindparam("beyond"))
+        .order_by(tokens.desc(), *newest_first)
+        .limit(bindparam("limit"))
+    )
+    return Statements(newest=newest.limit(1), page=page, recount=_recount(members, rows, tokens))
+
+
+def _recount(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Update:
+    place = (messages.c.sort_time, messages.c.sequence)
+    first = tuple_(bindparam("from_time"), bindparam("from_sequence"))
+    before = (
+        select(rows, tokens)
+        .where(members, tuple_(*place) < first)
+        .order_by(*(column.desc() for column in place))
+        .limit(1)
+        .subquery()
+    )
+    rows_before = func.coalesce(select(before.c[0]).scalar_subquery(), 0)
+    tokens_before = func.coalesce(select(before.c[1]).scalar_subquery(), 0)
+    running = (
+        select(
+            messages.c.id,
+            (rows_before + func.row_number().over(order_by=place)).label("rows"),
+            (tokens_before + func.sum(messages.c.printed_tokens).over(order_by=place)).label(
+                "tokens"
+            ),
+        )
+        .where(members, tuple_(*place) >= first)
+        .subquery()
+    )
+    return (
+        update(messages)
+        .where(messages.c.owner_key == bindparam("in_owner"), messages.c.id == running.c.id)
+        .values({rows: running.c.rows, tokens: running.c.tokens})
+    )
+
+
+def _take_numbers() -> ReturningInsert[int]:
+    taken = insert(owners)
+    later = owners.c.last_sequence + taken.excluded.last_sequence
+    return taken.on_conflict_do_update(
+        index_elements=[owners.c.owner_key], set_={"last_sequence": later}
+    ).returning(owners.c.last_sequence)
+
+
+#: Add ``last_sequence`` to the owner's, and return the sum: the last of the numbers taken.
+TAKE_NUMBERS: Final = _take_numbers()
+#: Insert the rows that are new; return their conversations and places.
+ADD_MESSAGES: Final = (
+    insert(messages)
+    .on_conflict_do_nothing()
+    .returning(messages.c.conversation_id, messages.c.sort_time, messages.c.sequence)
+)
+
+_OWNED: Final = messages.c.owner_key == bindparam("in_owner")
+_CONVERSATION: Final = messages.c.conversation_id == bindparam("in_conversation")
+
+#: Ids that one statement takes; databases bound their parameters.
+IDS_AT_ONCE: Final = 500
+#: The rows with the ``ids``, in any order.
+BY_IDS: Final = select(messages.c.id, messages.c.body).where(
+    _OWNED, messages.c.id.in_(bindparam("ids", expanding=True))
+)
+
+OWNER: Final = _statements(_OWNED, messages.c.owner_rows, messages.c.owner_tokens)
+CONVERSATION: Final = _statements(
+    and_(_OWNED, _CONVERSATION), messages.c.conversation_rows, messages.c.conversation_tokens
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The statements of one owner or conversation, with the parameters that name it."""
+
+    statements: Statements
+    keys: Mapping[str, str | int]
+
+
+def scope(owner: str, conversation: str | None = None) -> Scope:
+    """Return an owner, or one of the owner's conversations; both are keys of the table."""
+    if conversation is None:
+        return Scope(OWNER, {"in_owner": owner})
+    return Scope(CONVERSATION, {"in_owner": owner, "in_conversation": conversation})

@@ -1,0 +1,1 @@
+"""Tools, from files and from modules."""

@@ -1,0 +1,242 @@
+"""Share a budget between the blocks: who gives way, in which order, and who never does."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Final
+
+from formatters.model import Block, Count, GivesWay
+from service.budget.counting import block_tokens, measure
+from service.budget.decisions import Decision
+from service.budget.fates import Fates
+from service.budget.groups import Strategy
+from service.budget.history import fit_history, smallest
+from service.budget.in_flight import fit_run, newest_alone
+from service.errors import BudgetExceededError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a context may cost."""
+
+    #: Tokens for everything, the definitions of tools included.
+    available: int
+    #: Tokens of the ``tools`` array, which nothing shortens.
+    tools: int
+    strategy: Strategy
+    #: Tokens for the message that holds history; None for what the rest leaves.
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """A block other than history that gave way."""
+
+    tag: str
+    #: ``block_dropped`` or ``block_shortened``.
+    code: str
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: decisions are remembered
+class Fitted:
+    """Blocks that fit, and the account of how they came to."""
+
+    blocks: tuple[Block, ...]
+    #: Tokens of each block's message, by tag, and of the ``tools`` array.
+    tokens: dict[str, int]
+    tools: int = 0
+    #: What became of the candidates, by the blocks that they were in.
+    fates: tuple[Fates, ...] = ()
+    yielded: tuple[Yielded, ...] = ()
+    insufficient: bool = False
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return the decision on every candidate; they are made when this is first asked."""
+        return tuple(decision for fates in self.fates for decision in fates.decisions)
+
+
+def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
+    """Fit blocks into a budget.
+
+    First the run in flight gives way, then history, then the blocks that a request brought along,
+    then the details of the capabilities, then the end of the profile.
+
+    Raises:
+        BudgetExceededError: The protected parts alone do not fit, or the strategy ``none`` leaves
+            more than the budget holds.
+    """
+    if budget.strategy.name == "none":
+        return _all_or_nothing(blocks, budget, count)
+    runs = {b.tag: fit_run(b, _run_room(blocks, budget, count), count) for b in _runs(blocks)}
+    least = [runs[b.tag].block if b.tag in runs else _least(b, count) for b in blocks]
+    shrunk, yielded = _make_room(least, budget, count)
+    rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
+    room = min(budget.available - rest, budget.memory or budget.available)
+    history = {
+        block.tag: fit_history(block, budget.strategy, room, count)
+        for block in blocks
+        if _is_history(block)
+    }
+    fitted = [
+        part for b in shrunk for part in (history[b.tag].blocks if b.tag in history else (b,))
+    ]
+    return Fitted(
+        blocks=tuple(fitted),
+        tokens=measure(fitted, count),
+        tools=budget.tools,
+        fates=(*(part.fates for part in history.values()), *(run.fates for run in runs.values())),
+        yielded=yielded,
+        insufficient=any(part.insufficient for part in history.values()),
+    )
+
+
+def _is_history(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_STRATEGY
+
+
+def _runs(blocks: Sequence[Block]) -> list[Block]:
+    return [block for block in blocks if block.gives_way is GivesWay.ALL_BUT_NEWEST]
+
+
+def _total(blocks: Iterable[Block], count: Count) -> int:
+    return sum(measure(blocks, count).values())
+
+
+def _least(block: Block, count: Count) -> Block:
+    """Return the least that a block must be given before others give way."""
+    if block.gives_way is GivesWay.ALL_BUT_NEWEST:
+        return newest_alone(block)
+    if not _is_history(block):
+        return block
+    least = smallest(block)
+    if len(block.entries) > block_tokens(least, count):  # an entry takes a token at least
+        return least
+    # the placeholder, unless the whole of it takes less
+    return min(block, least, key=lambda form: block_tokens(form, count))
+
+
+def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
+    """Return the tokens that the run in flight may have beside the other blocks.
+
+    It gives way to history, but to no more of it than half of what both share: a long history
+    would otherwise leave nothing of any run, and the model would call its tools over and over.
+    History claims what its strategy would choose, not what there is.
+    """
+    least = [_least(block, count) for block in blocks]
+    spare = max(budget.available - budget.tools - _total(least, count), 0)
+    held = _total((b for b in least if _is_history(b)), count)
+    room = min(held + spare, budget.memory or budget.available)
+    wanted = (fit_history(b, budget.strategy, room, count) for b in blocks if _is_history(b))
+    claimed = max(sum(_total(part.blocks, count) for part in wanted) - held, 0)
+    return _total(_runs(least), count) + spare - min(claimed, spare // 2)
+
+
+def _all_or_nothing(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
+    """Keep everything in full, or refuse: what the strategy ``none`` means."""
+    tokens = measure(blocks, count)
+    over = budget.tools + sum(tokens.values()) - budget.available
+    if over > 0:
+        raise _exceeded("the strategy none leaves nothing out: all parts", tokens, budget)
+    histories = [fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)]
+    runs = [fit_run(b, budget.available, count) for b in _runs(blocks)]
+    fates = (*(part.fates for part in histories), *(run.fates for run in runs))
+    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, fates=fates)
+
+
+def _make_room(
+    blocks: Sequence[Block], budget: Budget, count: Count
+) -> tuple[list[Block], tuple[Yielded, ...]]:
+    """Let blocks give way, in the order of `_WAYS`, until what is left fits."""
+    limit = budget.available - budget.tools
+    left = list(blocks)
+    total = _total(left, count)
+    yielded: list[Yielded] = []
+    for way, smaller in _WAYS:
+        for block in reversed([block for block in blocks if block.gives_way is way]):
+            if total <= limit:
+                break
+            forms = _forms(left, block, smaller)
+            steps = range(smaller.steps(block))
+            fits = partial(_fits, forms, limit, count)
+            first = bisect_left(steps, True, key=fits)
+            shrunk = forms(min(first, len(steps) - 1))
+            size = _total(shrunk, count)
+            if size < total:
+                gone = len(shrunk) < len(left)
+                yielded.append(Yielded(block.tag, "block_dropped" if gone else "block_shortened"))
+                left, total = shrunk, size
+    if total > limit:
+        raise _exceeded("the parts that may not be left out", measure(left, count), budget)
+    return left, tuple(yielded)
+
+
+def _fits(forms: Callable[[int], list[Block]], limit: int, count: Count, step: int) -> bool:
+    return _total(forms(step), count) <= limit
+
+
+def _forms(
+    blocks: Sequence[Block], block: Block, smaller: "_Smaller"
+) -> Callable[[int], list[Block]]:
+    """Return what gives all blocks, with this one so many steps smaller."""
+
+    def form(step: int) -> list[Block]:
+        changed = smaller.form(block, step)
+        replaced = (changed if each.tag == block.tag else each for each in blocks)
+        return [each for each in replaced if each is not None]
+
+    return form
+
+
+@dataclass(frozen=True, slots=True)
+class _Smaller:
+    """The smaller forms of a block, from the largest on."""
+
+    steps: Callable[[Block], int]
+    #: The form after so many steps, counted from 0; None where the block is gone.
+    form: Callable[[Block, int], Block | None]
+
+
+def _details(block: Block) -> list[tuple[int, int]]:
+    """List level and place of each shorter text, in the order in which they are taken."""
+    levels = max((len(entry.shorter) for entry in block.entries), default=0)
+    # levels are counted from the last, so that none goes to its least while others have more
+    return [
+        (level, place)
+        for level in reversed(range(levels))
+        for place in reversed(range(len(block.entries)))
+        if level < len(block.entries[place].shorter)
+    ]
+
+
+def _less_detail(block: Block, step: int) -> Block:
+    entries = list(block.entries)
+    for level, place in _details(block)[: step + 1]:
+        entries[place] = replace(entries[place], text=block.entries[place].shorter[-1 - level])
+    return replace(block, entries=tuple(entries))
+
+
+def _less_tail(block: Block, step: int) -> Block:
+    """Cut the end of the only entry, from one character up to all of them."""
+    (entry,) = block.entries
+    cut = entry.shorten(entry.longest - 1 - step) if entry.shorten else entry
+    return replace(block, entries=(cut,))
+
+
+#: Who gives way, and to which forms, in this order; run and history have given way before.
+_WAYS: Final[tuple[tuple[GivesWay, _Smaller], ...]] = (
+    (GivesWay.WHOLE, _Smaller(lambda _: 1, lambda _block, _step: None)),
+    (GivesWay.BY_DETAIL, _Smaller(lambda block: len(_details(block)), _less_detail)),
+    (GivesWay.BY_TAIL, _Smaller(lambda block: block.entries[0].longest, _less_tail)),
+)
+
+
+def _exceeded(what: str, sizes: dict[str, int], budget: Budget) -> BudgetExceededError:
+    parts = {**sizes, **({"tools": budget.tools} if budget.tools else {})}
+    needed = sum(parts.values())
+    listed = ", ".join(f"{tag} {size}" for tag, size in parts.items())
+    over = needed - budget.available
+    return BudgetExceededError(
+        f"{what} need {needed} tokens, {over} more than the {budget.available} available: {listed}"
+    )

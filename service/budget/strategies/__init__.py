@@ -1,0 +1,29 @@
+"""The strategies by their names. A new one is a file here and a line in the table."""
+
+from typing import Final
+
+from service.budget.groups import Strategy
+from service.budget.strategies.count_summary import CountSummary
+from service.budget.strategies.importance import Importance
+from service.budget.strategies.middle_out import MiddleOut
+from service.budget.strategies.none import KeepAll
+from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.sliding_window import SlidingWindow
+from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.tool_result_clearing import ToolResultClearing
+from service.budget.strategies.window_size import WindowSize
+
+STRATEGIES: Final[dict[str, Strategy]] = {
+    strategy.name: strategy
+    for strategy in (
+        KeepAll(),
+        OldestFirst(),
+        MiddleOut(),
+        SlidingWindow(),
+        WindowSize(),
+        SmartWindow(),
+        ToolResultClearing(),
+        Importance(),
+        CountSummary(),
+    )
+}

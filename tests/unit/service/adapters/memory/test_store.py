@@ -1,0 +1,142 @@
+"""The memory store against a plain list, whatever the order in which rows arrive."""
+
+import asyncio
+import threading
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formatters.model import Row
+from service.adapters.memory.store import open_memory_store
+from service.adapters.rows import LARGE_BATCH
+
+RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+times = st.none() | st.integers(0, 5).map(lambda minute: f"2025-01-01T10:{minute:02}:00Z")
+rows = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 12).map(str),
+        "role": st.sampled_from(["HUMAN", "AI", "TOOL"]),
+        "content": st.integers(0, 3).map(lambda words: "w " * words),
+        "timestamp": times,
+        "conversation_id": st.sampled_from([None, "x", "y"]),
+    }
+)
+batches = st.lists(st.lists(rows, max_size=5), max_size=6)
+bounds = st.none() | st.integers(0, 12)
+
+
+class Words:
+    """Counts words."""
+
+    name = "words"
+    exact = False
+
+    def count(self, text: str) -> int:
+        """Return the number of words."""
+        return len(text.split())
+
+
+class PlainHistory:
+    """Says what a history must hold, by sorting and counting all of it each time."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[datetime, Row]] = []
+
+    def append(self, batch: list[Row]) -> int:
+        """Add rows that are new by their id; returns how many were."""
+        before = max((when for when, _ in self.rows), default=RECEIPT)
+        known = {row["id"] for _, row in self.rows}
+        seen: set[object] = set()
+        new = 0
+        for row in batch:
+            if row["id"] in seen:
+                continue
+            seen.add(row["id"])
+            if row["timestamp"] is not None:
+                before = datetime.fromisoformat(str(row["timestamp"]))
+            if row["id"] not in known:
+                self.rows.append((before, row))
+                new += 1
+        return new
+
+    def recent(
+        self, conversation: str | None, max_rows: int | None, max_tokens: int | None
+    ) -> tuple[list[object], int]:
+        """Return ids, newest first, and the number of all rows."""
+        members = [
+            row
+            for _, row in sorted(self.rows, key=lambda entry: entry[0])
+            if conversation is None or row["conversation_id"] == conversation
+        ]
+        ids: list[object] = []
+        tokens = 0
+        for row in reversed(members):
+            if len(ids) == max_rows or (max_tokens is not None and tokens >= max_tokens):
+                break
+            ids.append(row["id"])
+            tokens += 0 if row["role"] == "TOOL" else len(str(row["content"]).split())
+        return ids, len(members)
+
+
+@given(batches=batches, max_rows=bounds, max_tokens=bounds)
+def test_pages_are_those_of_a_plain_list(
+    batches: list[list[Row]], max_rows: int | None, max_tokens: int | None
+) -> None:
+    """Late, repeated and untimed rows leave every page as sorting all rows would make it."""
+    plain = PlainHistory()
+
+    async def compare() -> None:
+        async with open_memory_store(Words(), lambda: RECEIPT) as stores:
+            for batch in batches:
+                assert await stores.history.append("o", batch) == plain.append(batch)
+            for conversation in (None, "x", "y"):
+                page = await stores.history.recent(
+                    "o", conversation, max_rows=max_rows, max_tokens=max_tokens
+                )
+                found = [row["id"] for row in page.rows], page.total
+                assert found == plain.recent(conversation, max_rows, max_tokens)
+
+    asyncio.run(compare())
+
+
+class Held(Words):
+    """Does not come to the end of a large text before it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+
+    def count(self, text: str) -> int:
+        """Return the number of words."""
+        if len(text) >= LARGE_BATCH:
+            assert self.may.wait(10)
+        return super().count(text)
+
+
+async def test_small_batches_do_not_overtake() -> None:
+    """While a large batch is read, its owner's next calls wait, and other owners' do not."""
+    counter = Held()
+    large, small = {"id": "large", "content": "x" * LARGE_BATCH}, {"id": "small", "content": "x"}
+    async with open_memory_store(counter, lambda: RECEIPT) as stores:
+        history = stores.history
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(history.append("o", [large, small]))
+            tasks.create_task(history.append("o", [{**small, "id": "last"}]))
+            tasks.create_task(history.append("p", [large]))
+            forgotten = tasks.create_task(history.erase("p"))
+            assert await history.append("q", [small]) == 1
+            assert (await history.recent("o")).total == 0
+            counter.may.set()
+
+        rows = await history.get_history("o", limit=10)
+        assert [row["id"] for row in rows] == ["last", "small", "large"]
+        assert forgotten.result() == 1
+
+
+async def test_stores_share_nothing() -> None:
+    """Each opening gives an empty store."""
+    async with open_memory_store(Words(), lambda: RECEIPT) as first:
+        await first.history.append("o", [{"id": "a"}])
+        async with open_memory_store(Words(), lambda: RECEIPT) as second:
+            assert (await second.history.recent("o")).total == 0

@@ -1,0 +1,35 @@
+import hashlib
+
+from service.adapters.redis.keys import result_key, shard
+from service.ports import Identity
+
+
+def test_result_key_is_the_documented_one() -> None:
+    """The key is what the wire contract says, so that any language can compute it."""
+    digest = hashlib.sha256("5:0xÄBm1".encode()).hexdigest()
+
+    key = result_key(Identity("0xÄB", "m1"))
+
+    assert key == f"context.build.result.{{context.build.request}}.{digest}"
+
+
+def test_owner_and_id_do_not_run_together() -> None:
+    """Two identities whose texts join to the same are two."""
+    assert result_key(Identity("ab", "c")) != result_key(Identity("a", "bc"))
+
+
+def test_prefix_stands_before_everything() -> None:
+    """Two deployments on one server share no key."""
+    keys = shard("prod.")
+
+    assert keys.stream == "prod.context.build.request"
+    assert keys.result(Identity("a", "b")).startswith(
+        "prod.context.build.result.{prod.context.build.request}."
+    )
+    assert keys.heard(b"1").startswith("prod.context.build.heard.{prod.context.build.request}.")
+
+
+def test_copies_of_a_payload_have_one_key() -> None:
+    """Whoever hears the same bytes looks at the same set."""
+    assert shard().heard(b"1") == shard().heard(b"1")
+    assert shard().heard(b"1") != shard().heard(b"2")

@@ -1,0 +1,58 @@
+from collections.abc import AsyncIterator
+
+import pytest
+from fakeredis import FakeAsyncRedis
+from redis.exceptions import ResponseError
+
+from service.adapters.redis.scripts import ENQUEUE, LEAVE, TRIM, Call, flat, run
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[FakeAsyncRedis]:
+    """Give a client of a server that is none."""
+    async with FakeAsyncRedis() as opened:
+        yield opened
+
+
+def heard(payload: str, by: str, max_backlog: int = 10) -> Call:
+    """Enqueue a payload that a worker has heard."""
+    return Call(ENQUEUE, ("heard", "requests"), (by, 1000, max_backlog, payload))
+
+
+async def test_unknown_scripts_are_sent_in_full(client: FakeAsyncRedis) -> None:
+    """The first run of a script loads it, and later ones name it; replies keep their order."""
+    first = await run(client, [heard("1", "one"), heard("1", "two"), heard("1", "two")])
+    second = await run(client, [heard("1", "one")])
+
+    assert first == [b"enqueued", b"known", b"enqueued"]
+    assert second == [b"known"]
+    assert await client.xlen("requests") == 2
+
+
+async def test_nothing_to_run(client: FakeAsyncRedis) -> None:
+    """No calls, no round trip."""
+    assert await run(client, []) == []
+
+
+async def test_error_does_not_stop_the_others(client: FakeAsyncRedis) -> None:
+    """A script that fails is raised after all the others have run."""
+    await client.set("text", "no stream")
+    broken = Call(TRIM, ("text",), ())
+
+    with pytest.raises(ResponseError):
+        await run(client, [broken, heard("1", "one")])
+
+    assert await client.xlen("requests") == 1
+
+
+async def test_leaving_an_unknown_group_is_an_error(client: FakeAsyncRedis) -> None:
+    """A script names the missing group in its error, so that it can be created."""
+    await client.xadd("requests", {"data": "1"})
+
+    with pytest.raises(ResponseError, match="NOGROUP"):
+        await run(client, [Call(LEAVE, ("requests",), ("builders", "one"))])
+
+
+def test_fields_are_laid_flat() -> None:
+    """Fields go to XADD as names and values in turn."""
+    assert flat({"data": b"1", "reason": b"2"}) == ["data", b"1", "reason", b"2"]

@@ -1,0 +1,179 @@
+"""A faster counter is used where it counts as tiktoken does, and only there."""
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+from structlog.testing import capture_logs
+
+from formatters.rows import well_formed
+from service.adapters.tokens import tokenizers
+from service.adapters.tokens.samples import samples
+from service.adapters.tokens.tokenizers import TiktokenCounter, fast_count
+from tests.support import lacking
+
+Count = Callable[[str], int]
+
+
+class PanicError(BaseException):
+    """Stands for pyo3's exception, which is no Exception either."""
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check anew in each test."""
+    monkeypatch.setattr(tokenizers, "_checked", tokenizers._checked.__wrapped__)
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Count], list[str]]:
+    """Install a module that counts so, and return the list of what it is asked."""
+
+    def installed(count: Count) -> list[str]:
+        asked: list[str] = []
+
+        def noted(text: str) -> int:
+            text.encode()  # as the real one, it takes no lone surrogates
+            asked.append(text)
+            return count(text)
+
+        fake = SimpleNamespace(_encoding=lambda _name: SimpleNamespace(count=noted))
+        monkeypatch.setitem(sys.modules, "toktok", fake)
+        return asked
+
+    return installed
+
+
+Install = Callable[[Count], list[str]]
+
+
+def exact(text: str) -> int:
+    """Count as tiktoken does."""
+    return len(tokenizers._built("cl100k_base").encode_ordinary(text))
+
+
+def test_a_counter_that_agrees_is_used(install: Install) -> None:
+    """Its counts stand for tiktoken's, under the same name."""
+    asked = install(exact)
+    with capture_logs() as logs:
+        counter = TiktokenCounter()
+    assert logs == []
+    asked.clear()
+
+    assert counter.count("Hello, world!") == 4
+    assert (counter.name, counter.exact) == ("cl100k_base", True)
+    assert asked == ["Hello, world!"]
+
+
+def test_lone_surrogates_are_repaired_first(install: Install) -> None:
+    """A text that the counter can't take is counted as tiktoken reads it."""
+    asked = install(exact)
+    counter = TiktokenCounter()
+    text = "a\ud800b"
+
+    assert counter.count(text) == exact(text)
+    assert asked[-1] == well_formed(text)
+
+
+@pytest.mark.parametrize("odd", ["<|endoftext|>", "\r\n\r\n", "\N{THUMBS UP SIGN}"])
+def test_a_counter_that_differs_anywhere_is_refused(odd: str, install: Install) -> None:
+    """One text of the check is enough; then tiktoken counts."""
+    install(lambda text: exact(text) + (odd in text))
+    with capture_logs() as logs:
+        counter = TiktokenCounter()
+
+    assert [entry["event"] for entry in logs] == ["tokenizer.fast_refused"]
+    assert counter.count(odd) == exact(odd)
+
+
+def test_a_counter_that_panics_is_refused(install: Install) -> None:
+    """Even where its panic is no Exception."""
+
+    def panic(text: str) -> int:
+        raise PanicError("overflow")
+
+    install(panic)
+    with capture_logs() as logs:
+        assert fast_count("cl100k_base") is None
+    assert [entry["event"] for entry in logs] == ["tokenizer.failed", "tokenizer.fast_refused"]
+
+
+def test_a_counter_that_fails_later_costs_no_count(install: Install) -> None:
+    """Tiktoken counts the text that it fails on, and no other."""
+
+    def count(text: str) -> int:
+        if text == "the one text that nobody checked":
+            raise PanicError("overflow")
+        return exact(text)
+
+    asked = install(count)
+    counter = TiktokenCounter()
+    with capture_logs() as logs:
+        assert counter.count("the one text that nobody checked") == 6
+        assert counter.count("another text") == 2
+    assert [entry["event"] for entry in logs] == ["tokenizer.failed"]
+    assert asked[-1] == "another text"
+
+
+def test_a_module_that_lacks_the_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version, or another package of that name, is not counted with."""
+    monkeypatch.setitem(sys.modules, "toktok", SimpleNamespace())
+    with capture_logs() as logs:
+        assert fast_count("cl100k_base") is None
+    assert [entry["event"] for entry in logs] == ["tokenizer.fast_refused"]
+
+
+def test_without_the_extra_tiktoken_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of what nobody asked for."""
+    monkeypatch.setitem(sys.modules, "toktok", None)
+    with capture_logs() as logs:
+        counter = TiktokenCounter()
+    assert counter.count("Hello, world!") == 4
+    assert logs == []
+
+
+def test_the_check_is_wide() -> None:
+    """More than 200 texts, with what tokenizers differ in."""
+    texts = set(samples())
+    whole = "".join(texts)
+
+    assert len(texts) > 200
+    for part in ("<|endoftext|>", "\r\n", "\u0301", "\u200d", "\x00", "天", "ط", "\ud83d"):
+        assert part in whole
+    assert max(map(len, texts)) > 2_000
+
+
+# --- the real one, where it is installed ---------------------------------------------------------
+
+
+@pytest.fixture(params=["o200k_base", "cl100k_base"])
+def real(request: pytest.FixtureRequest) -> tuple[Count, Count]:
+    """Give toktok's count of an encoding, and tiktoken's."""
+    if find_spec("toktok") is None:
+        lacking("the extra 'fast' is not installed")
+    fast = fast_count(request.param)
+    assert fast is not None
+    slow = TiktokenCounter(request.param)
+    slow._fast = None
+    return fast, slow.count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 1_200_000 + "x",
+        "\t" * 1_200_000,
+        "\r\n" * 50_000,
+        "\ud800 alone, \udfff too" * 50,
+        "<|endoftext|>" * 100,
+        "\N{OGHAM SPACE MARK}\u2028\x85" * 1_000,
+    ],
+    ids=["blanks", "tabs", "line ends", "surrogates", "specials", "odd blanks"],
+)
+def test_the_real_one_counts_hostile_texts_alike(real: tuple[Count, Count], text: str) -> None:
+    """Also those that tiktoken's own pattern fails on."""
+    fast, slow = real
+
+    assert fast(text) == slow(text)

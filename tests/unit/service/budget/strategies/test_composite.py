@@ -1,0 +1,115 @@
+"""Several strategies in turn, and how they are named."""
+
+import pytest
+
+from formatters.model import Message, Role
+from service.budget.groups import Fit, Group, Strategy
+from service.budget.strategies import STRATEGIES
+from service.budget.strategies.composite import Composite
+from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.window_size import WindowSize
+from service.budget.strategy_names import UnknownStrategyError, read_strategy
+
+GROUPS = [
+    Group(
+        index=n,
+        tokens=10,
+        tokens_last=10,
+        messages=(Message(id=f"m{n}", role=Role.HUMAN, content="hi"),),
+    )
+    for n in range(10)
+]
+
+
+def indices(fit: Fit) -> list[int]:
+    """Return what is kept."""
+    return [group.index for group in fit.kept]
+
+
+def test_strategies_run_in_turn_until_the_budget_is_met() -> None:
+    """The second one is not asked where the first was enough."""
+    both = Composite(strategies=(WindowSize(max_messages=5), OldestFirst()))
+
+    assert indices(both.fit(GROUPS, 1_000)) == list(range(10))
+    assert indices(both.fit(GROUPS, 60)) == [5, 6, 7, 8, 9]
+    assert indices(both.fit(GROUPS, 30)) == [7, 8, 9]
+    assert {v.reason for v in both.fit(GROUPS, 30).verdicts.values()} == {"window", "older"}
+
+
+def test_a_composite_reads_what_its_members_need() -> None:
+    """All of the history, where one of them chooses from all of it."""
+    assert not Composite(strategies=(OldestFirst(),)).reads_all
+    assert Composite(strategies=(OldestFirst(), SmartWindow())).reads_all
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_name_is_the_strategy_of_the_table(name: str) -> None:
+    """Alone, or as an object without parameters."""
+    assert read_strategy(name) is STRATEGIES[name]
+    assert read_strategy({"name": name}) is STRATEGIES[name]
+
+
+def test_parameters_and_lists_are_read() -> None:
+    """A list is a composite; parameters replace defaults, whole numbers serve as fractions."""
+    read = read_strategy([{"name": "window_size", "max_messages": 3}, "oldest_first"])
+
+    assert read == Composite(strategies=(WindowSize(max_messages=3), OldestFirst()))
+    assert read_strategy({"name": "importance", "recency_weight": 7}) != STRATEGIES["importance"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "place", "told"),
+    [
+        ("best", "", "'best' is no strategy; there are count_summary, importance"),
+        (None, "", "None is no strategy"),
+        ({}, "", "no strategy"),
+        ([], "", "at least one"),
+        (["oldest_first", "best"], "/1", "'best' is no strategy"),
+        ([["oldest_first"]], "/0", "no strategy"),
+        ({"name": "oldest_first", "n": 1}, "/n", "no parameter 'n'; it has none"),
+        ({"name": "window_size", "name_": 1}, "/name_", "it has max_messages"),
+        ({"name": "window_size", "max_messages": "3"}, "/max_messages", "of the type int"),
+        ({"name": "window_size", "max_messages": True}, "/max_messages", "of the type int"),
+        ({"name": "window_size", "reads_all": True}, "/reads_all", "no parameter"),
+        ([{"name": "window_size", "max_messages": 0}], "/0", "at least 1"),
+        ({"name": "importance", "role_weights": {}}, "/role_weights", "no parameter"),
+        (
+            {"name": "importance", "recency_weight": 10**310},
+            "/recency_weight",
+            "has to lie between",
+        ),
+        ({"name": "importance", "length_weight": float("nan")}, "/length_weight", "has to lie"),
+    ],
+)
+def test_what_is_no_strategy_is_refused_with_its_place(spec: object, place: str, told: str) -> None:
+    """Below the place of the strategy, as a JSON pointer goes on."""
+    with pytest.raises(UnknownStrategyError, match=told) as caught:
+        read_strategy(spec)
+
+    assert caught.value.place == place
+
+
+class Own:
+    """A strategy from elsewhere, which is no dataclass."""
+
+    name = "own"
+    reads_all = False
+
+    def fit(self, groups: list[Group], budget: int) -> Fit:
+        """Keep nothing."""
+        return Fit(kept=())
+
+
+def test_a_strategy_from_elsewhere_has_no_parameters() -> None:
+    """It is named like the others."""
+    own: dict[str, Strategy] = {"own": Own()}  # type: ignore[dict-item] # takes lists only
+
+    assert read_strategy("own", own) is own["own"]
+    with pytest.raises(UnknownStrategyError, match="it has none"):
+        read_strategy({"name": "own", "n": 1}, own)
+
+
+def test_a_list_of_one_is_that_one() -> None:
+    """So `none` means the same in a list."""
+    assert read_strategy(["none"]) is STRATEGIES["none"]

@@ -1,0 +1,43 @@
+import pytest
+
+from service.budget.groups import Group
+from service.budget.strategies.middle_out import MiddleOut
+
+
+def groups(*sizes: int) -> list[Group]:
+    """Return groups of these sizes."""
+    return [Group(index=n, tokens=size, tokens_last=size) for n, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "budget", "kept", "over"),
+    [
+        ([13] * 10, 65, [0, 6, 7, 8, 9], False),
+        ([13] * 10, 64, [0, 7, 8, 9], False),
+        ([13] * 10, 130, list(range(10)), False),
+        ([13] * 10, 26, [0, 9], False),
+        ([13] * 10, 12, [0, 9], True),
+        ([13] * 10, 0, [9], True),
+        ([13] * 10, -5, [9], True),
+        ([14, 104, 14, 14], 100, [0, 2, 3], False),
+        ([14, 14, 104, 14], 100, [0, 3], False),
+        ([13, 13], 0, [0, 1], True),
+        ([13, 13], 26, [0, 1], False),
+        ([13], 0, [0], True),
+        ([], 0, [], False),
+        ([104, 14, 14], 100, [0, 2], True),
+    ],
+)
+def test_what_is_kept(sizes: list[int], budget: int, kept: list[int], *, over: bool) -> None:
+    """The first and the newest group stay whatever they cost, and the rest is filled up."""
+    fit = MiddleOut().fit(groups(*sizes), budget)
+
+    assert [group.index for group in fit.kept] == kept
+    assert fit.over_budget is over
+
+
+def test_why_the_others_go() -> None:
+    """Every group that goes, goes from the middle."""
+    fit = MiddleOut().fit(groups(13, 13, 13), 26)
+
+    assert {index: verdict.reason for index, verdict in fit.verdicts.items()} == {1: "middle"}
