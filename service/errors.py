@@ -102,6 +102,12 @@ class BusError(ContextBuilderError):
     retryable = True
 
 
+class SummarizerError(ContextBuilderError):
+    """A summary could not be made."""
+
+    retryable = True
+
+
 class ToolError(ContextBuilderError):
     """A tool definition is not one."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from formatters.model import Row, Tool
+from formatters.model import Message, Row, Tool
 from service.inbox import Delivery, Inbox
 
 ReplyKind = Literal["channel", "stream", "list"]
@@ -264,4 +264,20 @@ class Tokenizers(Protocol):
 
     def counter(self, tokenizer: str) -> TokenCounter:
         """Return the counter; one that estimates where the tokenizer is not to be had."""
+        ...
+
+
+class Summarizer(Protocol):
+    """Puts in few words what was said. Raises `SummarizerError`, and nothing else."""
+
+    @property
+    def name(self) -> str:
+        """What makes the summary: a model's name, or a method's."""
+        ...
+
+    async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """Return a summary of messages given oldest first, of so many tokens at most.
+
+        Every message is read, however many there are; none of them is itself a summary.
+        """
         ...
