@@ -40,6 +40,9 @@ def read(messages: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> tup
     pieces: list[Piece] = []
     for message in messages:
         pieces += (Piece("message", message["role"]), *_content(message["content"], known))
+        for call in message.get("tool_calls", ()):
+            said = (call["function"]["name"], call["function"]["arguments"])
+            pieces += (piece for text in said for piece in _content(text, known))
     return tuple(pieces)
 
 

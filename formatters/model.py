@@ -132,6 +132,8 @@ class Entry:
     cut: bool = False
     #: Smaller texts to fall back on, largest first.
     shorter: tuple[str, ...] = ()
+    #: True where it will be another in a later build, as when a result has been made up for now.
+    volatile: bool = False
     #: Give the same entry with at most n characters a message.
     shorten: Callable[[int], "Entry"] | None = None
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.

@@ -25,6 +25,7 @@ from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from service.account import account
 from service.archive import Archive
+from service.budget.counting import counting
 from service.budget.fitting import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.limits import Models
@@ -145,7 +146,7 @@ class ContextBuilder:
             strategy=plan.strategy,
             memory=plan.memory_tokens,
         )
-        return fit_blocks(self._arranged(facts, toolset), budget, counter.count)
+        return fit_blocks(self._arranged(facts, toolset), budget, counting(counter))
 
     def _arranged(self, facts: Facts, toolset: Toolset) -> tuple[Block, ...]:
         """Show facts as blocks, in the order of their layout."""

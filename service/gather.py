@@ -19,6 +19,7 @@ from service.errors import (
     Problem,
     StoreError,
     ToolError,
+    shown,
 )
 from service.plan import Plan
 from service.ports import HistoryStore, ProfileStore, ToolRegistry
@@ -249,7 +250,7 @@ def _offered(names: Sequence[str], registry: ToolRegistry) -> Toolset:
 def _chosen(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
     found = {name: registry.get_tool_definition(name) for name in names}
     problems = [
-        Problem(f"/content/tools/{place}", f"the registry has no tool {name!r}")
+        Problem(f"/content/tools/{place}", f"the registry has no tool {shown(name)}")
         for place, name in enumerate(names)
         if found[name] is None
     ]
@@ -270,7 +271,7 @@ def _brought(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
             continue
         name = _name(definition)
         if name in names:
-            problems.append(Problem(pointer, f"there is another tool {name!r}"))
+            problems.append(Problem(pointer, f"there is another tool {shown(name)}"))
         names.add(name)
     if problems:
         raise InvalidRequestError(f"{problems[0].pointer}: {problems[0].detail}", problems)

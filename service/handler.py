@@ -18,6 +18,7 @@ from service.errors import (
     InvalidRequestError,
     OverloadedError,
     Problem,
+    shown,
 )
 from service.inbox import Delivery
 from service.ports import (
@@ -148,7 +149,9 @@ class Handler:
     ) -> tuple[Answer, Built | None]:
         """Answer what was answered before: with the same, whatever has changed since."""
         if stored is not None and stored.fingerprint != incoming.envelope.fingerprint:
-            error = IdConflictError(f"the id {incoming.envelope.id!r} was used for another request")
+            error = IdConflictError(
+                f"the id {shown(incoming.envelope.id)} was used for another request"
+            )
             return self._answer(incoming, self._failed(incoming, error), mode="again"), None
         if stored is None or stored.response is None:  # expired just now, or too large to store
             answered = await self._built(incoming)

@@ -15,6 +15,7 @@ from pydantic import (
 
 from formatters.custom import TAG
 from formatters.guard import quoted
+from service.errors import shown
 from service.payload import MAX_ID
 from service.tolerant import Tolerant
 
@@ -79,9 +80,9 @@ class ContextOptions(Tolerant):
     def _tags(cls, blocks: dict[str, str] | None) -> dict[str, str] | None:
         for tag in blocks or {}:
             if not TAG.fullmatch(tag):
-                raise ValueError(f"{tag!r} is no tag: capital letters, digits and _ are")
+                raise ValueError(f"{shown(tag)} is no tag: capital letters, digits and _ are")
             if quoted(f"[{tag}]") != f"[{tag}]":
-                raise ValueError(f"{tag!r} is taken, by the service or by a chat template")
+                raise ValueError(f"{shown(tag)} is taken, by the service or by a chat template")
         return blocks
 
 

@@ -61,7 +61,7 @@ def test_parameters_and_lists_are_read() -> None:
 @pytest.mark.parametrize(
     ("spec", "place", "told"),
     [
-        ("best", "", "'best' is no strategy; there are count_summary, importance"),
+        ("best", "", "'best' is no strategy; there are composite, count_summary, importance"),
         (None, "", "None is no strategy"),
         ({}, "", "no strategy"),
         ([], "", "at least one"),
@@ -113,3 +113,25 @@ def test_a_strategy_from_elsewhere_has_no_parameters() -> None:
 def test_a_list_of_one_is_that_one() -> None:
     """So `none` means the same in a list."""
     assert read_strategy(["none"]) is STRATEGIES["none"]
+
+
+def test_a_list_may_be_called_by_name() -> None:
+    """The list and the composite of that list are the same, and so are their errors."""
+    strategies = [{"name": "window_size", "max_messages": 3}, "oldest_first"]
+
+    assert read_strategy({"name": "composite", "strategies": strategies}) == read_strategy(
+        strategies
+    )
+    with pytest.raises(UnknownStrategyError, match="'x' is no strategy") as raised:
+        read_strategy({"name": "composite", "strategies": ["none", "x"]})
+    assert raised.value.place == "/strategies/1"
+    for spec in ({"name": "composite"}, {"name": "composite", "strategies": "none"}):
+        with pytest.raises(UnknownStrategyError, match="'composite' is no strategy"):
+            read_strategy(spec)
+
+
+def test_a_long_name_is_told_in_short() -> None:
+    """An error doesn't send back all that a stranger sent."""
+    with pytest.raises(UnknownStrategyError) as raised:
+        read_strategy("x" * 10_000)
+    assert len(str(raised.value)) < 400
