@@ -398,11 +398,11 @@ async def test_a_worker_that_cannot_drain_says_so(place: Place) -> None:
         settings = crew.builder.settings.model_copy(
             update={"worker": WorkerSettings(concurrency=1, shutdown_timeout_seconds=0)}
         )
-        sources = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
-        await crew.hire(replace(crew.builder, sources=sources, settings=settings))
+        trouble = Gate()
+        await crew.hire(replace(trouble.joined(crew.builder), settings=settings))
         sent = asyncio.create_task(crew.client.send(asking()))
         worker = crew.stops[0]
-        await until(lambda: asyncio.sleep(0.2, result=True))
+        await trouble.reached.wait()
         assert await crew.dismiss() == [False]
         assert worker[1].done()
         await crew.hire()
@@ -420,9 +420,9 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
         )
         trouble = Gate()
         await crew.hire(replace(trouble.joined(crew.builder), settings=one_slot))
-        await asyncio.sleep(LEASE)
+        await trouble.reached.wait()
         sent += [asyncio.create_task(crew.client.send(asking(str(n)))) for n in range(3)]
-        await asyncio.sleep(LEASE)
+        await until(lambda: _holds(crew, 4))
         trouble.open.set()
         responses = [await each for each in sent]
         async with asyncio.timeout(5):
@@ -431,28 +431,35 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
     assert len({response.id for response in responses}) == 4
 
 
+async def _holds(crew: Crew, entries: int) -> bool:
+    return len(await crew.stream(Topics.CONTEXT_BUILD_REQUEST)) >= entries
+
+
 @dataclass
 class Gate:
     """A history that can't be read until it is opened."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Set once a build waits for it.
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     def joined(self, builder: ContextBuilder) -> ContextBuilder:
         """Return a builder whose reads wait for this."""
-        gated = GatedHistory(self.open)
+        gated = GatedHistory(self)
         return replace(builder, sources=replace(builder.sources, history=gated))
 
 
 class GatedHistory(BrokenHistory):
     """A history behind a gate: empty, once it is open."""
 
-    def __init__(self, gate: asyncio.Event) -> None:
+    def __init__(self, gate: Gate) -> None:
         super().__init__()
         self._gate = gate
 
     async def recent(self, *_args: object, **_options: object) -> HistoryPage:
         """Wait, and return nothing."""
-        await self._gate.wait()
+        self._gate.reached.set()
+        await self._gate.open.wait()
         return HistoryPage()
 
     async def append(self, *_args: object, **_options: object) -> int:
