@@ -49,7 +49,7 @@ def test_calls_are_told(count: Count) -> None:
     assert extract([asked], 50, count) == "- assistant: [tool_use:search, query:ferries to Porto]"
 
 
-@pytest.mark.parametrize("most", [0, 1, 5])
+@pytest.mark.parametrize("most", [0, 1, 3])
 def test_nothing_fits_into_nothing(most: int, count: Count) -> None:
     """Where no sentence fits the extract is empty, as it is of no messages."""
     assert extract(TALK, most, count) == ""
