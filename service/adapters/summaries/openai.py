@@ -131,10 +131,6 @@ def _may_pass(error: OpenAIError) -> bool:
 
 
 def _failed(error: OpenAIError) -> SummarizerError:
-    match error:
-        case APIStatusError():
-            return SummarizerError(f"the model's server answered with status {error.status_code}")
-        case APIConnectionError():
-            return SummarizerError("the model's server can't be reached")
-        case _:
-            return SummarizerError(f"the model can't be asked: {type(error).__name__}")
+    if isinstance(error, APIStatusError):
+        return SummarizerError(f"the model's server answered with status {error.status_code}")
+    return SummarizerError(f"the model's server can't be asked: {type(error).__name__}")
