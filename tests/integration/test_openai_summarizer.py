@@ -2,24 +2,25 @@
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from traceback import format_exception
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
 
 from formatters.model import Message, Role
 from service.adapters.summaries.chunked import ChunkedSummarizer
-from service.adapters.summaries.openai import OpenAIModel, open_openai_summarizer
+from service.adapters.summaries.openai import OpenAIModel, make_client, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import open_summarizer
 from service.config.settings import Settings
 from service.config.summaries import SummarizerSettings
 from service.errors import SummarizerError
+from service.logs import configure_logging
 from service.ports import Summarizer
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
+from tests.support import quiet_logs
 
 pytestmark = pytest.mark.integration
 
@@ -57,7 +58,7 @@ def opened() -> Opened:
     ) -> AsyncIterator[tuple[Summarizer, ChatServer]]:
         async with chat_server(replies) as server:
             chosen = settings(server.url, **given)
-            async with AsyncOpenAI(api_key=KEY, base_url=server.url, max_retries=0) as client:
+            async with make_client(chosen) as client:
                 model = OpenAIModel(client, chosen, backoff_seconds=0)
                 yield ChunkedSummarizer(model.name, model.ask, HEURISTIC.count, chosen), server
 
@@ -92,14 +93,17 @@ async def test_what_newer_models_ask_for(opened: Opened) -> None:
     assert server.asked[0].keys() == {"model", "messages", "max_completion_tokens"}
 
 
-async def test_a_server_without_a_key() -> None:
+async def test_a_server_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gets a word in its place, and nothing from the environment."""
+    for name in ("API_KEY", "ORG_ID", "PROJECT_ID", "ADMIN_KEY", "BASE_URL"):
+        monkeypatch.setenv(f"OPENAI_{name}", "of-another-server")
     async with chat_server([said("Short.")]) as server:
         chosen = settings(server.url, api_key=None)
         async with open_openai_summarizer(chosen, HEURISTIC) as summarizer:
             await summarizer.summarize(TALK, max_tokens=100)
 
     assert server.headers[0]["authorization"] == "Bearer none"
+    assert "of-another-server" not in str(server.headers)
 
 
 async def test_every_chunk_is_sent(opened: Opened) -> None:
@@ -171,8 +175,7 @@ async def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         chosen = settings(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", retries=1)
-        url = chosen.base_url.get_secret_value() if chosen.base_url else None
-        async with AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
+        async with make_client(chosen) as client:
             with pytest.raises(SummarizerError, match="APIConnectionError"):
                 await OpenAIModel(client, chosen, backoff_seconds=0).ask("Hello", 10)
 
@@ -190,13 +193,24 @@ async def test_the_breaker_is_around_it() -> None:
     assert len(server.asked) == 2
 
 
-async def test_prompts_stay_out_of_the_log(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The SDK says what it sends at the level debug only, which it is never given here."""
-    with caplog.at_level(logging.INFO):
-        async with opened(said("Short.")) as (summarizer, _):
-            await summarizer.summarize(TALK, max_tokens=100)
+@pytest.fixture
+def debugging() -> Iterator[None]:
+    """Log all that there is to log."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    configure_logging("debug", format="json")
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    quiet_logs()
 
-    assert "blue pot" not in caplog.text
-    assert KEY not in caplog.text
+
+@pytest.mark.usefixtures("debugging")
+async def test_prompts_stay_out_of_the_log(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At no level does the SDK tell what it sends, and to whom."""
+    async with opened(failed(500), said("Short.")) as (summarizer, _):
+        await summarizer.summarize(TALK, max_tokens=100)
+
+    assert capsys.readouterr().err == ""

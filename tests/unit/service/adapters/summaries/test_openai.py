@@ -24,6 +24,7 @@ def completion(content: Any, **choice: Any) -> bytes:
         (completion("no end in sight", finish_reason="length"), "no end in sight"),
         (completion("猫。犬と", finish_reason="length"), "猫。"),
         (completion("One. Two and", finish_reason="stop"), "One. Two and"),
+        (completion("\n<think>She has?</think>\n\nAna has a cat."), "Ana has a cat."),
         (completion("half \ud83d pair"), "half \ufffd pair"),
     ],
 )
@@ -47,6 +48,7 @@ def test_the_text_of_an_answer(body: bytes, text: str) -> None:
         (completion(None), "no text"),
         (completion(["parts"]), "no text"),
         (completion(" \n"), "no text"),
+        (completion("<think>Let me see. What", finish_reason="length"), "no text"),
         (completion("Some", finish_reason="content_filter"), "withheld"),
     ],
 )
