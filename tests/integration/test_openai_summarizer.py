@@ -194,8 +194,8 @@ async def test_the_breaker_is_around_it() -> None:
 
 
 @pytest.fixture
-def debugging() -> Iterator[None]:
-    """Log all that there is to log."""
+def debugging(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Log all that there is to log, to where it is captured."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     configure_logging("debug", format="json")
