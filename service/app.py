@@ -4,6 +4,7 @@ Nothing else knows an adapter.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import TypeVar
 import structlog
 
 from formatters.model import Tool
-from service.adapters import BUSES, STORES
+from service.adapters import BUSES, STORES, SUMMARIZERS
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
 from service.adapters.stores import Stores
+from service.adapters.summaries.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import discover, load_tools, tool_files
@@ -33,7 +35,7 @@ from service.errors import ConfigError
 from service.gather import Sources
 from service.plan import limits_of
 from service.plugins import load_strategies
-from service.ports import Bus, TokenCounter
+from service.ports import Bus, Summarizer, TokenCounter
 from service.worker import Worker
 
 log = structlog.get_logger()
@@ -99,6 +101,19 @@ async def open_stores(
     url = settings.store.url.get_secret_value()
     async with _by_scheme(STORES, url, "store.url")(url, counter, now) as stores:
         yield stores
+
+
+@asynccontextmanager
+async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIterator[Summarizer]:
+    """Open the configured summarizer; raises `ConfigError` where what it needs is not installed."""
+    chosen = settings.summaries.summarizer
+    async with SUMMARIZERS[chosen.kind](chosen, counter) as summarizer:
+        yield CircuitBreaker(
+            summarizer,
+            time.monotonic,
+            failures=chosen.breaker_failures,
+            open_seconds=chosen.breaker_seconds,
+        )
 
 
 def open_registry(settings: Settings) -> InMemoryToolRegistry:
