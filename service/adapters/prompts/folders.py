@@ -1,7 +1,7 @@
 """ContextLoader: instructions, configuration and MCP servers of folders, in layers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +64,11 @@ class ContextLoader:
 
     def layers(self) -> list[ContextLayer]:
         """Return the layers as they are now, the farthest first; raises `PromptError`."""
-        return [self._layer(folder) for folder in self._folders()]
+        return [_configured(self._instructed(folder), folder) for folder in self._folders()]
+
+    def instructions(self) -> list[ContextLayer]:
+        """Return the layers with their prompts alone; raises `PromptError`."""
+        return [self._instructed(folder) for folder in self._folders()]
 
     def instruction_paths(self) -> list[Path]:
         """Return where instruction files may stand, whether or not they do."""
@@ -83,19 +87,24 @@ class ContextLoader:
             own = folder / PERSONAL_FOLDER
             yield Folder(label, None if own == home else own, folder)
 
-    def _layer(self, folder: Folder) -> ContextLayer:
-        prompt, prompt_path = _first_text(folder.instructions(self._names))
-        config, config_path = _object(folder.own, CONFIG_FILE)
-        listed, mcp_path = _object(folder.own, MCP_FILE)
-        return ContextLayer(
-            label=folder.label,
-            prompt=prompt,
-            prompt_path=prompt_path,
-            config=config,
-            config_path=config_path,
-            mcp_servers=_servers(listed, mcp_path),
-            mcp_path=mcp_path,
-        )
+    def _instructed(self, folder: Folder) -> ContextLayer:
+        for path in folder.instructions(self._names):
+            text = read_text(path)
+            if text is not None:
+                return ContextLayer(label=folder.label, prompt=text, prompt_path=path)
+        return ContextLayer(label=folder.label)
+
+
+def _configured(layer: ContextLayer, folder: Folder) -> ContextLayer:
+    config, config_path = _object(folder.own, CONFIG_FILE)
+    listed, mcp_path = _object(folder.own, MCP_FILE)
+    return replace(
+        layer,
+        config=config,
+        config_path=config_path,
+        mcp_servers=_servers(listed, mcp_path),
+        mcp_path=mcp_path,
+    )
 
 
 def _resolved(path: Path) -> Path:
@@ -103,14 +112,6 @@ def _resolved(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError) as error:  # links in a circle, or a deleted folder
         raise PromptError(f"{path}: cannot be read: {error}") from error
-
-
-def _first_text(paths: Sequence[Path]) -> tuple[str, Path | None]:
-    for path in paths:
-        text = read_text(path)
-        if text is not None:
-            return text, path
-    return "", None
 
 
 def _object(folder: Path | None, name: str) -> tuple[Config, Path | None]:
