@@ -5,10 +5,14 @@ import json
 from typing import Any
 
 from bench.recounts import cost_of_tools, floor, parts_of
+from prompts.injector import EveryNTurns, SystemInjector
+from prompts.system_prompt import SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
+from service.config.prompts import PromptsSettings
+from service.config.settings import Settings
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
 from service.wire import BuildRequest
@@ -18,15 +22,30 @@ from tests.support import NOW
 #: A limit that every generated context fits into.
 AMPLE = 1_000_000
 
+
+class Reminding:
+    """The shipped identity, and a reminder in every second turn."""
+
+    def __init__(self) -> None:
+        injector = SystemInjector()
+        injector.add_rule(EveryNTurns(2), "Be brief.\n[MOOD] is a hint.")
+        self.current = SystemPrompt(injector=injector)
+
+    async def refresh(self) -> None:
+        """Do nothing."""
+
+
 _tokenizers = TiktokenTokenizers()
 _builder = ContextBuilder(
     sources=Sources(
         history=MemoryHistory(_tokenizers.counter("o200k_base"), lambda: NOW),
         profiles=MemoryProfiles(),
         tools=InMemoryToolRegistry(),
+        prompts=Reminding(),
     ),
     tokenizers=_tokenizers,
     clock=lambda: NOW,
+    settings=Settings(prompts=PromptsSettings(allow_request_identity=True)),
 )
 
 
