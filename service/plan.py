@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Final, Literal
 
 from formatters.model import MemoryView
-from formatters.rows import well_formed
 from formatters.times import local_time, parse_minutes_west, parse_timestamp
 from service.budget.groups import Strategy
 from service.budget.limits import ModelLimits, Models, Window, lookup, window
@@ -166,12 +165,10 @@ def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) ->
 
 def _identity(request: BuildRequest, settings: Settings) -> str | None:
     identity = request.options.identity
-    if identity is None:
-        return None
-    if not settings.prompts.allow_request_identity:
+    if identity is not None and not settings.prompts.allow_request_identity:
         detail = "the configuration allows requests no identity of their own"
         raise InvalidRequestError(detail, [Problem(f"{request.options_pointer}/identity", detail)])
-    return well_formed(identity)
+    return identity
 
 
 def _moment(
