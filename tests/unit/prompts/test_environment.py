@@ -62,7 +62,7 @@ def test_each_system_has_its_name(facts: SystemFacts, lines: str) -> None:
 
 @pytest.mark.parametrize(
     ("program", "terminal", "shown"),
-    [("iTerm", "", "iTerm"), ("", "xterm", "xterm"), ("", "", "unknown")],
+    [("kitty", "", "kitty"), ("", "xterm", "xterm"), ("", "", "unknown")],
 )
 def test_what_is_known_of_the_terminal_is_shown(program: str, terminal: str, shown: str) -> None:
     """Its program, its kind, or that neither is known."""
