@@ -90,7 +90,7 @@ class Facts:
     """All that a context is made of, gathered before anything is rendered."""
 
     current_input: str
-    #: The system message, where it isn't the shipped one.
+    #: The text of the system message; None for the shipped one.
     identity: str | None = None
     #: Reminders of the operator that are due now.
     injections: tuple[str, ...] = ()

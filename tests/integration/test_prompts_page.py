@@ -69,8 +69,10 @@ def test_loaders_are_as_in_nexus3(
 
 def test_the_settings_of_the_page_can_be_used() -> None:
     """Every YAML block is one of `prompts`."""
-    for block in fences("yaml"):
-        assert PromptsSettings.model_validate(yaml.safe_load(block)["prompts"])
+    blocks = [yaml.safe_load(block)["prompts"] for block in fences("yaml")]
+    settings = [PromptsSettings.model_validate(block) for block in blocks]
+
+    assert [(len(each.sections), len(each.injections)) for each in settings] == [(2, 0), (0, 2)]
 
 
 def test_a_reminder_stands_where_the_page_shows_it() -> None:

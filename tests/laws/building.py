@@ -17,22 +17,17 @@ from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
 from service.wire import BuildRequest
 from tests.laws.examples import Asked
-from tests.support import NOW
+from tests.support import NOW, Written
 
 #: A limit that every generated context fits into.
 AMPLE = 1_000_000
 
 
-class Reminding:
-    """The shipped identity, and a reminder in every second turn."""
-
-    def __init__(self) -> None:
-        injector = SystemInjector()
-        injector.add_rule(EveryNTurns(2), "Be brief.\n[MOOD] is a hint.")
-        self.current = SystemPrompt(injector=injector)
-
-    async def refresh(self) -> None:
-        """Do nothing."""
+def _reminding() -> SystemPrompt:
+    """Return the shipped identity, with a reminder in every second turn."""
+    injector = SystemInjector()
+    injector.add_rule(EveryNTurns(2), "Be brief.\n[MOOD] is a hint.")
+    return SystemPrompt(injector=injector)
 
 
 _tokenizers = TiktokenTokenizers()
@@ -41,7 +36,7 @@ _builder = ContextBuilder(
         history=MemoryHistory(_tokenizers.counter("o200k_base"), lambda: NOW),
         profiles=MemoryProfiles(),
         tools=InMemoryToolRegistry(),
-        prompts=Reminding(),
+        prompts=Written(_reminding()),
     ),
     tokenizers=_tokenizers,
     clock=lambda: NOW,

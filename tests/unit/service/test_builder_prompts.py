@@ -13,19 +13,9 @@ from service.config.prompts import PromptsSettings
 from service.config.settings import Settings
 from service.result import BuildSuccess
 from service.wire import BuildRequest
-from tests.support import MakeBuilder, MakeRequest, row
+from tests.support import MakeBuilder, MakeRequest, Written, row
 
 ALLOWING = Settings(prompts=PromptsSettings(allow_request_identity=True))
-
-
-class Written:
-    """Texts that a test has written."""
-
-    def __init__(self, current: SystemPrompt) -> None:
-        self.current = current
-
-    async def refresh(self) -> None:
-        """Do nothing."""
 
 
 async def built(builder: ContextBuilder, request: BuildRequest) -> BuildSuccess:
