@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -113,10 +114,15 @@ def row_hash(message: Message) -> str:
 def _with_texts(on: Ground, prompt: SystemPrompt) -> Ground:
     """Add the texts that were in effect: files change while their settings stay."""
     texts = {
-        "prompts.identity_file": hashed(prompt.identity),
-        "prompts.sections": hashed(prompt.sections),
+        "prompts.identity_file": _text_hash(prompt.identity),
+        "prompts.sections": _text_hash(prompt.sections),
     }
     return on.model_copy(update={"settings": {**on.settings, **texts}})
+
+
+@lru_cache(maxsize=8)  # builds have the same few texts, of some kilobytes
+def _text_hash(text: str) -> str:
+    return hashed(text)
 
 
 def _request(request: BuildRequest, plan: Plan) -> RequestRecord:
