@@ -162,6 +162,16 @@ def test_the_input_stays_in_its_frame(text: str) -> None:
     assert structure(block.text) == ["this moment", "<human_input", "</human_input"]
 
 
+@given(TEXTS)
+def test_reminders_are_the_operators_alone(text: str) -> None:
+    """A reader finds those of the facts, and none in the input."""
+    facts = Facts(current_input=text, blocks={"MOOD": ""}, injections=("Be brief.", "Sum up."))
+
+    notes = ["<operator_note", "</operator_note"] * 2
+    frame = ["<human_input", "</human_input"]
+    assert structure(this_moment(facts).text) == ["this moment", *notes, *frame]
+
+
 @given(TEXTS, TEXTS)
 def test_blocks_open_once(profile: str, mood: str) -> None:
     """A reader finds each block's tag once, and nothing else in it."""
