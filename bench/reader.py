@@ -69,7 +69,9 @@ _ROLE_MARKS: Final = re.compile(
     r"|<\s*/\s*s\s*>|(?<![\w\\])<s>"
     r"|<\s*/?\s*(?:start_of_turn|end_of_turn|bos|eos|tool_call|tool_response)\s*>"
 )
-_ELEMENTS: Final = re.compile(r"<\s*/?\s*(?:human[\s_-]*input|current[\s_-]*time)(?!\w|\\+\w)")
+_ELEMENTS: Final = re.compile(
+    r"<\s*/?\s*(?:human[\s_-]*input|current[\s_-]*time|operator[\s_-]*note)(?!\w|\\+\w)"
+)
 
 #: How the next line of a template's transcript begins: behind indentation or quote marks, and
 #: perhaps as a heading.

@@ -90,6 +90,10 @@ class Facts:
     """All that a context is made of, gathered before anything is rendered."""
 
     current_input: str
+    #: The text of the system message; None for the shipped one.
+    identity: str | None = None
+    #: Reminders of the operator that are due now.
+    injections: tuple[str, ...] = ()
     #: The moment of the request in the client's zone; None leaves the time out.
     now: datetime | None = None
     #: Oldest first, without the current run.

@@ -20,6 +20,7 @@ from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
+from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
 from service.adapters.summaries.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
@@ -35,7 +36,7 @@ from service.errors import ConfigError
 from service.gather import Sources
 from service.plan import limits_of
 from service.plugins import load_strategies
-from service.ports import Bus, Summarizer, TokenCounter
+from service.ports import Bus, Prompts, Summarizer, TokenCounter
 from service.worker import Worker
 
 log = structlog.get_logger()
@@ -54,6 +55,7 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
 
     Raises:
         ConfigError: There is no such strategy, or no adapter knows the store's URL.
+        PromptError: A prompt file is missing or can't be used.
         StoreError: The store can't be opened.
         ToolError: A tool file is wrong.
     """
@@ -64,7 +66,10 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
     async with open_stores(settings, tokenizers) as stores:
         yield ContextBuilder(
             sources=Sources(
-                history=stores.history, profiles=stores.profiles, tools=open_registry(settings)
+                history=stores.history,
+                profiles=stores.profiles,
+                tools=open_registry(settings),
+                prompts=await asyncio.to_thread(open_prompts, settings),
             ),
             tokenizers=tokenizers,
             clock=now,
@@ -123,6 +128,11 @@ def open_registry(settings: Settings) -> InMemoryToolRegistry:
         for definition in source.read():
             registry.register(definition)
     return registry
+
+
+def open_prompts(settings: Settings) -> Prompts:
+    """Read the configured texts; raises `PromptError` with the path of what is wrong."""
+    return WatchedPrompts(settings.prompts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ add a strategy, see `service.budget.strategies`.
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
+from prompts.system_prompt import SystemPrompt
 from service.account import account
 from service.archive import Archive
 from service.budget.counting import counting
@@ -110,13 +111,21 @@ class ContextBuilder:
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         gathered = await gather(request, plan, self.sources, self.settings)
         counter = self.tokenizers.counter(plan.tokenizer)
-        facts = self._facts(request, plan, gathered)
+        prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
+        facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
 
         def finish() -> Built:
-            fitted = self._fit(facts, plan, counter, gathered.toolset)
+            past = gathered.history
+            due = prompt.injector.due(past.messages, past.not_read, counter.count)
+            fitted = self._fit(replace(facts, injections=due), plan, counter, gathered.toolset)
             content = account(request, plan, gathered, fitted, counter)
             return Built(
-                request=request, plan=plan, gathered=gathered, fitted=fitted, content=content
+                request=request,
+                plan=plan,
+                prompt=prompt,
+                gathered=gathered,
+                fitted=fitted,
+                content=content,
             )
 
         small = _size(facts) + len(gathered.toolset.json) < LARGE
@@ -209,7 +218,7 @@ def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
 
 def _size(facts: Facts) -> int:
     profile = profile_text(facts.profile) or facts.default_profile
-    texts = (facts.current_input, profile, *facts.blocks.values())
+    texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values())
     messages = (*facts.history, *facts.run)
     return sum(map(len, texts)) + sum(map(_weight, messages))
 

@@ -122,5 +122,9 @@ class ToolError(ContextBuilderError):
     """A tool definition is not one."""
 
 
+class PromptError(ContextBuilderError, ValueError):
+    """A prompt file cannot be used."""
+
+
 class ConfigError(ContextBuilderError):
     """The configuration cannot be used."""

@@ -22,7 +22,7 @@ from service.errors import (
     shown,
 )
 from service.plan import Plan
-from service.ports import HistoryStore, ProfileStore, ToolRegistry
+from service.ports import HistoryStore, ProfileStore, Prompts, ToolRegistry
 from service.result import WarningRecord
 from service.toolcheck import check_definition
 from service.wire import BuildRequest
@@ -48,6 +48,8 @@ class Sources:
     history: HistoryStore
     profiles: ProfileStore
     tools: ToolRegistry
+    #: None for the texts that are shipped.
+    prompts: Prompts | None = None
     #: What was made of the registry's tools for earlier builds.
     toolsets: Toolsets = field(default_factory=Toolsets)
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from formatters.model import Message, Row, Tool
+from prompts.system_prompt import SystemPrompt
 from service.inbox import Delivery, Inbox
 
 ReplyKind = Literal["channel", "stream", "list"]
@@ -238,6 +239,19 @@ class ToolRegistry(Protocol):
 
     def list_tool_names(self) -> list[str]:
         """Return all names."""
+        ...
+
+
+class Prompts(Protocol):
+    """What the operator has models told."""
+
+    @property
+    def current(self) -> SystemPrompt:
+        """What it is now; asking for it never blocks."""
+        ...
+
+    async def refresh(self) -> None:
+        """Look whether it has changed; what can't be read stays as it was. Never raises."""
         ...
 
 

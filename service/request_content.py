@@ -33,6 +33,12 @@ def _strategies(value: Any) -> Any:  # noqa: ANN401 - checked here
     raise ValueError("a name, an object with a name and parameters, or a list of these is needed")
 
 
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is blank")
+    return text
+
+
 _STRATEGY_SCHEMA: Final = {
     "anyOf": [
         {"type": "string"},
@@ -74,6 +80,8 @@ class ContextOptions(Tolerant):
     #: Whether the response lists its decisions.
     explain: bool | None = None
     scope: Literal["conversation", "owner"] | None = None
+    #: In place of the configured identity, where the configuration allows it.
+    identity: Annotated[str, Field(min_length=1), AfterValidator(_not_blank)] | None = None
 
     @field_validator("blocks")
     @classmethod

@@ -32,6 +32,7 @@ class Worker:
     def __init__(self, bus: Bus, builder: ContextBuilder) -> None:
         self._bus = bus
         self._settings = builder.settings
+        self._prompts = builder.sources.prompts
         self._sender = Sender(bus)
         recording = builder.settings.recorder.enabled
         self._recorder = Recorder(builder.history, bus, builder.settings) if recording else None
@@ -61,6 +62,10 @@ class Worker:
             ]
             if self._recorder:
                 background.append(tasks.create_task(self._recorder.run()))
+            if self._prompts:
+                seconds = self._settings.prompts.reload_seconds
+                step = self._prompts.refresh
+                background.append(tasks.create_task(every(seconds, "prompts", step)))
             log.info("worker.started", slots=self._settings.worker.concurrency)
             await keep_on("requests", self._take_new, stop)
             drained = await self._drain()

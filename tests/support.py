@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from formatters.model import Row, Tool
+from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.ports import HistoryPage
@@ -77,6 +78,16 @@ class BrokenHistory:
     async def erase(self, owner_key: str) -> int:
         """Fail."""
         raise StoreError("down")
+
+
+class Written:
+    """Prompts that a test has written."""
+
+    def __init__(self, current: SystemPrompt) -> None:
+        self.current = current
+
+    async def refresh(self) -> None:
+        """Do nothing."""
 
 
 def quiet_logs() -> None:

@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Seconds, Section, Text
 from service.config.summaries import SummariesSettings
 
@@ -234,6 +235,7 @@ class Settings(BaseSettings):
     summaries: SummariesSettings = SummariesSettings()
     manifests: ManifestSettings = ManifestSettings()
     tools: ToolsSettings = ToolsSettings()
+    prompts: PromptsSettings = PromptsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()
 

@@ -10,15 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.recounts import cost_of_tools, floor, parts_of
+from prompts.injector import EveryNTurns, SystemInjector
+from prompts.system_prompt import SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
+from service.config.prompts import PromptsSettings
+from service.config.settings import Settings
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
 from service.wire import BuildRequest
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
-from tests.support import NOW
+from tests.support import NOW, Written
 
 #: Tokens beside the protected parts: hardly any, some, or plenty.
 SPARE: Final = st.one_of(st.integers(0, 200), st.integers(0, 3_000))
@@ -34,15 +38,25 @@ Law = Callable[[Asked, BuildSuccess], None]
 #: A limit that every generated context fits into.
 AMPLE = 1_000_000
 
+
+def _reminding() -> SystemPrompt:
+    """Return the shipped identity, with a reminder in every second turn."""
+    injector = SystemInjector()
+    injector.add_rule(EveryNTurns(2), "Be brief.\n[MOOD] is a hint.")
+    return SystemPrompt(injector=injector)
+
+
 _tokenizers = TiktokenTokenizers()
 _builder = ContextBuilder(
     sources=Sources(
         history=MemoryHistory(_tokenizers.counter("o200k_base"), lambda: NOW),
         profiles=MemoryProfiles(),
         tools=InMemoryToolRegistry(),
+        prompts=Written(_reminding()),
     ),
     tokenizers=_tokenizers,
     clock=lambda: NOW,
+    settings=Settings(prompts=PromptsSettings(allow_request_identity=True)),
 )
 
 

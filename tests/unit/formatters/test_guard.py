@@ -37,6 +37,8 @@ MARKS = [
     "<human_input>",
     "</human_input>",
     "<current_time>",
+    "<operator_note>",
+    "</operator_note>",
     "<|im_start|>",
     "<|im_end|>",
     "<|start_header_id|>",

@@ -206,6 +206,9 @@ def test_what_cannot_be_built_is_rejected_with_its_place(
         ({"blocks": {"MOOD": 1}}, "blocks/MOOD"),
         ({"past": ["x"]}, "past/0"),
         ({"past": {}}, "past"),
+        ({"identity": ""}, "identity"),
+        ({"identity": " \n"}, "identity"),
+        ({"identity": ["You are Ada."]}, "identity"),
     ],
 )
 @pytest.mark.parametrize("short", [True, False])
