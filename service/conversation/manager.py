@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from formatters.model import Row, Tool
 from service.conversation.choice import Rule, choose, prepared, read_rule
@@ -16,6 +16,19 @@ from service.conversation.selection import CountsText
 from service.conversation.sending import SUMMARY, can_be_sent, own, written_by
 from service.conversation.strategy import DEFAULT_COUNTER, ContextStrategy
 from service.conversation.units import read_units
+
+
+class ManagerOptions(TypedDict, total=False):
+    """What a `ContextManager` can be made with, for classes that pass it on."""
+
+    config: ContextConfig | None
+    system_prompt: str | None
+    max_tokens: int | None
+    token_counter: CountsText | None
+    strategy: Rule | str | Sequence[object] | None
+    logger: ContextLogger | None
+    sync_history: bool
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +109,7 @@ class ContextManager(MessageLog):
         """Return the same with what it costs."""
         built, rows = self._build(conversation_id, moment_line(self._clock()))
         if self.sync_history:
-            self._histories.replace(rows, conversation_id)
+            self.histories.replace(rows, conversation_id)
         if built.over_budget:
             excess = built.usage["total"] - built.usage["available"]
             self._warn(f"what always stays exceeds the budget by {excess} tokens")
@@ -122,9 +135,9 @@ class ContextManager(MessageLog):
 
     def get_context_stats(self, conversation_id: str | None = None) -> dict[str, object]:
         """Say how much of a conversation goes into the next call; nothing of an unknown one."""
-        if self._histories.named(conversation_id) not in self._histories:
+        if self.histories.named(conversation_id) not in self.histories:
             return {}
-        total = len(self._histories.rows(conversation_id))
+        total = len(self.histories.rows(conversation_id))
         built, rows = self._build(conversation_id, moment_line(self._clock()))
         rule = self._rule
         stats = rule.get_stats(total) if isinstance(rule, ContextStrategy) else {}
@@ -158,17 +171,17 @@ class ContextManager(MessageLog):
         Returns None where nothing was to be done. What is said meanwhile stays; where the messages
         that were read have changed, the summary is thrown away.
         """
-        name = self._histories.named(conversation_id)
+        name = self.histories.named(conversation_id)
         if not (force or self.should_compact(conversation_id=name)):
             return None
-        before, now = self._histories.rows(name), self._clock()
+        before, now = self.histories.rows(name), self._clock()
         plan = plan_compaction(before, self.config, self._frame("").price, now)
         if plan is None:
             return None
         result = await plan.summarized(summarizer, now)
         if result.summary_message is None:
             return result
-        rows = self._histories.rows(name)
+        rows = self.histories.rows(name)
         if [*map(id, rows[: len(before)])] != [*map(id, before)]:
             return replace(result, refusal="history_changed")
         preserved = [*result.preserved_messages, *rows[len(before) :]]
@@ -192,7 +205,7 @@ class ContextManager(MessageLog):
         rows = list(preserved_messages)
         place = next((n for n, row in enumerate(rows) if written_by(row) is None), len(rows))
         rows.insert(place, own(summary_message, SUMMARY))
-        self._histories.replace(rows, conversation_id)
+        self.histories.replace(rows, conversation_id)
         if self._logger:
             self._logger.log_user(str(summary_message.get("content")))
         if new_system_prompt is not None:
@@ -220,7 +233,7 @@ class ContextManager(MessageLog):
         )
 
     def _rows(self, conversation_id: str | None) -> list[Row]:
-        return [row for row in self._histories.rows(conversation_id) if can_be_sent(row)]
+        return [row for row in self.histories.rows(conversation_id) if can_be_sent(row)]
 
 
 def _config(config: ContextConfig | None, max_tokens: int | None) -> ContextConfig:

@@ -72,7 +72,8 @@ class MessageLog:
         self.config = config
         self._logger = logger
         self._clock = clock
-        self._histories = Histories()
+        #: The messages themselves, uncopied; for those who keep them elsewhere too.
+        self.histories = Histories()
 
     # --- adding ------------------------------------------------------------------------------
 
@@ -116,14 +117,14 @@ class MessageLog:
 
         One for a conversation that isn't there is left out.
         """
-        if self._histories.named(conversation_id) not in self._histories:
+        if self.histories.named(conversation_id) not in self.histories:
             self._warn(NO_CONVERSATION)
             return
         text = result_text(result)
         if self._logger:
             self._logger.log_tool_result(tool_call_id, name, text)
         if self.config.correlate_results:
-            text = correlated(text, tool_call_id, self._histories.rows(conversation_id))
+            text = correlated(text, tool_call_id, self.histories.rows(conversation_id))
         row = create_tool_result_message(text, tool_call_id)
         self._add({**row, "metadata": {"name": name}}, conversation_id)
 
@@ -150,7 +151,7 @@ class MessageLog:
         """Put the time before all messages, and details such as ``{"Agent": "scout"}``."""
         text = session_start(self._clock(), details)
         row = own(create_user_message(text), SESSION)
-        self._histories.add(row, conversation_id, first=True)
+        self.histories.add(row, conversation_id, first=True)
         if self._logger:
             self._logger.log_user(text)
 
@@ -163,40 +164,40 @@ class MessageLog:
 
     def get_conversation_history(self, conversation_id: str | None = None) -> list[Row]:
         """Return the messages of a conversation as they were added, as a copy."""
-        return [deepcopy(row) for row in self._histories.rows(conversation_id)]
+        return [deepcopy(row) for row in self.histories.rows(conversation_id)]
 
     def get_active_conversations(self) -> list[str]:
         """Return the ids of the conversations in which something was said."""
-        return self._histories.active
+        return self.histories.active
 
     @property
     def current_conversation(self) -> str:
         """Return the id of the conversation that is meant where none is named."""
-        return self._histories.current
+        return self.histories.current
 
     def set_current_conversation(self, conversation_id: str) -> bool:
         """Make a conversation the current one; returns False where there is no such one."""
-        return self._histories.turn_to(conversation_id)
+        return self.histories.turn_to(conversation_id)
 
     # --- clearing ----------------------------------------------------------------------------
 
     def clear(self, conversation_id: str | None = None) -> None:
         """Empty a conversation, the current one where none is named, or ``"all"`` of them."""
-        self._histories.clear(conversation_id)
+        self.histories.clear(conversation_id)
 
     def clear_messages(self, *, conversation_id: str | None = None) -> None:
         """Empty a conversation; it stays the current one, prompt and tools stay."""
-        self._histories.replace((), conversation_id)
+        self.histories.replace((), conversation_id)
 
     # --- inside ------------------------------------------------------------------------------
 
     def _add(self, row: Row, conversation_id: str | None) -> None:
-        self._histories.add(deepcopy(row), conversation_id)
+        self.histories.add(deepcopy(row), conversation_id)
 
     def _add_of_user(self, row: Row, conversation_id: str | None) -> None:
         """Add a message that makes its conversation the current one."""
         self._add(row, conversation_id)
-        self._histories.turn_to(self._histories.named(conversation_id))
+        self.histories.turn_to(self.histories.named(conversation_id))
 
     def _warn(self, message: str) -> None:
         if isinstance(self._logger, HearsWarnings):
