@@ -8,7 +8,7 @@ from formatters.guard import quoted
 from formatters.model import Count, Message, Role, Row
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.conversation.messages import arguments_json, create_assistant_tool_call_message
-from service.conversation.reading import is_system, mapping
+from service.conversation.reading import is_system, mapping, speaker
 from service.conversation.row_shape import ROWS
 from service.conversation.shapes import shape_of
 
@@ -53,8 +53,11 @@ def sent(row: Row) -> dict[str, Any]:
     Rows and chat messages become chat messages, and lines of theirs that could be read as our
     structure are escaped; messages of blocks or parts stay as they are.
     """
+    if "parts" in row:
+        role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
+        return {"role": role, "parts": deepcopy(row["parts"])}
     if shape_of(row) is not ROWS:
-        return {key: deepcopy(row[key]) for key in ("role", "content", "parts") if key in row}
+        return {"role": _ROLES.get(speaker(row), "system"), "content": deepcopy(row["content"])}
     (message,) = ROWS.read(row, "")
     role = _ROLES.get(message.role, "system")
     chat: dict[str, Any] = {"role": role, "content": _content(row, message)}
