@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from formatters.model import Count, Row, Tool
+from formatters.model import Row, Tool
 from service.conversation.context_config import ContextConfig
 from service.conversation.moment import in_message, in_prompt, newest_of_user
+from service.conversation.prices import Prices
 from service.conversation.sending import message_tokens, sent
 
 
@@ -34,25 +35,20 @@ class Frame:
     """All of a context but its messages."""
 
     config: ContextConfig
-    count: Count
+    #: Remembers what messages cost.
+    price: Prices
     prompt: str
     tools: Sequence[Tool]
     #: Date and time; empty for none.
     line: str
 
-    def price(self, row: Row) -> int:
-        """Return what a message costs as it is sent."""
-        return message_tokens(sent(row), self.count)
-
     def room(self, rows: Sequence[Row]) -> int:
         """Return the tokens that are left for messages, of which these are all."""
-        usage = self.usage(rows)
-        return usage["available"] - usage["total"] + usage["messages"]
+        return self.config.available - self._system - self._tools - self._dynamic(rows)
 
     def usage(self, rows: Sequence[Row]) -> TokenUsage:
         """Return what a context of these messages costs."""
-        system = self.count(self.prompt)
-        tools = self.count(json.dumps(list(self.tools), default=str)) if self.tools else 0
+        system, tools = self._system, self._tools
         messages = sum(map(self.price, rows))
         dynamic = self._dynamic(rows)
         total = system + tools + messages + dynamic
@@ -78,6 +74,15 @@ class Frame:
             said[place] = dict(in_message(said[place], self.line))
         return system + said
 
+    @property
+    def _system(self) -> int:
+        return self.price.count(self.prompt)
+
+    @property
+    def _tools(self) -> int:
+        definitions = json.dumps(list(self.tools), default=str)
+        return self.price.count(definitions) if self.tools else 0
+
     def _prompt(self) -> str:
         if not self.prompt or not self.line or self.config.datetime_in != "system":
             return self.prompt
@@ -92,7 +97,6 @@ class Frame:
     def _dynamic(self, rows: Sequence[Row]) -> int:
         place = self._place(rows)
         if place is None:
-            return self.count(self._prompt()) - self.count(self.prompt)
-        said = sent(rows[place])
-        cost = message_tokens(in_message(said, self.line), self.count)
-        return cost - message_tokens(said, self.count)
+            return self.price.count(self._prompt()) - self._system
+        said = in_message(sent(rows[place]), self.line)
+        return message_tokens(said, self.price.count) - self.price(rows[place])

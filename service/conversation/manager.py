@@ -12,6 +12,7 @@ from service.conversation.context_config import ContextConfig
 from service.conversation.frame import Frame, TokenUsage
 from service.conversation.message_log import Clock, ContextLogger, MessageLog
 from service.conversation.moment import local_now, moment_line
+from service.conversation.prices import Prices
 from service.conversation.selection import CountsText
 from service.conversation.sending import SUMMARY, can_be_sent, own, written_by
 from service.conversation.strategy import DEFAULT_COUNTER, ContextStrategy
@@ -67,7 +68,7 @@ class ContextManager(MessageLog):
     ) -> None:
         super().__init__(_config(config, max_tokens), logger, clock)
         self.sync_history = sync_history
-        self._counter = token_counter or DEFAULT_COUNTER
+        self._price = Prices((token_counter or DEFAULT_COUNTER).count)
         self._rule = self.config.strategy if strategy is None else read_rule(strategy)
         self._tools: list[Tool] = []
         self._prompt = ""
@@ -175,7 +176,7 @@ class ContextManager(MessageLog):
         if not (force or self.should_compact(conversation_id=name)):
             return None
         before, now = self.histories.rows(name), self._clock()
-        plan = plan_compaction(before, self.config, self._frame("").price, now)
+        plan = plan_compaction(before, self.config, self._price, now)
         if plan is None:
             return None
         result = await plan.summarized(summarizer, now)
@@ -218,7 +219,7 @@ class ContextManager(MessageLog):
         frame, rule = self._frame(line), self._rule
         units = prepared(self._rows(conversation_id), rule)
         strategy = self.config.strategy if isinstance(rule, ContextStrategy) else rule
-        rows = choose(units, strategy, frame.room(units.all_rows()), frame.price)
+        rows = choose(units, strategy, frame.room(units.all_rows()), self._price)
         usage = frame.usage(rows)
         over = usage["total"] > usage["available"]
         return BuiltContext(frame.messages(rows), usage, over_budget=over), rows
@@ -226,7 +227,7 @@ class ContextManager(MessageLog):
     def _frame(self, line: str) -> Frame:
         return Frame(
             config=self.config,
-            count=self._counter.count,
+            price=self._price,
             prompt=self._prompt,
             tools=self._tools,
             line=line,

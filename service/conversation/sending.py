@@ -42,9 +42,10 @@ def is_summary(row: Row) -> bool:
 
 def can_be_sent(row: Row) -> bool:
     """Tell whether a message has a role that models know."""
-    return is_system(row) or any(
-        message.role is not Role.OTHER for message in shape_of(row).read(row, "")
-    )
+    if is_system(row) or speaker(row) is not Role.OTHER:
+        return True
+    # results say what they are, whatever the role of their message
+    return any(message.role is not Role.OTHER for message in shape_of(row).read(row, ""))
 
 
 def sent(row: Row) -> dict[str, Any]:

@@ -22,7 +22,7 @@ MOMENT = datetime(2026, 1, 13, 14, 30, tzinfo=UTC)
 #: Adds something to a conversation; texts begin with their number.
 Step = Callable[[ContextManager, int], None]
 
-TEXTS = st.sampled_from(["", "x" * 40, "x" * 400, "[THIS_MOMENT]\nuser: 你好", "\ud83d"])
+TEXTS = st.sampled_from(["x" * 40, "x" * 200, "[THIS_MOMENT]\nuser: 你好", "\ud83d", ""])
 IDS = st.sampled_from(["c1", "c2", "c3"])
 
 
@@ -61,10 +61,11 @@ STEPS = st.lists(
         ),
         st.just(lambda context, _: context.add_session_start_message()),
     ),
+    min_size=2,
     max_size=14,
 )
 
-STRATEGIES = st.sampled_from(
+STRATEGIES: st.SearchStrategy[Any] = st.sampled_from(
     [
         "oldest_first",
         "middle_out",
@@ -82,7 +83,7 @@ STRATEGIES = st.sampled_from(
 def managers(draw: st.DrawFn) -> ContextManager:
     """Draw a manager in which something was said."""
     config = ContextConfig(
-        max_tokens=draw(st.integers(1, 400)),
+        max_tokens=draw(st.integers(1, 150)),
         reserve_tokens=0,
         datetime_in=draw(st.sampled_from(["message", "system"])),
         correlate_results=draw(st.booleans()),
@@ -126,7 +127,7 @@ def check_sequence(messages: Sequence[Row]) -> None:
 
 
 def cost(messages: Sequence[dict[str, Any]]) -> int:
-    """Count messages apart from the code; the first system message is the prompt, which has no 4."""
+    """Count messages apart from the code; a prompt has no 4, which is taken off later."""
     return sum(
         4
         + COUNTER.count(message["content"] or "")
@@ -213,7 +214,9 @@ def test_compaction_loses_nothing_and_never_grows(context: ContextManager) -> No
     for _ in range(2):
         asyncio.run(context.compact(summariser, force=True))
     left = context.get_conversation_history()
-    there = {number_of(row) for row in left} | {number_of({"content": m.content}) for m in summariser.read}
+    there = {number_of(row) for row in left} | {
+        number_of({"content": m.content}) for m in summariser.read
+    }
 
     assert context.get_token_usage()["messages"] <= size
     assert not any("CONTEXT SUMMARY" in message.content for message in summariser.read)

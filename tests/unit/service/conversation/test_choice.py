@@ -7,6 +7,7 @@ from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
 from service.conversation.choice import choose, prepared, read_rule
 from service.conversation.sending import message_tokens
+from service.conversation.strategy import ContextStrategy
 from service.conversation.windows import WindowSizeContext
 from tests.unit.service.conversation.managing import SIMPLE, contents
 from tests.unit.service.conversation.talk import EXAMPLE, Said, calls, names, result, said
@@ -23,7 +24,7 @@ def price(row: Row) -> int:
 def chosen(rows: list[Said], strategy: object, budget: int) -> list[Row]:
     """Return what is left of messages."""
     rule = read_rule(strategy)  # type: ignore[arg-type] # names and lists
-    assert hasattr(rule, "fit")
+    assert not isinstance(rule, ContextStrategy)
     return choose(prepared(rows, rule), rule, budget, price)
 
 

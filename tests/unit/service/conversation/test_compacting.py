@@ -1,6 +1,7 @@
 """Tests for `service.conversation.compacting`, and what a manager does with it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.unit.service.conversation.talk import calls, result, said
 HEADER = "[CONTEXT SUMMARY - Generated: 2026-01-13 14:30]\n"
 
 
-def long(count: int = 40, **options: object) -> ContextManager:
+def long(count: int = 40, **options: Any) -> ContextManager:
     """Return a manager with 1,000 tokens for messages of 13 tokens each."""
     context = manager(ContextConfig(max_tokens=1000, reserve_tokens=0), **options)
     for number in range(count):
@@ -98,8 +99,11 @@ async def test_a_summary_is_never_summarised() -> None:
     summariser = Summariser("Second.")
     await compacted(context, summariser)
 
-    assert [str(row["content"]).rpartition("\n")[2] for row in context.messages[:2]] == ["First.", "Second."]
-    assert [message.content[:2] for message in summariser.given[0]][0] == "21"
+    assert [str(row["content"]).rpartition("\n")[2] for row in context.messages[:2]] == [
+        "First.",
+        "Second.",
+    ]
+    assert summariser.given[0][0].content == numbered(21)
     assert context.get_prompt()[0]["content"].endswith("First.")
 
 
@@ -181,9 +185,7 @@ async def test_a_history_that_changed_keeps_its_form() -> None:
 async def test_of_two_at_once_one_commits() -> None:
     """The other one read what is there no more."""
     context, first, second = long(), Waiting("First."), Waiting("Second.")
-    tasks = [
-        asyncio.create_task(context.compact(each, force=True)) for each in (first, second)
-    ]
+    tasks = [asyncio.create_task(context.compact(each, force=True)) for each in (first, second)]
     await first.asked.wait()
     await second.asked.wait()
     first.go.set()

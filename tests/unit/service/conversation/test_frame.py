@@ -4,6 +4,7 @@ from typing import Any
 
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import Frame
+from service.conversation.prices import Prices
 from tests.support import SEARCH
 from tests.unit.service.conversation.managing import LINE, SIMPLE
 from tests.unit.service.conversation.talk import calls, result, said
@@ -12,7 +13,7 @@ from tests.unit.service.conversation.talk import calls, result, said
 def frame(config: ContextConfig | None = None, **fields: Any) -> Frame:
     """Return a frame that counts four characters for a token."""
     given = {"prompt": "Sys", "tools": (), "line": LINE, **fields}
-    return Frame(config=config or ContextConfig(), count=SIMPLE.count, **given)
+    return Frame(config=config or ContextConfig(), price=Prices(SIMPLE.count), **given)
 
 
 def test_usage_adds_up() -> None:
@@ -67,7 +68,10 @@ def test_the_moment_goes_into_the_prompt_where_that_is_asked_for() -> None:
 
 def test_without_a_user_there_is_no_moment() -> None:
     """It would stand nowhere."""
-    assert frame().messages([said("assistant", "a")]) == [said("system", "Sys"), said("assistant", "a")]
+    assert frame().messages([said("assistant", "a")]) == [
+        said("system", "Sys"),
+        said("assistant", "a"),
+    ]
     assert frame().usage([])["dynamic"] == 0
 
 

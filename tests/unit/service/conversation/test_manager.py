@@ -7,7 +7,11 @@ import pytest
 from service.budget.strategies.middle_out import MiddleOut
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
-from service.conversation.windows import NoContextManagement, SmartWindowSizeContext, WindowSizeContext
+from service.conversation.windows import (
+    NoContextManagement,
+    SmartWindowSizeContext,
+    WindowSizeContext,
+)
 from tests.support import SEARCH
 from tests.unit.service.conversation.managing import (
     LINE,
@@ -39,7 +43,10 @@ def test_it_works_without_arguments() -> None:
     (message,) = context.build_messages()
 
     assert message["content"].endswith("(local)\n\nhi")
-    assert (context.get_token_usage()["budget"], context.get_token_usage()["available"]) == (8000, 6000)
+    assert (context.get_token_usage()["budget"], context.get_token_usage()["available"]) == (
+        8000,
+        6000,
+    )
 
 
 def test_a_prompt_comes_back_as_it_was_set() -> None:
@@ -100,7 +107,7 @@ def test_date_and_time_are_of_each_build() -> None:
     ("prompt", "sent"),
     [
         ("Sys", f"Sys\n\n{LINE}"),
-        ("# Environment Variables\nx\n# Environment\ny", f"# Environment Variables\nx\n# Environment\n{LINE}\ny"),
+        ("# Environment x\nx\n# Environment\ny", f"# Environment x\nx\n# Environment\n{LINE}\ny"),
         ("a # Environment here", f"a # Environment here\n\n{LINE}"),
     ],
 )  # fmt: skip
@@ -238,7 +245,11 @@ def test_statistics_are_of_what_is_sent() -> None:
 
     assert stats["strategy"] == "smart_window_size"
     assert stats["max_messages"] == 3
-    assert (stats["total_messages"], stats["messages_in_context"], stats["messages_dropped"]) == (10, 3, 7)
+    assert (stats["total_messages"], stats["messages_in_context"], stats["messages_dropped"]) == (
+        10,
+        3,
+        7,
+    )
     assert not stats["over_budget"]
     assert manager().get_context_stats()["strategy"] == "oldest_first"
 

@@ -27,7 +27,9 @@ def test_what_is_said_is_remembered_in_its_order() -> None:
     log = manager()
     log.add_user_message("Find x.")
     log.add_assistant_message("", CALLS)
-    log.add_tool_result(tool_call_id="c1", name="search", result=ToolResult(output="out", error="err"))
+    log.add_tool_result(
+        tool_call_id="c1", name="search", result=ToolResult(output="out", error="err")
+    )
     log.add_assistant_message("It failed.")
 
     assert [row["role"] for row in log.messages] == ["user", "assistant", "tool", "assistant"]

@@ -18,6 +18,7 @@ from service.conversation.sending import (
 from tests.unit.service.conversation.managing import SIMPLE
 from tests.unit.service.conversation.talk import calls, function_call, parts, result, results, said
 
+FLAT = {"id": "c1", "name": "search", "arguments": {"q": "x"}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
 
 
@@ -43,7 +44,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "search", "argument
             {
                 "role": "AI",
                 "content": "",
-                "metadata": {"tool_calls": [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]},
+                "metadata": {"tool_calls": [FLAT]},
             },
             {"role": "assistant", "content": "", "tool_calls": [CALL]},
         ),
@@ -82,7 +83,10 @@ def test_what_looks_like_our_structure_is_escaped() -> None:
     assert sent(result("1", forged))["content"] == f"\\{forged}"
     assert sent(own(said("user", forged), SUMMARY))["content"] == forged
     assert sent(said("system", forged))["content"] == forged
-    assert sent(said("user", content))["content"] == [{"type": "text", "text": f"\\{forged}"}, image]
+    assert sent(said("user", content))["content"] == [
+        {"type": "text", "text": f"\\{forged}"},
+        image,
+    ]
     assert sent(said("user", [forged]))["content"] == [f"\\{forged}"]
 
 

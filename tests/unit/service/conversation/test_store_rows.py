@@ -38,7 +38,13 @@ def test_a_message_becomes_a_row() -> None:
 def test_a_row_is_sent_as_the_message_was() -> None:
     """Whatever shape that had."""
     blocks = said("user", [{"type": "tool_result", "tool_use_id": "1", "content": "x"}])
-    for given in (said("user", "hi"), calls("1"), result("1"), blocks, parts("model", function_call())):
+    for given in (
+        said("user", "hi"),
+        calls("1"),
+        result("1"),
+        blocks,
+        parts("model", function_call()),
+    ):
         row = stamped(given, "m1", MOMENT)
         assert sent(row) == sent(given)
         stored = {key: value for key, value in row.items() if key != "parts"}

@@ -44,7 +44,9 @@ class Flaky(MemoryHistory):
         return added
 
 
-def talk(store: MemoryHistory, context: ContextManager | None = None, **options: Any) -> Conversation:
+def talk(
+    store: MemoryHistory, context: ContextManager | None = None, **options: Any
+) -> Conversation:
     """Return a conversation over a store."""
     return Conversation(store, "ann", "c1", manager=context or manager(), **options)
 

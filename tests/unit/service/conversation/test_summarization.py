@@ -29,9 +29,9 @@ async def test_all_but_the_newest_become_a_summary() -> None:
 
 async def test_nothing_may_stay_but_the_summary() -> None:
     """In a window of none."""
-    assert await SummarizationStrategy(Summariser("Blue."), 0, 0, prefix="[S]").compact(talk(10)) == [
-        said("user", "[S]\nBlue.")
-    ]
+    assert await SummarizationStrategy(Summariser("Blue."), 0, 0, prefix="[S]").compact(
+        talk(10)
+    ) == [said("user", "[S]\nBlue.")]
 
 
 async def test_system_messages_stay_ahead() -> None:
