@@ -39,7 +39,7 @@ def test_a_session_starts_with_its_time() -> None:
         ("Sys", "Sys\n\nL"),
         ("# Environment\nOS: Linux", "# Environment\nL\nOS: Linux"),
         ("A\n\n# Environment", "A\n\n# Environment\nL"),
-        ("# Environment Variables\nx\n# Environment", "# Environment Variables\nx\n# Environment\nL"),
+        ("# Environment Variables\n# Environment", "# Environment Variables\n# Environment\nL"),
         ("a # Environment here", "a # Environment here\n\nL"),
         ("# Environment\na\n# Environment\nb", "# Environment\nL\na\n# Environment\nb"),
     ],
