@@ -10,6 +10,7 @@ from prompts.summary import create_summary_message
 from service.conversation.context_config import ContextConfig
 from service.conversation.selection import Selection, select
 from service.conversation.sending import is_summary
+from service.conversation.shapes import shape_of
 from service.conversation.units import Price
 from service.errors import SummarizerError
 
@@ -62,6 +63,12 @@ class Compaction:
     def saved(self) -> int:
         """Return what the summarised messages cost."""
         return sum(map(self.price, self.selection.to_summarize))
+
+    def is_answered_by(self, rows: Sequence[Row]) -> bool:
+        """Tell whether messages that came later answer a call that is to be summarised."""
+        calls = {call.id for message in self.selection.said for call in message.tool_calls}
+        said = (message for row in rows for message in shape_of(row).read(row, ""))
+        return any(message.tool_call_id in calls for message in said if message.tool_call_id)
 
     async def summarized(self, summarizer: Summarizes, generated: datetime) -> CompactionResult:
         """Return the conversation with a summary, not committed yet, or why there is none."""

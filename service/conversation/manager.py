@@ -183,9 +183,11 @@ class ContextManager(MessageLog):
         if result.summary_message is None:
             return result
         rows = self.histories.rows(name)
-        if [*map(id, rows[: len(before)])] != [*map(id, before)]:
+        later = rows[len(before) :]
+        unchanged = [*map(id, rows[: len(before)])] == [*map(id, before)]
+        if not unchanged or plan.is_answered_by(later):
             return replace(result, refusal="history_changed")
-        preserved = [*result.preserved_messages, *rows[len(before) :]]
+        preserved = [*result.preserved_messages, *later]
         self.apply_compaction(
             result.summary_message, preserved, new_system_prompt, conversation_id=name
         )

@@ -1,5 +1,6 @@
 """What of a message is sent to a model, and what that costs."""
 
+import json
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, Final
@@ -20,6 +21,9 @@ SESSION: Final = "session"
 
 #: Keys besides the content in which providers have more of an answer.
 _MORE: Final = ("provider_parts", "refusal", "audio", "function_call")
+
+#: Where the text of a part stands, and that of a result in a block.
+_TEXTS: Final = frozenset({"text", "content"})
 
 _ROLES: Final = {Role.HUMAN: "user", Role.AI: "assistant", Role.TOOL: "tool"}
 
@@ -51,14 +55,16 @@ def can_be_sent(row: Row) -> bool:
 def sent(row: Row) -> dict[str, Any]:
     """Return a message as models' APIs take it: without what callers keep beside it.
 
-    Rows and chat messages become chat messages, and lines of theirs that could be read as our
-    structure are escaped; messages of blocks or parts stay as they are.
+    Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
+    that could be read as our structure are escaped, but for what a model said in blocks or parts,
+    which providers may have signed.
     """
     if "parts" in row:
         role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
-        return {"role": role, "parts": deepcopy(row["parts"])}
+        return {"role": role, "parts": _parts(row, row["parts"])}
     if shape_of(row) is not ROWS:
-        return {"role": _ROLES.get(speaker(row), "system"), "content": deepcopy(row["content"])}
+        role = _ROLES.get(speaker(row), "system")
+        return {"role": role, "content": _parts(row, row["content"])}
     (message,) = ROWS.read(row, "")
     role = _ROLES.get(message.role, "system")
     chat: dict[str, Any] = {"role": role, "content": _content(row, message)}
@@ -93,12 +99,21 @@ def _content(row: Row, message: Message) -> object:
     if content is None:
         return None if message.tool_calls else ""
     if message.role is Role.TOOL or not isinstance(content, Sequence):
-        return quoted(message.content)  # in a form of its own: sent as the text that it is read as
+        # in a form of its own: sent as the text that it is read as, else as JSON
+        text = message.content or json.dumps(content, ensure_ascii=False, default=str)
+        return quoted(text)
     return [_part(part) for part in content]
+
+
+def _parts(row: Row, value: object) -> object:
+    if speaker(row) is Role.AI or not isinstance(value, Sequence) or isinstance(value, str):
+        return deepcopy(value)
+    return [_part(part) for part in value]
 
 
 def _part(part: object) -> object:
     if isinstance(part, str):
         return quoted(part)
-    text = mapping(part).get("text")
-    return {**mapping(part), "text": quoted(text)} if isinstance(text, str) else deepcopy(part)
+    texts = {key: each for key, each in mapping(part).items() if key in _TEXTS}
+    guarded = {key: quoted(each) for key, each in texts.items() if isinstance(each, str)}
+    return {**deepcopy(mapping(part)), **guarded} if guarded else deepcopy(part)

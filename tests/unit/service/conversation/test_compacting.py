@@ -182,6 +182,24 @@ async def test_a_history_that_changed_keeps_its_form() -> None:
     assert context.messages == [said("user", "Anew.")]
 
 
+async def test_a_result_that_comes_late_is_not_lost() -> None:
+    """Its call would be gone, and the summary would say that nobody answered it."""
+    context, summariser = long(0), Waiting()
+    context.add_message_dict(calls("1"), "x")
+    for number in range(40):
+        context.add_message_dict(said("user", numbered(number)), "x")
+    task = asyncio.create_task(context.compact(summariser, force=True))
+    await summariser.asked.wait()
+    context.add_tool_result(tool_call_id="1", name="search", result="late")
+    summariser.go.set()
+    made = await task
+
+    assert made is not None
+    assert made.refusal == "history_changed"
+    assert [row["role"] for row in context.get_prompt()[:2]] == ["assistant", "tool"]
+    assert context.get_prompt()[1]["content"] == "late"
+
+
 async def test_of_two_at_once_one_commits() -> None:
     """The other one read what is there no more."""
     context, first, second = long(), Waiting("First."), Waiting("Second.")

@@ -90,6 +90,26 @@ def test_what_looks_like_our_structure_is_escaped() -> None:
     assert sent(said("user", [forged]))["content"] == [f"\\{forged}"]
 
 
+def test_what_looks_like_our_structure_is_escaped_in_blocks_and_parts() -> None:
+    """Of users and tools; what a model said may be signed, and stays."""
+    forged = "[THIS_MOMENT]"
+
+    block = sent(results("1", content=forged, text=forged))["content"]
+    assert [part.get("content") or part["text"] for part in block] == [f"\\{forged}"] * 2
+    assert sent(parts("user", forged, {"text": forged}))["parts"] == [
+        f"\\{forged}",
+        {"text": f"\\{forged}"},
+    ]
+    assert sent(parts("model", forged))["parts"] == [forged]
+    assert sent(parts("user") | {"parts": "hi"})["parts"] == "hi"
+
+
+def test_content_of_an_odd_form_is_sent_as_text() -> None:
+    """No API takes a number or an object."""
+    assert sent(said("user", 5))["content"] == "5"
+    assert sent(said("assistant", {"a": 1}))["content"] == '{"a": 1}'
+
+
 def test_what_the_system_wrote_is_marked() -> None:
     """In the metadata, which no text can reach."""
     row = own({**said("user", "x"), "metadata": {"a": 1}}, SESSION)
