@@ -68,7 +68,8 @@ class ContextManager(MessageLog):
     ) -> None:
         super().__init__(_config(config, max_tokens), logger, clock)
         self.sync_history = sync_history
-        self._price = Prices((token_counter or DEFAULT_COUNTER).count)
+        counter = DEFAULT_COUNTER if token_counter is None else token_counter
+        self._price = Prices(counter.count)
         self._rule = self.config.strategy if strategy is None else read_rule(strategy)
         self._tools: list[Tool] = []
         self._prompt = ""

@@ -54,7 +54,7 @@ class Gist:
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from(["say", "say", "flush", "load", "compact"])),
-    max_size=40,
+    max_size=60,
 )
 
 
@@ -67,7 +67,7 @@ def texts(conversation: Conversation) -> list[str]:
 async def follow(steps: Sequence[tuple[int, str]]) -> None:
     """Let three objects on one conversation take steps, and look at what is left."""
     store, gist = Breaking(), Gist()
-    config = ContextConfig(max_tokens=400, reserve_tokens=0)
+    config = ContextConfig(max_tokens=800, reserve_tokens=0)
     three = [
         Conversation(store, "ann", "c", manager=ContextManager(config, token_counter=COUNTER))
         for _ in range(3)
@@ -77,7 +77,7 @@ async def follow(steps: Sequence[tuple[int, str]]) -> None:
         conversation = three[who]
         try:
             if what == "say":
-                said.append(f"{number} ".ljust(120, "x"))
+                said.append(f"{number} ".ljust(320, "x"))
                 conversation.add_user_message(said[-1])
             elif what == "compact":
                 await conversation.compact(gist, force=True)
