@@ -11,8 +11,10 @@ import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from service.config.load import load_settings
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
 from service.conversation.compaction import SlidingWindowStrategy
+from service.conversation.context_config import ContextConfig
 from service.conversation.strategy import ContextStrategy
 from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
 from service.envelope import RequestMetadata
@@ -289,14 +292,43 @@ def test_every_decision_has_a_line() -> None:
 # --- in process ------------------------------------------------------------------------------
 
 
-def test_every_name_in_process_can_be_imported() -> None:
+@pytest.mark.parametrize(("page", "least"), [("in-process.md", 16), ("context-manager.md", 14)])
+def test_every_name_in_process_can_be_imported(page: str, least: int) -> None:
     """From the module that the page names."""
-    table = section(text_of("docs/in-process.md"), "## Names")
+    table = section(text_of(f"docs/{page}"), "## Names")
     rows = [CODE.findall(line) for line in table.splitlines() if line.startswith("| `")]
 
-    assert len(rows) > 15
+    assert len(rows) >= least
     for *listed, module in rows:
         assert all(hasattr(import_module(module), name) for name in listed), module
+
+
+def test_the_settings_of_the_context_manager_have_lines() -> None:
+    """All of them, with their defaults."""
+    table = section(text_of("docs/context-manager.md"), "## Settings")
+    config = ContextConfig()
+    ours = [
+        *(name for name in asdict(config) if name != "compaction"),
+        *(f"compaction.{name}" for name in asdict(config.compaction)),
+    ]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+
+    assert sorted(first_column(table)[1:]) == sorted(ours)
+    for name, default in rows[1:]:
+        value = attrgetter(name.strip(" `"))(config)
+        written = {True: "on", False: "off"}.get(value) if isinstance(value, bool) else value
+        assert default.strip(" `") == str(written)
+
+
+def test_the_example_of_the_context_manager_runs() -> None:
+    """And gives what the page says."""
+    example, *_ = fences(text_of("docs/context-manager.md"), "python")
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/context-manager.md", "exec"), names)  # noqa: S102 - our own page
+
+    roles = [message["role"] for message in names["messages"]]
+    assert roles == ["system", "user", "assistant", "tool"]
+    assert 0 < names["usage"]["total"] < names["usage"]["available"] == 6000
 
 
 @pytest.mark.parametrize(
