@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from formatters.model import Message, Row, Tool
 from service.inbox import Delivery, Inbox
+from service.marks import Marks
 
 ReplyKind = Literal["channel", "stream", "list"]
 
@@ -167,7 +168,7 @@ class HistoryPage:
     total: int = 0
 
 
-class HistoryStore(Protocol):
+class HistoryStore(Marks, Protocol):
     """Conversations by owner. Raises `StoreError`; never shows one owner's rows to another."""
 
     async def append(
@@ -191,12 +192,13 @@ class HistoryStore(Protocol):
         """Return the newest rows, ordered by timestamp, then by sequence; newest first.
 
         Reading stops after ``max_rows`` rows, or with the first row at which the rows' tokens
-        reach ``max_tokens``. No conversation reads all of the owner's.
+        reach ``max_tokens``. No conversation reads all of the owner's. Pruned rows are neither
+        returned nor counted.
         """
         ...
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
-        """Return the owner's rows with these ids, in their order; those that there are."""
+        """Return the owner's rows with these ids, in their order; pruned ones too."""
         ...
 
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
@@ -204,7 +206,7 @@ class HistoryStore(Protocol):
         ...
 
     async def erase(self, owner_key: str) -> int:
-        """Delete all rows of an owner; returns how many there were."""
+        """Delete all rows of an owner, marks and archive too; returns how many rows there were."""
         ...
 
 

@@ -89,6 +89,11 @@ def microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def from_microseconds(number: int) -> datetime:
+    """Return the moment so many microseconds after 1970, UTC."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
 def checked_owner(owner_key: str) -> str:
     """Return an owner key that can be stored.
 
@@ -131,9 +136,7 @@ def _metadata(row: Mapping[str, object]) -> object:
     given = row.get("metadata")
     known = given if isinstance(given, Mapping) else {}
     moved = {
-        key: row[key]
-        for key in _CHAT_FIELDS
-        if row.get(key) is not None and known.get(key) is None
+        key: row[key] for key in _CHAT_FIELDS if row.get(key) is not None and known.get(key) is None
     }
     return {**known, **moved} if moved else given
 

@@ -185,7 +185,10 @@ CALLS = [{"id": "c", "type": "function", "function": {"name": "look", "arguments
         ({"tool_calls": CALLS, "metadata": {"tool_calls": None}}, {"tool_calls": CALLS}),
         ({"tool_call_id": "c", "name": "look"}, {"tool_call_id": "c", "name": "look"}),
         ({"name": None, "metadata": {"name": "look"}}, {"name": "look"}),
-        ({"provider_parts": [{"type": "compaction"}]}, {"provider_parts": [{"type": "compaction"}]}),
+        (
+            {"provider_parts": [{"type": "compaction"}]},
+            {"provider_parts": [{"type": "compaction"}]},
+        ),
         ({"name": None, "metadata": "odd"}, "odd"),
         ({"metadata": {}}, {}),
         ({}, None),
