@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from formatters.model import Message, Row, Tool
+from service.event import UNCAUSED, EventMetadata
 from service.inbox import Delivery, Inbox
 from service.marks import Marks
 
 ReplyKind = Literal["channel", "stream", "list"]
 
-#: ``first`` stores the response and yields to one that is stored already. ``unstored`` is sent only
-#: where none is stored. ``again`` is sent whatever is stored.
+#: ``first`` is stored, and yields to one that is; ``unstored`` yields as well; ``again`` is sent.
 AnswerMode = Literal["first", "unstored", "again"]
 
 
@@ -192,8 +192,7 @@ class HistoryStore(Marks, Protocol):
         """Return the newest rows, ordered by timestamp, then by sequence; newest first.
 
         Reading stops after ``max_rows`` rows, or with the first row at which the rows' tokens
-        reach ``max_tokens``. No conversation reads all of the owner's. Pruned rows are neither
-        returned nor counted.
+        reach ``max_tokens``. No conversation reads all of the owner's; pruned rows never count.
         """
         ...
 
@@ -219,6 +218,22 @@ class ProfileStore(Protocol):
 
     async def put(self, owner_key: str, profile: Mapping[str, object]) -> None:
         """Replace the owner's profile."""
+        ...
+
+
+class Events(Protocol):
+    """Tells what happens to contexts; raises nothing, and promises nothing."""
+
+    async def publish(
+        self,
+        topic: str,
+        content: Mapping[str, object],
+        *,
+        owner_key: str,
+        run_id: str | None,
+        cause: EventMetadata = UNCAUSED,
+    ) -> None:
+        """Tell on a topic; ``content`` has the shape that `service.event` has for it."""
         ...
 
 
