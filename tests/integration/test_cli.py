@@ -17,6 +17,7 @@ from service.app import open_builder, open_bus, open_stores
 from service.archive import Archive
 from service.cli.exits import Exit
 from service.cli.root import app
+from service.config.load import load_settings
 from service.config.settings import Settings, StoreSettings
 from service.marks import Archiving
 from service.wire import BuildRequest
