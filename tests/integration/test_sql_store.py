@@ -357,6 +357,27 @@ async def test_upgrading_again_changes_nothing(url: str) -> None:
         assert (await stores.history.recent("o")).total == 1
 
 
+async def test_rows_of_an_older_schema_are_read_and_pruned(file: Path, url: str) -> None:
+    """A database of the first revision keeps its rows and totals when it is upgraded."""
+    async with open_sql_store(url, Words(), receipt) as stores:
+        await stores.history.append("o", [row(str(n), at(n)) for n in range(5)])
+        await stores.history.prune("o", ["0"])
+    database = Database(url)
+    await database.write(
+        lambda connection: connection.run_sync(
+            lambda sync: command.downgrade(with_config(sync), "0001")
+        )
+    )
+    await database.close()
+
+    async with open_sql_store(url, Words(), receipt) as stores:
+        assert await stores.history.prune("o", ["4"]) == 1
+        page = await stores.history.recent("o", max_tokens=3)
+        assert ([each["id"] for each in page.rows], page.total) == (["3", "2"], 3)
+        assert await stores.history.restore("o", ["4"]) == 1
+    assert (await current(url)) == NEWEST
+
+
 async def test_upgrades_that_start_together_are_one(url: str) -> None:
     """Of several processes that open a new database, each finds it complete."""
     async with asyncio.TaskGroup() as tasks:
