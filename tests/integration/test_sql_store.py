@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
@@ -16,14 +17,14 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Select, Update
+from sqlalchemy import ClauseElement, Connection, Select, Update
 from sqlalchemy.dialects import sqlite
 
 from formatters.model import Row
 from service.adapters.sql import engine as sql_engine
 from service.adapters.sql.engine import Database
 from service.adapters.sql.migrate import current, upgrade
-from service.adapters.sql.queries import CONVERSATION, OWNER
+from service.adapters.sql.queries import BY_IDS, CONVERSATION, FALL, IDS_AT_ONCE, OWNER, PRUNE
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
@@ -312,6 +313,23 @@ async def test_every_statement_is_bounded_by_an_index(
             "SEARCH messages USING COVERING INDEX sqlite_autoindex_messages_1"
             " (owner_key=? AND id=?)",
         ]
+
+
+@pytest.mark.parametrize("statement", [BY_IDS, PRUNE, FALL])
+async def test_rows_with_ids_are_found_one_by_one(
+    file: Path, url: str, statement: ClauseElement
+) -> None:
+    """However many ids there are, and however long the history, nothing else is read."""
+    await upgrade(url)
+    compiled = str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+    listed = ", ".join(f"'m{number}'" for number in range(IDS_AT_ONCE))
+    text = compiled.replace("(__[POSTCOMPILE_ids])", f"({listed})")
+    assert text != compiled
+    with closing(sqlite3.connect(file)) as database:
+        values = dict.fromkeys(re.findall(r":(\w+)", text), 1)
+        steps = [step for *_, step in database.execute(f"EXPLAIN QUERY PLAN {text}", values)]
+    key = "sqlite_autoindex_messages_1 (owner_key=? AND id=?)"
+    assert steps == [f"SEARCH messages USING INDEX {key}"]
 
 
 # --- revisions -------------------------------------------------------------------------------

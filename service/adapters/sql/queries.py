@@ -128,12 +128,13 @@ PRUNE: Final = (
     .values(pruned=bindparam("now_pruned"))
     .returning(messages.c.conversation_id, messages.c.sort_time, messages.c.sequence)
 )
-#: Mark those of the ``ids`` as fallen that are stored, shown and not marked; return them.
+#: Mark those of the ``ids`` as fallen that are stored, shown and not marked; return them. Asked
+#: with ``=``, SQLite would read all that an owner has by an index with ``pruned`` in it.
 FALL: Final = (
     insert(fallen)
     .from_select(
         ["owner_key", "id"],
-        select(messages.c.owner_key, messages.c.id).where(_NAMED, messages.c.pruned == literal(0)),
+        select(messages.c.owner_key, messages.c.id).where(_NAMED, messages.c.pruned != literal(1)),
     )
     .on_conflict_do_nothing()
     .returning(fallen.c.id)
