@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Final
 
 from formatters.model import Block
+from formatters.providers.context_management import ContextManagement, not_taken
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from service.budget.counting import block_tokens, counting
@@ -39,25 +40,46 @@ def account(
     decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
-    form = request.options.format or CANONICAL
+    form, management = request.options.format or CANONICAL, _management(request)
     stable = _stable(fitted)
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, tools, len(render(stable))),
+        provider_request=provider_request(form, messages, tools, len(render(stable)), management),
         usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
         build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
         kept=kept,
         dropped=dropped,
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
-        warnings=[*plan.warnings, *gathered.warnings, *_budget_warnings(plan, fitted)],
+        warnings=[
+            *plan.warnings,
+            *gathered.warnings,
+            *_budget_warnings(plan, fitted),
+            *_form_warnings(request, form, management),
+        ],
     )
 
 
 def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
     """Return the decisions on all rows that were read, and one on those that were not."""
     return [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
+
+
+def _management(request: BuildRequest) -> ContextManagement | None:
+    asked = request.options.context_management
+    return asked.asked() if asked else None
+
+
+def _form_warnings(
+    request: BuildRequest, form: str, management: ContextManagement | None
+) -> Iterator[WarningRecord]:
+    for place in not_taken(form, management) if management else ():
+        yield WarningRecord(
+            code="unsupported_option",
+            pointer=f"{request.options_pointer}/context_management/edits/{place}",
+            detail=f"the form {form} has no such edit, so it was left out",
+        )
 
 
 def _dumped(value: object) -> str:

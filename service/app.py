@@ -30,13 +30,14 @@ from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
 from service.builder import ContextBuilder
+from service.bus import Bus
 from service.client import ContextClient, open_client
 from service.config.settings import Settings
 from service.errors import ConfigError
 from service.gather import Sources
 from service.plan import limits_of
 from service.plugins import load_strategies
-from service.ports import Bus, Prompts, Summarizer, TokenCounter
+from service.ports import Prompts, Summarizer, TokenCounter
 from service.worker import Worker
 
 log = structlog.get_logger()

@@ -13,6 +13,7 @@ from formatters.model import Row, Tool
 from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
+from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
 from service.wire import BuildRequest
 
@@ -76,6 +77,28 @@ class BrokenHistory:
         raise StoreError("down")
 
     async def erase(self, owner_key: str) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def fell_out(
+        self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
+    ) -> list[str]:
+        """Fail."""
+        raise StoreError("down")
+
+    async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
+        """Fail."""
+        raise StoreError("down")
+
+    async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def stats(self, owner_key: str) -> HistoryStats:
         """Fail."""
         raise StoreError("down")
 

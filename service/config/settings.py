@@ -167,6 +167,19 @@ class ManifestSettings(Section):
     max_bytes: Count = 262_144
 
 
+class EventSettings(Section):
+    """What is told of contexts, and kept of what falls out of them."""
+
+    #: Tell on `context.pruned` of rows that fall out of their owner's context.
+    pruned: bool = True
+    #: Whether those events carry the rows, and not only their ids.
+    content: bool = False
+    #: Keep copies of rows that fall out, with the reason.
+    archive: bool = False
+    #: Days after which copies are deleted.
+    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
+
+
 class ToolsSettings(Section):
     """Where tool definitions come from."""
 
@@ -234,6 +247,7 @@ class Settings(BaseSettings):
     recorder: RecorderSettings = RecorderSettings()
     summaries: SummariesSettings = SummariesSettings()
     manifests: ManifestSettings = ManifestSettings()
+    events: EventSettings = EventSettings()
     tools: ToolsSettings = ToolsSettings()
     prompts: PromptsSettings = PromptsSettings()
     user_defaults: UserDefaults = UserDefaults()

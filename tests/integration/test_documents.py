@@ -34,6 +34,7 @@ from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.redis.keys import result_key
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
+from service.bus import Identity
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE
@@ -46,8 +47,8 @@ from service.conversation.strategy import ContextStrategy
 from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
 from service.envelope import RequestMetadata
 from service.errors import ContextBuilderError
+from service.event import Pruned
 from service.payload import MAX_BYTES, fingerprint
-from service.ports import Identity
 from service.request_content import ContextOptions
 from service.result_row import read_result
 from service.wire import BuildRequest, BuildResponse, Topics, decode
@@ -118,10 +119,15 @@ def documents_json() -> list[Any]:
     return [json.loads(text) for text in (*blocks, *payloads)]
 
 
+def is_event(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message comes from a build and is no response."""
+    return "build_id" in message.get("metadata", {})
+
+
 def requests() -> list[Any]:
     """Return the requests among them."""
     asked = [each for each in documents_json() if isinstance(each.get("content"), dict)]
-    return [each for each in asked if "status" not in each["content"]]
+    return [each for each in asked if "status" not in each["content"] and not is_event(each)]
 
 
 def encoded(value: Any) -> bytes:
@@ -211,6 +217,16 @@ def test_the_response_of_the_wire_page_is_whole() -> None:
     assert responses
     for response in responses:
         schema.validate(response)
+
+
+def test_events_in_documents_are_whole() -> None:
+    """The published schema takes the one that is shown, with all keys of the table."""
+    schema = Draft202012Validator(json.loads(text_of("docs/schemas/context_pruned.json")))
+    (event,) = (each for each in documents_json() if is_event(each))
+
+    schema.validate(event)
+    table = section(text_of("docs/events.md"), "## Rows that fall out")
+    assert {*first_column(table), "run_id"} == set(event["content"]) == set(Pruned.model_fields)
 
 
 def test_rows_in_documents_can_be_published() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from formatters.model import Block, Facts
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
@@ -15,8 +16,16 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.archive import Archive
 from service.builder import BLOCKS, ContextBuilder
+from service.bus import Bus
 from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
-from service.config.settings import BusSettings, GatherSettings, Settings, WorkerSettings
+from service.config.settings import (
+    BusSettings,
+    EventSettings,
+    GatherSettings,
+    MemorySettings,
+    Settings,
+    WorkerSettings,
+)
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -27,11 +36,12 @@ from service.errors import (
     InvalidRequestError,
 )
 from service.gather import Sources
-from service.ports import Bus, HistoryPage
+from service.ports import HistoryPage
+from service.schemas import schemas
 from service.wire import Topics
 from service.worker import Worker
 from tests.integration.bus_places import Place
-from tests.support import NOW, BrokenHistory
+from tests.support import NOW, BrokenHistory, row
 
 # the contract tests run on every server; here one real one is enough
 pytestmark = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
@@ -598,3 +608,34 @@ async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> N
 async def no_room(build_id: str, manifest: bytes, ttl_seconds: float) -> None:
     """Fail as a bus does."""
     raise BusError("no room")
+
+
+async def test_rows_that_fall_out_are_told_of_once(place: Place) -> None:
+    """Over the bus, by whichever worker comes first, as its schema has it; and archived."""
+    schema = Draft202012Validator(schemas()["context_pruned"])
+    events = EventSettings(archive=True, content=True)
+    async with open_crew(place, memory=MemorySettings(limit=2), events=events) as crew:
+        for _ in range(2):
+            await crew.hire()
+        rows = [row(number, "human", f"said {number}") for number in range(4)]
+        await crew.builder.history.append("o", rows)
+        told: list[dict[str, Any]] = []
+        async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
+            first = await crew.client.build(asking("What now?", id="msg_1"))
+            told.append(json.loads(await anext(heard)))
+            for number in range(8):  # what these record falls out in its turn
+                await crew.client.build(asking("And now?", id=f"msg_again_{number}"))
+            while sum(event["content"]["removed"] for event in told) < 10:
+                told.append(json.loads(await anext(heard)))
+            await crew.dismiss()
+        copies = await crew.builder.history.archived("o", 99)
+
+    for event in told:
+        schema.validate(event)
+    names = [name for event in told for name in event["content"]["removed_messages"]]
+    assert len(names) == len(set(names))
+    assert {copy.row["id"] for copy in copies} >= set(names)
+    assert told[0]["metadata"]["build_id"] == first.build_id
+    assert told[0]["metadata"]["request_id"] == "msg_1"
+    assert told[0]["content"]["removed_messages"] == ["m0", "m1"]
+    assert [each["content"] for each in told[0]["content"]["rows"]] == ["said 0", "said 1"]

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from formatters.validity.checks import (
+    bad_edits,
     bad_schema,
     changed_parts,
     is_blank,
@@ -112,3 +113,19 @@ def test_parts_that_were_changed(expected: list[Any], sequences: list[Any]) -> N
     (problem,) = changed_parts(expected, sequences)
 
     assert problem.endswith("are not in the request as they came")
+
+
+@pytest.mark.parametrize(
+    ("edits", "problems"),
+    [
+        ([{"type": "a"}], []),
+        ([], ["context_management: asks for nothing"]),
+        (None, ["context_management: asks for nothing"]),
+        ([{"type": "a"}, {"type": " "}], ["context_management: edit 1 has no type"]),
+        (["a"], ["context_management: edit 0 has no type"]),
+    ],
+)
+def test_edits(edits: object, problems: list[str]) -> None:
+    """There is at least one, and each has a type; a body without the field is fine."""
+    assert list(bad_edits(edits, {"context_management": 1})) == problems
+    assert list(bad_edits(edits, {})) == []
