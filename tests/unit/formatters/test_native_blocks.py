@@ -108,6 +108,14 @@ def test_a_unit_can_be_shortened() -> None:
     assert entry.shorten(10).native[0].content == "xxxxxxx..."
 
 
+def test_a_unit_is_as_long_as_its_longest_message() -> None:
+    """Beyond that, shortening changes nothing."""
+    talk = rows(("ai", "look", calls("c1")), ("tool", "x" * 50, {"tool_call_id": "c1"}))
+    (entry,) = native_history(facts(talk)).entries
+
+    assert entry.longest == 50
+
+
 def test_made_up_results_are_no_candidates() -> None:
     """Nor are they cleared."""
     (entry,) = native_history(facts(rows(("ai", "", calls("c1"))))).entries
@@ -126,6 +134,7 @@ def test_the_run_follows_as_it_came() -> None:
     (block,) = run_so_far(facts(run=run))
 
     assert block.tag == "RUN"
+    assert block.native
     assert block.gives_way is GivesWay.ALL_BUT_NEWEST
     assert block.volatile
     assert [entry.repairs for entry in block.entries] == [{}, {"m2": "result_pending"}]

@@ -94,6 +94,26 @@ def test_a_whole_answer_is_sent_as_it_came(style: str) -> None:
     ]
 
 
+def test_the_id_of_a_call_that_came_is_kept() -> None:
+    """Its response takes it over."""
+    own = {"functionCall": {"id": "own_1", "name": "own", "args": {}}}
+    body = convert(HELLO, answer([own], "", CALLS[0]), RESULTS[1])
+
+    assert body["contents"][1]["parts"] == [own]
+    assert body["contents"][2]["parts"][0]["functionResponse"]["id"] == "own_1"
+
+
+def test_nothing_stands_before_a_thought() -> None:
+    """An answer that a thought leads has a content of its own."""
+    thought = {"text": "hm", "thought": True}
+    body = convert(HELLO, answer(None, "One"), answer([thought], "Two"), HELLO)
+
+    assert [content["role"] for content in body["contents"]] == [
+        *("user", "model", "user", "model", "user"),
+    ]
+    assert body["contents"][3]["parts"] == [thought, {"text": "Two"}]
+
+
 @pytest.mark.parametrize(
     "part",
     [

@@ -95,6 +95,7 @@ def test_a_raised_count_is_rounded_up(factor: float, length: int, tokens: int) -
         ("o200k_base", ("o200k_base", 1.0)),
         ("o200k_base*1.25", ("o200k_base", 1.25)),
         ("cl100k_base*2", ("cl100k_base", 2.0)),
+        ("o200k_base*1", ("o200k_base", 1.0)),
         ("o200k_base*0.5", ("o200k_base*0.5", 1.0)),
         ("o200k_base*nan", ("o200k_base*nan", 1.0)),
         ("o200k_base*", ("o200k_base*", 1.0)),

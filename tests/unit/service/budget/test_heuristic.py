@@ -1,5 +1,6 @@
 """The counter that estimates."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -68,3 +69,18 @@ def test_messages_and_tools_add_up() -> None:
     assert counter.estimate_tools([tool]) == 2 + 1 + 5
     assert counter.estimate_tools([tool, tool, {}]) == 2 * 8 + 1
     assert not counter.exact
+
+
+@pytest.mark.parametrize(
+    ("input_", "tokens"),
+    [
+        ({"a": 1, "b": 2, "c": 3}, 5),
+        ({"a": "äöüß"}, 4),
+        ({"a": date(2025, 12, 9)}, 5),
+    ],
+)
+def test_json_is_counted_as_it_is_sent(input_: dict[str, Any], tokens: int) -> None:
+    """Without blanks and with every letter as it is; what JSON doesn't know counts as its text."""
+    content = [{"type": "tool_use", "name": "", "input": input_}]
+
+    assert HeuristicTokenCounter().estimate_messages([{"content": content}]) == 4 + tokens

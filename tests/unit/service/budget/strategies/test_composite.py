@@ -37,6 +37,14 @@ def test_strategies_run_in_turn_until_the_budget_is_met() -> None:
     assert {v.reason for v in both.fit(GROUPS, 30).verdicts.values()} == {"window", "older"}
 
 
+def test_what_is_left_over_the_budget_is_told() -> None:
+    """A list says of its last choice what a single strategy says of its own."""
+    windows = Composite(strategies=(WindowSize(max_messages=5), WindowSize(max_messages=3)))
+
+    assert windows.fit(GROUPS, 29).over_budget
+    assert not windows.fit(GROUPS, 30).over_budget
+
+
 def test_a_composite_reads_what_its_members_need() -> None:
     """All of the history, where one of them chooses from all of it."""
     assert not Composite(strategies=(OldestFirst(),)).reads_all

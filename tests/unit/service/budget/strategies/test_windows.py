@@ -145,9 +145,15 @@ def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
         wrong()  # type: ignore[operator] # a function that makes one
 
 
-def test_what_a_window_drops_has_its_reason_and_the_budget_is_told() -> None:
+@pytest.mark.parametrize(
+    "strategy",
+    [WindowSize(max_messages=2), SlidingWindow(window_size=2), SmartWindow(max_messages=2)],
+)
+def test_what_a_window_drops_has_its_reason_and_the_budget_is_told(
+    strategy: WindowSize | SlidingWindow | SmartWindow,
+) -> None:
     """A window that costs more than the budget says so."""
-    fit = WindowSize(max_messages=2).fit(MATRIX, 1)
+    fit = strategy.fit(MATRIX, 1)
 
     assert {verdict.reason for verdict in fit.verdicts.values()} == {"window"}
     assert sorted(fit.verdicts) == [0, 1, 2, 3]
