@@ -195,6 +195,14 @@ def test_called_tools_are_declared_where_none_is_offered() -> None:
     assert not {"tools", "tool_choice"} & set(convert(HELLO, tools=()))
 
 
+def test_a_call_that_came_is_declared_by_its_own_name() -> None:
+    """Whatever the message calls it, the API reads what is sent."""
+    own = {"type": "tool_use", "id": "toolu_9", "name": "other", "input": {}}
+    body = convert(HELLO, answer([own], "", CALL), RESULT, tools=())
+
+    assert [tool["name"] for tool in body["tools"]] == ["other"]
+
+
 def test_a_schema_keeps_what_the_api_takes() -> None:
     """Alternatives at the top of a schema are refused there."""
     parameters = {"type": "object", "properties": {"q": {"anyOf": []}}, "anyOf": [], "x": 1}

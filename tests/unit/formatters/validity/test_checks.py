@@ -105,6 +105,7 @@ def test_parts_as_they_came(expected: list[Any], sequences: list[Any]) -> None:
         ([[ONE, TWO]], [[ONE, "x", TWO]]),
         ([[TWO], [ONE]], [[ONE], [TWO]]),
         ([[ONE], [ONE]], [[ONE]]),
+        ([[ONE], [ONE]], [["x", "x", ONE]]),
     ],
 )
 def test_parts_that_were_changed(expected: list[Any], sequences: list[Any]) -> None:

@@ -99,6 +99,7 @@ def test_a_raised_count_is_rounded_up(factor: float, length: int, tokens: int) -
         ("o200k_base*0.5", ("o200k_base*0.5", 1.0)),
         ("o200k_base*nan", ("o200k_base*nan", 1.0)),
         ("o200k_base*", ("o200k_base*", 1.0)),
+        ("o200k_base*1.25x", ("o200k_base*1.25x", 1.0)),
     ],
 )
 def test_names_of_estimates_are_read(name: str, read: tuple[str, float]) -> None:

@@ -287,6 +287,15 @@ def test_a_run_gives_way_first() -> None:
     assert [name for name, outcome in cleared.items() if outcome == "dropped"] == []
 
 
+def test_the_definitions_of_tools_are_no_room_for_a_run() -> None:
+    """They are paid for before the run and history share what is left."""
+    without = fit(FULL - CLEARING, IN_FLIGHT)
+    beside = fit(FULL - CLEARING + 50, IN_FLIGHT, tools=50)
+
+    assert beside.decisions == without.decisions
+    assert beside.tokens == without.tokens
+
+
 def test_history_takes_at_most_half_of_what_both_share() -> None:
     """A long history leaves a run its calls, and gets what the run leaves."""
     long = replace(MEMORY, entries=MEMORY.entries * 40)

@@ -79,6 +79,13 @@ def test_parameters_and_lists_are_read() -> None:
         ({"name": "window_size", "name_": 1}, "/name_", "it has max_messages"),
         ({"name": "window_size", "max_messages": "3"}, "/max_messages", "of the type int"),
         ({"name": "window_size", "max_messages": True}, "/max_messages", "of the type int"),
+        ({"name": "importance", "recency_weight": "7"}, "/recency_weight", "of the type float"),
+        ({"name": "smart_window", "prioritize_tools": 1}, "/prioritize_tools", "of the type bool"),
+        (
+            {"name": "smart_window", "most": 1},
+            "/most",
+            "it has max_messages, preserve_initial, prioritize_tools$",
+        ),
         ({"name": "window_size", "reads_all": True}, "/reads_all", "no parameter"),
         ([{"name": "window_size", "max_messages": 0}], "/0", "at least 1"),
         ({"name": "importance", "role_weights": {}}, "/role_weights", "no parameter"),

@@ -47,6 +47,7 @@ def test_what_scores_highest_is_kept_in_order() -> None:
     assert [group.index for group in fit.kept] == [2, 3, 4]
     assert fit.verdicts[0].score == 20
     assert fit.verdicts[4].score == 60
+    assert {verdict.reason for verdict in fit.verdicts.values()} == {"score"}
     assert not fit.over_budget
 
 
@@ -89,7 +90,7 @@ def test_scores_are_told_to_two_places() -> None:
 
 
 def test_other_roles_have_no_points_of_their_own() -> None:
-    """The oldest of them scores nothing at all."""
-    groups = [said(0, Role.OTHER), said(1, Role.OTHER)]
+    """The oldest of them scores nothing at all, nor does a group without messages."""
+    groups = [said(0, Role.OTHER), said(1, Role.OTHER), Group(index=2, tokens=1, tokens_last=1)]
 
-    assert Importance().scores(groups) == {0: 0, 1: 40}
+    assert Importance().scores(groups) == {0: 0, 1: 40, 2: 0}

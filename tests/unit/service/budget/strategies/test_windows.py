@@ -130,18 +130,24 @@ def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "told"),
     [
-        lambda: WindowSize(max_messages=0),
-        lambda: SlidingWindow(window_size=-1),
-        lambda: SmartWindow(max_messages=0),
-        lambda: SmartWindow(preserve_initial=-1),
-        lambda: SmartWindow(max_messages=3, preserve_initial=3),
+        (lambda: WindowSize(max_messages=0), "max_messages has to be at least 1"),
+        (lambda: SlidingWindow(window_size=-1), "window_size can't be less than 0"),
+        (lambda: SmartWindow(max_messages=0), "max_messages has to be at least 1"),
+        (
+            lambda: SmartWindow(preserve_initial=-1),
+            "preserve_initial has to be at least 0 and less than max_messages",
+        ),
+        (
+            lambda: SmartWindow(max_messages=3, preserve_initial=3),
+            "preserve_initial has to be at least 0 and less than max_messages",
+        ),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
+def test_sizes_that_make_no_sense_are_refused(wrong: object, told: str) -> None:
     """When the strategy is made, not when it is used."""
-    with pytest.raises(ValueError, match=r"max_messages|window_size|preserve_initial"):
+    with pytest.raises(ValueError, match=f"^{told}$"):
         wrong()  # type: ignore[operator] # a function that makes one
 
 
