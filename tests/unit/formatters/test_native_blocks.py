@@ -50,6 +50,8 @@ def test_history_is_replayed_in_units() -> None:
     block = native_history(facts(TALK))
 
     assert block.tag == "HISTORY"
+    assert block.native
+    assert block.gives_way is GivesWay.BY_STRATEGY
     assert [[m.content for m in entry.native] for entry in block.entries] == [
         ["q0"],
         ["", "r1", "r2"],

@@ -81,6 +81,26 @@ def test_cache_marks() -> None:
     assert body["messages"][0]["content"] == [text("hi"), text("stable", **MARK), text("new")]
 
 
+def test_the_mark_of_the_tools_is_the_last_ones() -> None:
+    """One mark is for all that stand before it; they keep their order."""
+    fetch = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object"}}}
+    body = convert(HELLO, tools=(fetch, FIND))
+
+    assert [(tool["name"], "cache_control" in tool) for tool in body["tools"]] == [
+        ("fetch", False),
+        ("find", True),
+    ]
+
+
+def test_a_message_keeps_what_stands_before_its_mark() -> None:
+    """Only its last block is marked."""
+    body = convert(HELLO, answer(None, "I look", CALL), RESULT, stable=3)
+    spoken, called = body["messages"][1]["content"]
+
+    assert spoken == text("I look")
+    assert called == {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}, **MARK}
+
+
 def test_no_mark_where_nothing_is_stable() -> None:
     """The tools are still the same in the next build."""
     body = convert(HELLO)

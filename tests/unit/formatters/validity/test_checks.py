@@ -20,6 +20,7 @@ def test_what_is_something_else_is_empty() -> None:
     """A validator looks into anything without stumbling."""
     assert (mapping({"a": 1}), mapping([1]), mapping(None)) == ({"a": 1}, {}, {})
     assert (listed([1]), listed("a"), listed({"a": 1})) == ([1], (), ())
+    assert listed((1,)) == (1,)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ RUN = run(entries=(called("a", 90), said("u", 13), called("b", 40)))
 
 def told(chars: int) -> Entry:
     """Return a profile of at most so many characters, of fifty."""
+    assert chars >= 0
     text = "t" * 50 if chars >= 50 else f"{'t' * chars}\n(shortened)"
     return Entry(text=text, shorten=told, longest=50)
 
@@ -238,7 +239,9 @@ def test_none_keeps_everything() -> None:
     fitted = fit(TOTAL + 9, strategy=KeepAll(), memory=64, tools=9)
 
     assert fitted.blocks == BLOCKS
-    assert {each.outcome for each in fitted.decisions} == {"kept"}
+    assert [(each.message_ids, each.outcome) for each in fitted.decisions] == [
+        ((f"m{n}",), "kept") for n in range(3)
+    ]
     assert (sum(fitted.tokens.values()), fitted.tools) == (TOTAL, 9)
     with pytest.raises(BudgetExceededError, match=r"leaves nothing out.* 1 more .*MEMORY.*tools 9"):
         fit(TOTAL + 8, strategy=KeepAll(), tools=9)
@@ -306,10 +309,28 @@ def test_history_takes_at_most_half_of_what_both_share() -> None:
     assert TOTAL + 250 - 20 < sum(fitted.tokens.values()) <= TOTAL + 250
 
 
+def test_a_long_run_leaves_history_its_half() -> None:
+    """Both fill what they have, to the last entry that goes in."""
+    memory = replace(MEMORY, entries=MEMORY.entries * 40)
+    long = run(entries=tuple(said(f"u{n}", 13) for n in range(40)))
+    fitted = fit(100 + 27 + 13 + 200, (FIXED, memory, long))
+
+    assert fitted.tokens == {"FIXED": 100, "MEMORY": 131, "RUN": 104}
+
+
+def test_history_that_fits_into_its_half_is_whole_beside_a_long_run() -> None:
+    """The run takes what that leaves, to the token."""
+    memory = replace(MEMORY, entries=MEMORY.entries * 3)
+    long = run(entries=tuple(said(f"u{n}", 13) for n in range(40)))
+    fitted = fit(100 + 27 + 13 + 200, (FIXED, memory, long))
+
+    assert fitted.tokens == {"FIXED": 100, "MEMORY": 110, "RUN": 130}
+
+
 def test_what_history_may_not_use_is_the_runs() -> None:
-    """A cap on history leaves more for the run."""
+    """A cap on history leaves more for the run than half of what both share."""
     long = replace(MEMORY, entries=MEMORY.entries * 40)
-    fitted = fit(400, (FIXED, long, RUN), memory=64)
+    fitted = fit(330, (FIXED, long, RUN), memory=64)
 
     assert fitted.tokens["MEMORY"] <= 64
     assert fitted.tokens["RUN"] == 97 + 13 + 47

@@ -426,6 +426,16 @@ def test_a_summary_may_stand_alone(block: Block) -> None:
     assert [each.outcome for each in nothing.decisions] == ["dropped"] * 3
 
 
+def test_a_summary_that_stands_alone_may_fill_the_room() -> None:
+    """To the token."""
+    block = memory(*(turn(name, 60) for name in "abc"))
+    room = REST + len(f"[CONTEXT SUMMARY]\n{SENTENCE}\n")
+    fitted, less = (fit_history(block, CountSummary(max_items=0), n, len) for n in (room, room - 1))
+
+    assert {each.outcome for each in fitted.decisions} == {"summarized"}
+    assert {each.outcome for each in less.decisions} == {"dropped"}
+
+
 def test_the_smallest_form() -> None:
     """The smallest form says that there is history, where there is."""
     assert smallest(memory(turn("a", 10))).text == "[M count=0]\n(none fits)"
