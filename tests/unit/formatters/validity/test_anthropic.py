@@ -156,6 +156,10 @@ def test_faults_of_messages(messages: list[Any], problem: str) -> None:
             "system[0]: the cache mark is of no known type",
         ),
         (
+            {"tools": [{**TOOL, "cache_control": {}}]},
+            "tools[0]: the cache mark is of no known type",
+        ),
+        (
             {"system": [text(cache_control=MARK)] * 5},
             "system[4]: more than 4 cache marks",
         ),

@@ -6,6 +6,7 @@ from formatters.model import Message, Role
 from service.budget.groups import Fit, Group, Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
+from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.smart_window import SmartWindow
 from service.budget.strategies.window_size import WindowSize
@@ -43,6 +44,14 @@ def test_what_is_left_over_the_budget_is_told() -> None:
 
     assert windows.fit(GROUPS, 29).over_budget
     assert not windows.fit(GROUPS, 30).over_budget
+
+
+def test_a_summary_is_passed_on() -> None:
+    """Whoever comes next only leaves out more for it to speak of."""
+    summarizing = Composite(strategies=(CountSummary(max_items=5), OldestFirst()))
+
+    assert summarizing.fit(GROUPS, 30).summary
+    assert summarizing.fit(GROUPS, 1_000).summary is None
 
 
 def test_a_composite_reads_what_its_members_need() -> None:

@@ -95,6 +95,7 @@ PINNED = [each._replace(pinned=each.index == 4) for each in MATRIX]
         (WindowSize(max_messages=1), [4]),
         (WindowSize(max_messages=2), [4, 5]),
         (WindowSize(max_messages=3), [4, 5]),
+        (WindowSize(max_messages=4), [3, 4, 5]),
         (SlidingWindow(window_size=0), []),
         (SlidingWindow(window_size=1), [4]),
         (SmartWindow(max_messages=1), [4]),
