@@ -13,7 +13,8 @@ def test_a_summary_stands_under_its_heading() -> None:
 
 
 def test_a_summary_ends_the_cache() -> None:
-    """Its numbers change from turn to turn."""
+    """Its numbers change from turn to turn; accounts call it by its own name."""
+    assert summary_block("Two turns.").tag == "SUMMARY"
     assert summary_block("Two turns.").volatile
 
 

@@ -63,6 +63,14 @@ def test_new_ids_are_new() -> None:
     assert made[0] != [first]
 
 
+def test_new_ids_are_not_taken_elsewhere() -> None:
+    """Nor one that another part of the context has."""
+    ((first,), _), *_ = mended(caller(call(None)))
+    ((second,), _), *_ = mended(caller(call(None)), taken=(str(first),))
+
+    assert second != first
+
+
 def test_messages_of_one_id() -> None:
     """Even where two messages have one id, their calls differ."""
     (first, _), (second, _) = mended(caller(call(None)), caller(call(None)))

@@ -70,6 +70,10 @@ def test_a_valid_body() -> None:
             [user(TEXT), model(TEXT), model(call()), user(response())],
             "contents[2]: follows a content of the same role",
         ),
+        (
+            [user(TEXT), model(TEXT), model(response()), user(TEXT)],
+            "contents[2]: follows a content of the same role",
+        ),
         ([user()], "contents[0]: has no parts"),
         ([user({})], "contents[0].parts[0]: holds 0 things, not one"),
         ([user({**TEXT, **PICTURE})], "contents[0].parts[0]: holds 2 things, not one"),
@@ -128,6 +132,10 @@ def test_responses_are_told_from_what_a_user_says() -> None:
         ({"systemInstruction": {}}, "systemInstruction: is no text that says something"),
         (
             {"systemInstruction": {"parts": [{"text": " "}]}},
+            "systemInstruction: is no text that says something",
+        ),
+        (
+            {"systemInstruction": {"parts": [TEXT, {"text": ""}]}},
             "systemInstruction: is no text that says something",
         ),
         ({"tools": []}, "tools: there are none"),

@@ -168,6 +168,15 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
     assert texts(fitted)["PROFILE"] == PROFILE.text
 
 
+@pytest.mark.parametrize(("missing", "text"), [(1, "ccc"), (2, "bb"), (3, "a")])
+def test_details_go_one_after_the_other(missing: int, text: str) -> None:
+    """From the largest of the shorter texts to the least."""
+    entry = Entry(text="dddd", shorter=("ccc", "bb", "a"))
+    block = Block(tag="D", entries=(entry,), gives_way=GivesWay.BY_DETAIL)
+
+    assert texts(fit(4 + 4 - missing, [block])) == {"D": text}
+
+
 @pytest.mark.parametrize(("missing", "left"), [(1, 37), (20, 18), (37, 1), (38, 0)])
 def test_then_the_end_of_the_profile(missing: int, left: int) -> None:
     """At last the profile loses its end, and no more of it than has to go."""

@@ -2,8 +2,10 @@
 
 import pytest
 
+from formatters.native import CLEARED
 from service.budget.groups import Group
-from service.budget.priced import clamped
+from service.budget.priced import clamped, priced
+from tests.unit.service.budget.natives import called, history
 
 LARGE = Group(index=0, tokens=101, tokens_last=100, savings={"a": 30, "b": 40, "c": 20})
 
@@ -30,3 +32,11 @@ def test_a_group_that_is_too_large_fills_the_room(room: int, savings: dict[str, 
 
     assert (weighed.tokens, weighed.tokens_last, weighed.excess) == (room, room, 100 - room)
     assert weighed.savings == savings
+
+
+def test_only_what_clearing_makes_smaller_saves_anything() -> None:
+    """By a token at least."""
+    stub = len(CLEARED) + 4
+    (group,) = priced(history(entries=(called("a", stub - 1, stub, stub + 1),)), len)
+
+    assert group.savings == {"a3": 1}
