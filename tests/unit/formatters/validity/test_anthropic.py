@@ -50,6 +50,7 @@ def test_a_valid_body() -> None:
 
     assert anthropic(whole, [[THOUGHT]]) == []
     assert anthropic({"messages": [user(text())]}) == []
+    assert anthropic(body(user(text()), system=[text(cache_control=MARK)] * 4)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Counters that estimate."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -115,6 +116,7 @@ def test_names_of_estimates_are_read(name: str, read: tuple[str, float]) -> None
         ({"role": "user", "parts": ["hello"]}, 9),
         ({"role": "model", "parts": ["ERROR: Failed"]}, 11),
         ({"role": "user", "parts": ["goodbye"]}, 9),
+        ({"at": date(2025, 12, 9)}, 5),
         ("\N{GRINNING FACE}" * 2, 1),
         ("\N{GRINNING FACE}" * 3, 2),
         ("é" * 5, 2),

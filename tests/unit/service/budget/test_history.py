@@ -186,6 +186,16 @@ def test_scores_are_passed_on() -> None:
     ]
 
 
+def test_the_hard_cut_leaves_scores_as_they_are() -> None:
+    """It speaks only of what it takes."""
+    fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Keep((0, 1)), REST + 40, len)
+
+    assert [(each.reason, each.score) for each in fitted.decisions] == [
+        ("insufficient", None),
+        ("fits", 0.5),
+    ]
+
+
 def test_a_strategy_that_gives_no_reason() -> None:
     """A group that goes without a word was too large."""
 
