@@ -94,6 +94,18 @@ def test_a_whole_answer_is_sent_as_it_came(style: str) -> None:
     ]
 
 
+def test_calls_without_ids_repeat_none() -> None:
+    """Two of them in one answer are sent as they came, each with its response."""
+    own = [{"functionCall": {"name": name, "args": {}}} for name in ("one", "two")]
+    body = convert(HELLO, answer(own, "", *CALLS), *RESULTS[::-1])
+
+    assert body["contents"][1]["parts"] == own
+    assert body["contents"][2]["parts"] == [
+        {"functionResponse": {"name": "one", "response": {"output": "c.1"}}},
+        {"functionResponse": {"name": "two", "response": {"output": "c.2"}}},
+    ]
+
+
 def test_the_id_of_a_call_that_came_is_kept() -> None:
     """Its response takes it over."""
     own = {"functionCall": {"id": "own_1", "name": "own", "args": {}}}

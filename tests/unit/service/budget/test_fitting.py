@@ -299,6 +299,12 @@ def test_a_run_gives_way_first() -> None:
     assert [name for name, outcome in cleared.items() if outcome == "dropped"] == []
 
 
+def test_without_history_a_run_has_all_that_is_left() -> None:
+    """To the token."""
+    assert fit(100 + 157, (FIXED, RUN)).blocks == (FIXED, RUN)
+    assert outcomes(fit(100 + 156, (FIXED, RUN)))["a1"] == "cleared"
+
+
 def test_the_definitions_of_tools_are_no_room_for_a_run() -> None:
     """They are paid for before the run and history share what is left."""
     without = fit(FULL - CLEARING, IN_FLIGHT)

@@ -386,6 +386,7 @@ def test_a_summary_is_the_first_entry_of_the_block() -> None:
 
     assert fitted.block.text.startswith(f"[M count=1]\n[CONTEXT SUMMARY]\n{SENTENCE}\n[d]")
     assert [each.outcome for each in fitted.decisions] == ["summarized"] * 3 + ["kept"]
+    assert [each.reason for each in fitted.decisions] == ["summarized"] * 3 + ["fits"]
     assert fitted.blocks == (fitted.block,)
 
 
