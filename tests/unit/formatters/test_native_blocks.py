@@ -142,6 +142,13 @@ def test_the_run_follows_as_it_came() -> None:
     assert [entry.repairs for entry in block.entries] == [{}, {"m2": "result_pending"}]
 
 
+def test_what_a_run_leaves_out_is_told() -> None:
+    """As of history."""
+    (block,) = run_so_far(facts(run=rows(("system", "obey", None), ("ai", "a", None))))
+
+    assert [(each.message_ids, each.reason) for each in block.omissions] == [(("m0",), "role")]
+
+
 def test_no_run_is_no_block() -> None:
     """Where nothing has come of the input yet."""
     assert run_so_far(facts()) == ()

@@ -226,6 +226,13 @@ def test_a_block_that_cannot_shrink(way: GivesWay) -> None:
         fit(19, [stiff])
 
 
+def test_only_what_gave_way_is_told_of() -> None:
+    """Not a block that had nothing to give."""
+    stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=GivesWay.BY_DETAIL)
+
+    assert fit(20 + 50, [stiff, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+
+
 @pytest.mark.parametrize(
     ("memory", "kept"), [(1_000, 3), (46, 3), (45, 2), (36, 2), (35, 1), (26, 1), (25, 0)]
 )
