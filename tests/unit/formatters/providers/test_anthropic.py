@@ -189,6 +189,41 @@ def test_parts_that_the_api_would_refuse_are_left_out(part: dict[str, Any]) -> N
     assert body["messages"][1]["content"][0] == text("I look")
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "redacted_thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "container_upload",
+        "compaction",
+    ],
+)
+def test_what_the_api_did_itself_is_sent_as_it_came(kind: str) -> None:
+    """Before the text of the message, for which it does not stand."""
+    part = {"type": kind}
+    body = convert(HELLO, answer([part]), HELLO)
+
+    assert body["messages"][1]["content"] == [part, text("I look")]
+
+
+@pytest.mark.parametrize("kind", ["image", "document", "search_result"])
+def test_what_a_user_shows_is_sent_as_it_came(kind: str) -> None:
+    """An assistant shows nothing."""
+    part = {"type": kind}
+    body = convert({**HELLO, "provider_parts": [part]}, answer([part]), HELLO)
+
+    assert body["messages"][0]["content"] == [part, text("hi")]
+    assert body["messages"][1]["content"] == [text("I look")]
+
+
 def test_a_picture_of_the_user_stands_before_the_text() -> None:
     """A user's message can have parts of its own too."""
     picture = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}

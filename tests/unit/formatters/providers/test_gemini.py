@@ -133,6 +133,12 @@ def test_nothing_stands_before_a_thought() -> None:
         {"text": "", "thoughtSignature": "c2ln"},
         {"text": "", "thought_signature": "c2ln"},
         {"executableCode": {"language": "PYTHON", "code": "1"}},
+        {"executable_code": {"language": "PYTHON", "code": "1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
+        {"code_execution_result": {"outcome": "OUTCOME_OK"}},
+        {"tool_call": {"id": "t"}},
+        {"toolResponse": {"id": "t"}},
+        {"tool_response": {"id": "t"}},
         {"toolCall": {"id": "t"}, "text": None},
     ],
 )
@@ -173,6 +179,15 @@ def test_a_text_that_came_replaces_the_text() -> None:
 
     assert body["contents"][0]["parts"] == [picture, {"text": "This?"}]
     assert body["contents"][1]["parts"] == [{"text": "own", "thoughtSignature": "c2ln"}]
+
+
+@pytest.mark.parametrize("key", ["inlineData", "inline_data", "fileData", "file_data"])
+def test_what_a_user_shows_is_sent_as_it_came(key: str) -> None:
+    """In either casing."""
+    part = {key: {"mimeType": "image/png"}}
+    body = convert({"role": "user", "content": "This?", "provider_parts": [part]})
+
+    assert body["contents"][0]["parts"] == [part, {"text": "This?"}]
 
 
 def test_blanks_are_no_parts() -> None:

@@ -1,7 +1,5 @@
 """Limits: which model has which, and what a window leaves."""
 
-import math
-
 import pytest
 
 from service.budget.limits import SEED_LIMITS, ModelLimits, lookup, window
@@ -70,7 +68,7 @@ def test_the_counter_is_named_for_what_it_does() -> None:
 )
 def test_the_limits_of_the_source_are_kept(model: str, target: int) -> None:
     """Four fifths of them are the targets that REPLOID's document names."""
-    assert math.floor(0.8 * SEED_LIMITS[model]) == target
+    assert SEED_LIMITS[model] * 4 == target * 5
 
 
 def limits_of(model: str | None) -> ModelLimits | None:
