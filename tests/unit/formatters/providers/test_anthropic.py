@@ -92,6 +92,14 @@ def test_the_mark_of_the_tools_is_the_last_ones() -> None:
     ]
 
 
+def test_tools_keep_their_order_beside_marks_of_the_callers_own() -> None:
+    """Each is declared once."""
+    fetch = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object"}}}
+    body = convert(HELLO, answer([text("own", **MARK)]), HELLO, tools=(fetch, FIND))
+
+    assert [tool["name"] for tool in body["tools"]] == ["fetch", "find"]
+
+
 def test_a_message_keeps_what_stands_before_its_mark() -> None:
     """Only its last block is marked."""
     body = convert(HELLO, answer(None, "I look", CALL), RESULT, stable=3)

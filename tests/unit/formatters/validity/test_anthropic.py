@@ -76,6 +76,10 @@ def test_a_valid_body() -> None:
             "messages[0].content[0]: a block of type 'thinking' in a message of the role 'user'",
         ),
         (
+            [user(call())],
+            "messages[0].content[0]: a block of type 'tool_use' in a message of the role 'user'",
+        ),
+        (
             [user(text()), assistant(call("a.b")), user(result("a.b"))],
             "messages[1].content[0]: the id 'a.b' is not of the allowed form",
         ),

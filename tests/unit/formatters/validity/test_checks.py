@@ -113,4 +113,4 @@ def test_parts_that_were_changed(expected: list[Any], sequences: list[Any]) -> N
     """Another order, of parts or of keys, is a change."""
     (problem,) = changed_parts(expected, sequences)
 
-    assert problem.endswith("are not in the request as they came")
+    assert re.fullmatch(r"provider_parts [01]: are not in the request as they came", problem)
