@@ -30,7 +30,7 @@ def test_the_ratio_can_be_set() -> None:
     assert HeuristicTokenCounter.with_ratio(2.0).count("a" * 40) == 20
     assert HeuristicTokenCounter.with_ratio(3.5).count("a" * 8) == 3
     assert HeuristicTokenCounter.with_ratio(0.5).count("a" * 8) == 16
-    with pytest.raises(ValueError, match="^chars_per_token has to be more than 0$"):
+    with pytest.raises(ValueError, match=r"^chars_per_token has to be more than 0$"):
         HeuristicTokenCounter.with_ratio(0)
 
 
