@@ -96,7 +96,9 @@ def test_a_whole_answer_is_sent_as_it_came(style: str) -> None:
 
 def test_calls_without_ids_repeat_none() -> None:
     """Two of them in one answer are sent as they came, each with its response."""
-    own: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": {}}} for name in ("one", "two")]
+    own: list[dict[str, Any]] = [
+        {"functionCall": {"name": name, "args": {}}} for name in ("one", "two")
+    ]
     body = convert(HELLO, answer(own, "", *CALLS), *RESULTS[::-1])
 
     assert body["contents"][1]["parts"] == own
