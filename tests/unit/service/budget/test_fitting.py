@@ -231,6 +231,8 @@ def test_only_what_gave_way_is_told_of() -> None:
     stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=GivesWay.BY_DETAIL)
 
     assert fit(20 + 50, [stiff, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+    empty = replace(stiff, entries=(), placeholder="s" * 16)
+    assert fit(20 + 50, [empty, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
 
 
 @pytest.mark.parametrize(
