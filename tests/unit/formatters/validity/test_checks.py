@@ -21,6 +21,7 @@ def test_what_is_something_else_is_empty() -> None:
     """A validator looks into anything without stumbling."""
     assert (mapping({"a": 1}), mapping([1]), mapping(None)) == ({"a": 1}, {}, {})
     assert (listed([1]), listed("a"), listed({"a": 1})) == ([1], (), ())
+    assert listed((1,)) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,7 @@ def test_parts_as_they_came(expected: list[Any], sequences: list[Any]) -> None:
         ([[ONE, TWO]], [[ONE, "x", TWO]]),
         ([[TWO], [ONE]], [[ONE], [TWO]]),
         ([[ONE], [ONE]], [[ONE]]),
+        ([[ONE], [ONE]], [["x", "x", ONE]]),
     ],
 )
 def test_parts_that_were_changed(expected: list[Any], sequences: list[Any]) -> None:
@@ -129,3 +131,5 @@ def test_edits(edits: object, problems: list[str]) -> None:
     """There is at least one, and each has a type; a body without the field is fine."""
     assert list(bad_edits(edits, {"context_management": 1})) == problems
     assert list(bad_edits(edits, {})) == []
+
+    assert re.fullmatch(r"provider_parts [01]: are not in the request as they came", problem)
