@@ -1,0 +1,119 @@
+"""Secrets out of a text before it leaves for a model: tokens, keys, passwords.
+
+Every pattern is anchored at a literal and bounded or possessive, so that no text takes more than
+linear time. The forms of tokens are those that their issuers document.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+#: Nothing that a token is made of stands before it.
+_START: Final = r"(?<![A-Za-z0-9_-])"
+_KEY: Final = r"[A-Za-z0-9_-]"
+
+#: A digit soon behind the prefix: "sk-learn-like-names" have none.
+_DIGIT: Final = r"(?=[A-Za-z_-]{0,48}[0-9])"
+
+#: What follows issuers' prefixes, by the kind that is shown in its place.
+_TOKENS: Final = {
+    "private key": (
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:[^-]|-(?!----))*+-----END [A-Z0-9 ]{0,40}-----|(?:\s*+[A-Za-z0-9+/=]{40,}+)*+)"
+    ),
+    "JWT": rf"{_START}eyJ{_KEY}{{8,}}+\.{_KEY}{{8,}}+(?:\.{_KEY}*+){{1,3}}",
+    "AWS key": r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+    "GitHub token": rf"{_START}(?:gh[pousr]_[A-Za-z0-9]{{30,}}+|github_pat_\w{{22,}}+)",
+    "GitLab token": rf"{_START}gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent|imt)-[\w.-]{{20,}}+",
+    "Slack token": (
+        rf"{_START}(?:xox[abceoprs]|xapp)-[A-Za-z0-9-]{{10,}}+"
+        r"|https://hooks\.slack\.com/[a-z]{1,16}/[A-Za-z0-9/_-]{20,}+"
+    ),
+    "Stripe key": rf"{_START}(?:(?:[sr]k|pk)_(?:live|test)|whsec)_[A-Za-z0-9+/=]{{10,}}+",
+    "Google key": rf"{_START}(?:AIza{_KEY}{{35}}|ya29\.[\w.-]{{20,}}+|GOCSPX-{_KEY}{{20,}}+)",
+    "API key": (
+        rf"{_START}(?:"
+        # OpenAI, Anthropic, OpenRouter, DeepSeek and others that took their form
+        rf"sk-{_DIGIT}{_KEY}{{20,}}+"
+        # Groq, xAI, Perplexity, Hugging Face, Replicate, npm, Docker, PyPI, DigitalOcean
+        rf"|(?:gsk_|xai-|pplx-|hf_|r8_|npm_|dckr_pat_|pypi-|do[opr]_v1_){_DIGIT}{_KEY}{{30,}}+"
+        # Shopify, Databricks, Linear, Notion, Vault, Postman, Atlassian, age
+        rf"|(?:shp(?:at|ca|pa|ss)_|dapi|lin_api_|ntn_|hvs\.|PMAK-|ATATT3){_DIGIT}{_KEY}{{24,}}+"
+        r"|AGE-SECRET-KEY-1[A-Z0-9]{50,}+"
+        # SendGrid, Telegram's bots
+        rf"|SG\.{_KEY}{{16,}}+\.{_KEY}{{16,}}+|[0-9]{{8,10}}:AA{_KEY}{{33}})"
+    ),
+}
+
+_NAMES: Final = (
+    r"(?P<name>passwords?|passwd|passphrase|passcode|pwd|secrets?(?:[_-]?access)?(?:[_-]?key)?"
+    r"|(?:access|auth|refresh|bearer|api|id|session|bot)?[_-]?token"
+    r"|(?:api|access|account|private|signing|encryption|auth|master)[_-]?key"
+    r"|credentials?|signature)"
+)
+
+#: A name, what stands between, and a value up to where values end.
+_ASSIGNMENT: Final = re.compile(
+    rf"{_NAMES}(?P<between>[\"'`]?(?:\s{{0,4}}(?:=>|:=|[=:])\s{{0,4}}|\s(?:is|was)\s(?:now\s)?)"
+    r"[\"'`]?)(?P<value>[^\s\"'`<>\[\](){},;&]{6,512})",
+    re.IGNORECASE,
+)
+
+_HEADER: Final = re.compile(
+    r"(?P<kept>authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:(?:bearer|basic|token|digest)\s++)?+)"
+    r"(?!\[redacted)[^\s\"',;<>{}$()]{6,}+",
+    re.IGNORECASE,
+)
+_BEARER: Final = re.compile(rf"(?i:\bbearer) {_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}+")
+_URL: Final = re.compile(r"(?<=://)[^\s/:@\"'<>]{0,128}:[^\s/@\"'<>]{1,256}@")
+
+#: Values that say where a secret is, or what it would be, and hold none.
+_NO_VALUE: Final = re.compile(
+    r"[$%*.#/\\]|(?:your|my|the|example|placeholder|changeme|xxx|redacted|process\.env|os\.|self\."
+    r"|settings\.|config\.|env\.|required|optional|string|undefined|incorrect|invalid)",
+    re.IGNORECASE,
+)
+#: The names of variables, as code has them on the right as well.
+_VARIABLE: Final = re.compile(r"[A-Za-z_.]*(?:pass|pwd|secret|token|key|cred|[a-z][A-Z]|_|\.)")
+_PASSWORD: Final = re.compile("pass|pwd", re.IGNORECASE)
+
+_PATTERNS: Final = tuple((kind, re.compile(pattern)) for kind, pattern in _TOKENS.items())
+
+
+def redacted(text: str) -> str:
+    """Return a text with ``[redacted: kind]`` in place of what looks like a secret."""
+    for kind, pattern in _PATTERNS:
+        text = pattern.sub(f"[redacted: {kind}]", text)
+    text = _URL.sub("[redacted: credentials]@", text)
+    text = _HEADER.sub(r"\g<kept>[redacted: credentials]", text)
+    text = _BEARER.sub("Bearer [redacted: token]", text)
+    return _ASSIGNMENT.sub(_assignment, text)
+
+
+def _assignment(found: re.Match[str]) -> str:
+    name, between, value = found["name"], found["between"], found["value"]
+    end = value[len(value.rstrip(".:!?")) :]
+    judge: Callable[[str, str], bool] = (
+        _is_password if _PASSWORD.match(name) else lambda value, _: _is_random(value)
+    )
+    if _NO_VALUE.match(value) or not judge(value.removesuffix(end), between):
+        return found[0]
+    kind = "password" if _PASSWORD.match(name) else "secret"
+    return f"{name}{between}[redacted: {kind}]{end}"
+
+
+def _is_password(value: str, between: str) -> bool:
+    """Tell whether a password is named: prose needs a digit in it, code a value and no name."""
+    if any(char.isdigit() for char in value):
+        return len(value) >= 6 and not value.startswith("0x")
+    if between in ("=", ":", '": "', "': '", '="', "='"):
+        return len(value) >= 6 and not _VARIABLE.match(value)
+    return False
+
+
+def _is_random(value: str) -> bool:
+    """Tell whether a value is one that nobody would think up: letters and digits, well mixed."""
+    digits = sum(char.isdigit() for char in value)
+    letters = sum(char.isalpha() for char in value)
+    mixed = digits >= 2 or (digits and len(value) >= 24)
+    return bool(mixed) and len(value) >= 12 and letters >= 2 and len(set(value)) >= 8
