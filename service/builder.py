@@ -9,7 +9,7 @@ add a strategy, see `service.budget.strategies`.
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
+from prompts.stored import summary_forms
 from service.account import account
 from service.archive import Archive
 from service.budget.fitting import Budget, Fitted, fit_blocks
@@ -129,6 +130,7 @@ class ContextBuilder:
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
+            summaries=gathered.summaries,
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
@@ -157,7 +159,7 @@ class ContextBuilder:
         )
         if not chat:
             return (*texts, last(facts), *run_so_far(facts))
-        history = native_history(facts)
+        history = _with_summaries(native_history(facts), facts)
         return (*in_one_message(texts), history, last(facts), *run_so_far(facts, history))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
@@ -203,7 +205,13 @@ def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
     """Show facts as a block; that of the tools is made once for each toolset."""
     if show is capabilities:
         return toolset.block(facts.tags, lambda: show(facts))
-    return show(facts)
+    return _with_summaries(show(facts), facts) if show is HISTORY else show(facts)
+
+
+def _with_summaries(history: Block, facts: Facts) -> Block:
+    if not facts.summaries:
+        return history
+    return replace(history, forms=summary_forms(facts, history))
 
 
 def _size(facts: Facts) -> int:
