@@ -16,19 +16,18 @@ from service.adapters.rows import (
     read_batch,
     sort_times,
 )
+from service.adapters.sql.bodies import read_bodies
 from service.adapters.sql.engine import Database
 from service.adapters.sql.queries import (
     ADD_MESSAGES,
     ALL_ROWS,
     ALL_TOKENS,
-    BY_IDS,
-    IDS_AT_ONCE,
     OWNER,
     TAKE_NUMBERS,
     Scope,
     scope,
 )
-from service.adapters.sql.schema import key, messages, owners
+from service.adapters.sql.schema import key, messages, owners, summaries
 from service.adapters.stores import Clock
 from service.ports import HistoryPage, TokenCounter
 
@@ -78,15 +77,7 @@ class SqlHistory:
         """Return the rows with these ids, in their order; those that there are."""
         owner = key(checked_owner(owner_key))
         names = [key(well_formed(name)) for name in ids]
-
-        async def read(connection: AsyncConnection) -> dict[str, str]:
-            bodies: dict[str, str] = {}
-            for start in range(0, len(names), IDS_AT_ONCE):
-                some = {"in_owner": owner, "ids": names[start : start + IDS_AT_ONCE]}
-                bodies |= {row.id: row.body for row in await connection.execute(BY_IDS, some)}
-            return bodies
-
-        bodies = await self._database.read(read)
+        bodies = await self._database.read(lambda found: read_bodies(found, owner, names))
         return [json.loads(bodies[name]) for name in names if name in bodies]
 
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
@@ -94,11 +85,12 @@ class SqlHistory:
         return list((await self.recent(owner_key, max_rows=limit)).rows)
 
     async def erase(self, owner_key: str) -> int:
-        """Delete all rows of an owner; returns how many there were."""
+        """Delete all rows of an owner, and their summaries; returns how many rows there were."""
         owner = key(checked_owner(owner_key))
 
         async def forget(connection: AsyncConnection) -> int:
-            await connection.execute(delete(owners).where(owners.c.owner_key == owner))
+            for table in (owners, summaries):
+                await connection.execute(delete(table).where(table.c.owner_key == owner))
             erased = await connection.execute(delete(messages).where(messages.c.owner_key == owner))
             return erased.rowcount
 
