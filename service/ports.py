@@ -267,6 +267,16 @@ class Tokenizers(Protocol):
         ...
 
 
+class Events(Protocol):
+    """Tells what happens to contexts; raises nothing, and promises nothing."""
+
+    async def publish(
+        self, topic: str, content: Mapping[str, object], *, owner_key: str, run_id: str | None
+    ) -> None:
+        """Tell on a topic."""
+        ...
+
+
 class Summarizer(Protocol):
     """Puts in few words what was said. Raises `SummarizerError`, and nothing else."""
 

@@ -5,37 +5,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-Text = Annotated[str, Field(min_length=1)]
-
-
-class Section(BaseModel):
-    """A group of settings; an empty one holds its defaults."""
-
-    # defaults are validated too: a bound may depend on a value that was set
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_null_as_empty(cls, value: object) -> object:
-        # `bus:` with nothing below it is null in YAML
-        return {} if value is None else value
+from service.config.section import Count, Factor, Seconds, Section, Text
+from service.config.summaries import SummarySettings
 
 
 class BusSettings(Section):
@@ -252,6 +232,7 @@ class Settings(BaseSettings):
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
     manifests: ManifestSettings = ManifestSettings()
+    summaries: SummarySettings = SummarySettings()
     tools: ToolsSettings = ToolsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()
