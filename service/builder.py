@@ -31,6 +31,7 @@ from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.budget.strategies import STRATEGIES
 from service.budget.toolset import Toolset
+from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.gather import Gathered, Sources, gather
@@ -83,6 +84,8 @@ class ContextBuilder:
     models: Models = field(default_factory=dict)
     #: Where `build` files what its contexts were made of.
     archive: Archive | None = None
+    #: Makes the summaries that builds turn out to need, when their answers are out.
+    compactor: Compactor | None = None
 
     @property
     def history(self) -> HistoryStore:
@@ -94,6 +97,8 @@ class ContextBuilder:
         answered = await self.answer(request)
         if answered.built and self.archive:
             await self.archive.file(answered.built)
+        if self.compactor:
+            self.compactor.keep(answered.built)
         return answered.response
 
     async def answer(self, request: BuildRequest) -> "Answered":

@@ -111,6 +111,8 @@ class Handler:
         receipt = await self._sender.send(answer)
         if receipt.outcome is Outcome.SENT:
             self._archive.keep(built)
+            if self._builder.compactor:
+                self._builder.compactor.keep(built)
         return receipt
 
     async def refuse(self, payload: bytes) -> None:
