@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from bench.recounts import cost_of_tools, floor, parts_of
+from formatters.model import Summary
+from formatters.rows import well_formed
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
+from service.snapshot import Snapshot
 from service.wire import BuildRequest
 from tests.laws.examples import Asked
 from tests.support import NOW
@@ -30,21 +35,57 @@ _builder = ContextBuilder(
 )
 
 
+class Summarized:
+    """The summaries of one generated past."""
+
+    def __init__(self, asked: Asked) -> None:
+        rows = iter([row["id"] for row in asked.past])
+        taken = [(tuple(islice(rows, covered)), text) for covered, text in asked.summaries]
+        self._summaries = [
+            Summary(
+                id=f"s{place}",
+                owner_key="o",
+                text=well_formed(text),
+                message_ids=ids,
+                tokens=1,
+                created=NOW,
+                summarizer="test",
+                fingerprint="",
+            )
+            for place, (ids, text) in enumerate(taken)
+            if ids
+        ]
+
+    async def read(self, owner_key: str, conversation_id: str | None = None) -> list[Summary]:
+        """Return the summaries."""
+        return self._summaries
+
+
+def summarized(asked: Asked) -> ContextBuilder:
+    """Return a builder that has the past stored, and its summaries beside it."""
+    kept: Any = Summarized(asked)
+    sources = replace(_builder.sources, history=Snapshot(asked.past, 0), summaries=kept)
+    return replace(_builder, sources=sources)
+
+
 def build(asked: Asked, strategy: object, **context: Any) -> BuildSuccess | BuildFailure:
     """Build a context; ``context`` goes before what was asked."""
     options = {"max_tokens": AMPLE, **asked.context, **context, "strategy": strategy}
+    past, builder = asked.past, _builder
+    if asked.summaries:
+        past, builder = None, summarized(asked)
     content = {
         "tools": asked.tools,
         "history": [{"id": "q", "content": asked.words}, *asked.run],
         "metadata": {
             "user_profile": {"prompt_overrides": {"friends_profile": asked.profile}},
-            "context": {"past": asked.past, "explain": True, "reserve_tokens": 0, **options},
+            "context": {"past": past, "explain": True, "reserve_tokens": 0, **options},
         },
     }
     request = BuildRequest.model_validate(
         {"id": "q", "run_id": "run_q", "owner_key": "o", "content": content}
     )
-    return asyncio.run(_builder.build(request)).content
+    return asyncio.run(builder.build(request)).content
 
 
 def built(asked: Asked, strategy: object, **context: Any) -> BuildSuccess:
