@@ -23,9 +23,9 @@ _SPEAKERS: Final = {
 #: around them.
 _OWN_LINE: Final = re.compile(
     r"[\s>_|#=+\"'-]*+"
-    r"(?:(?:conversation|summary|user|human|assistant|ai|system|developer|other"
-    r"|tool[\s_|-]*+(?:\[[^\]]{0,64}\])?+)"
-    r"(?:\s*+\(continued\))?\s*+:|->)"
+    r"(?:conversation|summary|user|human|assistant|ai|system|developer|other"
+    r"|tool[\s_|-]*+(?:\[[^\]]{0,64}\])?+)(?:\s*+\(continued\))?\s*+:"
+    r"|(?:[\s>_|#=+\"']|-(?!-{0,8}>))*+-{1,9}>"
 )
 
 

@@ -4,6 +4,7 @@ Nothing else knows an adapter.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import TypeVar
 import structlog
 
 from formatters.model import Tool
-from service.adapters import BUSES, STORES
+from service.adapters import BUSES, STORES, SUMMARIZERS
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
 from service.adapters.stores import Stores
+from service.adapters.summaries.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import discover, load_tools, tool_files
@@ -58,7 +60,8 @@ async def open_builder(
 ) -> AsyncIterator[ContextBuilder]:
     """Open a builder for use in this process, without a bus; its store is in memory by default.
 
-    With a summariser, it makes in the background the summaries that its builds need.
+    In the background it makes the summaries that its builds need, with the configured summarizer
+    unless one is given, and tells of them where it may.
 
     Raises:
         ConfigError: There is no such strategy, or no adapter knows the store's URL.
@@ -78,7 +81,10 @@ async def open_builder(
             summaries=stores.summaries,
         )
         compactor = None
-        if summarizer:
+        if settings.summaries.enabled:
+            if summarizer is None:
+                counter = tokenizers.counter(settings.budget.tokenizer)
+                summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
             maker = Maker(
                 history=stores.history,
                 summaries=stores.summaries,
@@ -132,6 +138,19 @@ async def open_stores(
     url = settings.store.url.get_secret_value()
     async with _by_scheme(STORES, url, "store.url")(url, counter, now) as stores:
         yield stores
+
+
+@asynccontextmanager
+async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIterator[Summarizer]:
+    """Open the configured summarizer; raises `ConfigError` where what it needs is not installed."""
+    chosen = settings.summaries.summarizer
+    async with SUMMARIZERS[chosen.kind](chosen, counter) as summarizer:
+        yield CircuitBreaker(
+            summarizer,
+            time.monotonic,
+            failures=chosen.breaker_failures,
+            open_seconds=chosen.breaker_seconds,
+        )
 
 
 def open_registry(settings: Settings) -> InMemoryToolRegistry:

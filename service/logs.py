@@ -14,8 +14,8 @@ from service.config.masking import MASK, mask_urls
 #: Fields that hold people's words, at any depth.
 CONTENT_FIELDS = frozenset({"content", "text", "payload", "messages", "input"})
 
-#: Libraries whose news are no news to who runs the service.
-CHATTY = ("alembic", "aiosqlite", "asyncio")
+#: Libraries whose news are no news to who runs the service; that of openai is what people said.
+CHATTY = ("alembic", "aiosqlite", "asyncio", "openai", "httpx2", "httpcore2")
 
 #: Fields whose name ends like this hold a secret.
 SECRET_FIELD = re.compile(

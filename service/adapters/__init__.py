@@ -1,14 +1,19 @@
-"""Adapters by the scheme of their URL. A new one is a module here and a line in a table."""
+"""Adapters by their name or their URL's scheme. A new one is a module and a line in a table."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.stores import Clock, Stores
-from service.ports import Bus, TokenCounter
+from service.config.summaries import SummarizerSettings
+from service.errors import ConfigError
+from service.ports import Bus, Summarizer, TokenCounter
 
 OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
 OpenStores = Callable[[str, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]
+OpenSummarizer = Callable[
+    [SummarizerSettings, TokenCounter], AbstractAsyncContextManager[Summarizer]
+]
 
 
 def _redis_bus(url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
@@ -39,6 +44,26 @@ def _memory_stores(
     return open_memory_store(counter, clock)
 
 
+def _extractive(
+    settings: SummarizerSettings, counter: TokenCounter
+) -> AbstractAsyncContextManager[Summarizer]:
+    from service.adapters.summaries.extractive import open_extractive_summarizer
+
+    return open_extractive_summarizer(settings, counter)
+
+
+def _openai(
+    settings: SummarizerSettings, counter: TokenCounter
+) -> AbstractAsyncContextManager[Summarizer]:
+    try:
+        from service.adapters.summaries.openai import open_openai_summarizer
+    except ImportError as error:
+        raise ConfigError(
+            "summaries.summarizer.kind: openai needs the extra: pip install 'context-builder[llm]'"
+        ) from error
+    return open_openai_summarizer(settings, counter)
+
+
 BUSES: dict[str, OpenBus] = {
     "memory": _memory_bus,
     "redis": _redis_bus,
@@ -50,4 +75,10 @@ STORES: dict[str, OpenStores] = {
     "memory": _memory_stores,
     "sqlite": _sql_stores,
     "sqlite+aiosqlite": _sql_stores,
+}
+
+#: By `summaries.summarizer.kind`.
+SUMMARIZERS: dict[str, OpenSummarizer] = {
+    "extractive": _extractive,
+    "openai": _openai,
 }

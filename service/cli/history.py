@@ -23,6 +23,7 @@ ImportForm = Annotated[
 ExportForm = Annotated[Literal["jsonl", "openai"], typer.Option("--format", help="What to write.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the file and store nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Store what can be read.")]
+CompactedOwner = Annotated[str, typer.Argument(metavar="OWNER", help="Whose history it is.")]
 Limit = Annotated[int, typer.Option(min=1, help="The newest so many rows.")]
 
 
@@ -121,3 +122,19 @@ def show(
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     print_history(rows)
+
+
+@history.command()
+def compact(ctx: typer.Context, owner: CompactedOwner, conversation: Conversation = None) -> None:
+    """Put a history in few words, but for its newest turns.
+
+    ctxb history compact ana
+
+    The summary stands beside the history, which stays whole, and is shown
+    under the strategy summarization.
+    """
+    from service.cli.compaction import compact_history, told
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    typer.echo(told(asyncio.run(compact_history(settings, owner, conversation))))

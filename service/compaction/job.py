@@ -6,7 +6,6 @@ from typing import Literal
 from formatters.model import MemoryView
 from service.account import HISTORY_BLOCKS
 from service.budget.groups import uses_summaries
-from service.plan import Plan
 from service.provenance import Built
 from service.summaries import Scope
 
@@ -37,39 +36,22 @@ class Job:
         return self.scope, self.room
 
 
-def job_of(built: Built) -> Job | None:
+def job_of(built: Built, *, force: bool = False) -> Job | None:
     """Return what a build shows to be needed; None where nothing is, or nothing is stored."""
     request, plan = built.request, built.plan
-    if not uses_summaries(plan.strategy) or request.options.past is not None or not _needed(built):
+    if not uses_summaries(plan.strategy) or request.options.past is not None:
+        return None
+    if not force and not _needed(built):
         return None
     history = built.gathered.history
-    return planned(
-        plan,
-        owner_key=request.owner_key,
-        room=_room(built),
-        rows=history.read + history.not_read,
-        run_id=request.run_id,
-    )
-
-
-def planned(
-    plan: Plan,
-    *,
-    owner_key: str,
-    room: int,
-    rows: int = 0,
-    run_id: str | None = None,
-    force: bool = False,
-) -> Job:
-    """Return the job for the builds of a plan."""
     return Job(
-        scope=Scope(owner_key, plan.conversation_id),
-        room=room,
+        scope=Scope(request.owner_key, plan.conversation_id),
+        room=_room(built),
         tokenizer=plan.tokenizer,
         layout=plan.layout,
         memory=plan.memory,
-        rows=rows,
-        run_id=run_id,
+        rows=history.read + history.not_read,
+        run_id=request.run_id,
         force=force,
     )
 

@@ -14,7 +14,7 @@ from formatters.rows import well_formed
 from prompts.summary import summary_text
 from service.compaction.job import Job
 from service.compaction.material import LEAST, Stretch, allowance, joined, oldest_stretch, whole
-from service.config.summaries import SummarySettings
+from service.config.summaries import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports import HistoryStore, Summarizer, Tokenizers
 from service.summaries import Expected, SummaryStore, fingerprint
@@ -70,7 +70,7 @@ class Maker:
     summarizer: Summarizer
     tokenizers: Tokenizers
     clock: Callable[[], datetime]
-    settings: SummarySettings
+    settings: SummariesSettings
 
     async def make(self, job: Job) -> Made | Unmade:
         """Make the next summary of a history, or tell why there is none.

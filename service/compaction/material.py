@@ -11,7 +11,7 @@ from formatters.shared_memory import shared_memory
 from service.budget.groups import Group, cost
 from service.budget.priced import priced
 from service.compaction.job import Job
-from service.config.summaries import SummarySettings
+from service.config.summaries import SummariesSettings
 
 #: Tokens of a text below which a summary says nothing, and no stretch is worth one.
 LEAST: Final = 32
@@ -35,7 +35,7 @@ class Stretch:
 
 
 def oldest_stretch(
-    rows: Sequence[Row], job: Job, settings: SummarySettings, count: Count
+    rows: Sequence[Row], job: Job, settings: SummariesSettings, count: Count
 ) -> Stretch:
     """Return the stretch to be summarised of rows that have no summary, given oldest first.
 
@@ -104,7 +104,7 @@ def _until_run(groups: Sequence[Group], run_id: str | None) -> Sequence[Group]:
     return groups
 
 
-def _reach(groups: Sequence[Group], job: Job, settings: SummarySettings) -> int:
+def _reach(groups: Sequence[Group], job: Job, settings: SummariesSettings) -> int:
     """Return how many of the oldest groups are summarised: as many as it takes to reach the target.
 
     The newest ones are never; where it is forced, all others are.

@@ -1,4 +1,4 @@
-"""What every group of settings is, and the kinds of values that they have."""
+"""What every group of settings is made of."""
 
 from typing import Annotated
 

@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from service.config.section import Count, Factor, Seconds, Section, Text
-from service.config.summaries import SummarySettings
+from service.config.summaries import SummariesSettings
 
 
 class BusSettings(Section):
@@ -231,8 +231,8 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
+    summaries: SummariesSettings = SummariesSettings()
     manifests: ManifestSettings = ManifestSettings()
-    summaries: SummarySettings = SummarySettings()
     tools: ToolsSettings = ToolsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()

@@ -71,7 +71,8 @@ def summarized(asked: Asked) -> ContextBuilder:
 def build(asked: Asked, strategy: object, **context: Any) -> BuildSuccess | BuildFailure:
     """Build a context; ``context`` goes before what was asked."""
     options = {"max_tokens": AMPLE, **asked.context, **context, "strategy": strategy}
-    past, builder = asked.past, _builder
+    past: list[Any] | None = asked.past
+    builder = _builder
     if asked.summaries:
         past, builder = None, summarized(asked)
     content = {

@@ -1,0 +1,1 @@
+"""Summaries made of the conversation's own sentences, without a model."""

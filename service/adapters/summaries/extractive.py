@@ -1,0 +1,35 @@
+"""Summaries without a model: the conversation's most telling sentences."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from formatters.extract.extract import extract
+from formatters.model import Count, Message
+from service.config.summaries import SummarizerSettings
+from service.errors import SummarizerError
+from service.ports import Summarizer, TokenCounter
+
+
+@asynccontextmanager
+async def open_extractive_summarizer(
+    _settings: SummarizerSettings, counter: TokenCounter
+) -> AsyncIterator[Summarizer]:
+    """Open the summarizer that needs nothing."""
+    yield ExtractiveSummarizer(counter.count)
+
+
+class ExtractiveSummarizer:
+    """The `Summarizer` that chooses sentences, in a thread."""
+
+    name = "extractive"
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+
+    async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """Return an extract; raises `SummarizerError` where not even one sentence fits."""
+        text = await asyncio.to_thread(extract, messages, max_tokens, self._count)
+        if not text:
+            raise SummarizerError(f"no sentence fits into {max_tokens} tokens")
+        return text

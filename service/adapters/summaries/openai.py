@@ -1,0 +1,140 @@
+"""Summaries by a model behind OpenAI's chat completions, or any server that speaks them."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
+
+from formatters.rows import well_formed
+from service.adapters.summaries.chunked import ChunkedSummarizer
+from service.config.summaries import SummarizerSettings
+from service.errors import SummarizerError
+from service.ports import Summarizer, TokenCounter
+
+#: Before the second attempt; each further wait is twice as long. Seconds.
+BACKOFF_SECONDS: Final = 0.5
+
+#: Stands where a server asks for no key; the SDK takes none for a mistake.
+NO_KEY: Final = "none"
+
+_TOO_MANY_REQUESTS: Final = 429
+_TIMEOUTS: Final = frozenset({408, 409})
+_SERVER_ERRORS: Final = 500
+
+#: All up to the last sentence that is whole.
+_WHOLE: Final = re.compile(r".*(?:[.!?](?=\s|$)|[。！？]|\n)", re.DOTALL)
+
+
+@asynccontextmanager
+async def open_openai_summarizer(
+    settings: SummarizerSettings, counter: TokenCounter
+) -> AsyncIterator[Summarizer]:
+    """Open a client; nothing is sent before there is something to summarise."""
+    key, url = settings.api_key, settings.base_url
+    async with AsyncOpenAI(
+        api_key=key.get_secret_value() if key else NO_KEY,
+        # an empty one would be looked for in the environment, which only the settings read
+        base_url=url.get_secret_value() if url else "https://api.openai.com/v1",
+        timeout=settings.timeout_seconds,
+        max_retries=0,
+    ) as client:
+        model = OpenAIModel(client, settings)
+        yield ChunkedSummarizer(model.name, model.ask, counter.count, settings)
+
+
+class OpenAIModel:
+    """A model that answers prompts, with a few attempts in a bounded time."""
+
+    def __init__(
+        self,
+        client: AsyncOpenAI,
+        settings: SummarizerSettings,
+        *,
+        backoff_seconds: float = BACKOFF_SECONDS,
+    ) -> None:
+        self.name = settings.model or ""
+        self._client = client
+        self._settings = settings
+        self._backoff = backoff_seconds
+
+    async def ask(self, prompt: str, max_tokens: int) -> str:
+        """Return the model's answer.
+
+        Raises `SummarizerError`, whose text has nothing of prompt, answer or key.
+        """
+        seconds = self._settings.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._attempts(prompt, max_tokens)
+        except TimeoutError:
+            raise SummarizerError(f"the model gave no answer within {seconds:g} s") from None
+
+    async def _attempts(self, prompt: str, max_tokens: int) -> str:
+        for attempt in range(self._settings.retries):
+            try:
+                return await self._once(prompt, max_tokens)
+            except OpenAIError as error:
+                if not _may_pass(error):
+                    raise _failed(error) from None
+            await asyncio.sleep(self._backoff * 2**attempt)
+        try:
+            return await self._once(prompt, max_tokens)
+        except OpenAIError as error:
+            # without its cause: servers repeat keys and prompts in what they answer
+            raise _failed(error) from None
+
+    async def _once(self, prompt: str, max_tokens: int) -> str:
+        options: dict[str, Any] = {self._settings.limit_field: max_tokens}
+        if self._settings.temperature is not None:
+            options["temperature"] = self._settings.temperature
+        response = await self._client.chat.completions.with_raw_response.create(
+            model=self.name, messages=[{"role": "user", "content": prompt}], **options
+        )
+        return read_answer(response.content)
+
+
+def read_answer(body: bytes) -> str:
+    """Return the text of a chat completion; an unfinished last sentence is left out.
+
+    Raises `SummarizerError` where there is none.
+    """
+    try:
+        completion = json.loads(body)
+    except (ValueError, RecursionError):
+        raise SummarizerError("the model's answer is no JSON") from None
+    match completion:
+        case {"choices": [{"message": {"content": str(text)}, **choice}, *_]}:
+            text = well_formed(text).strip()
+        case {"choices": [{"message": {}}, *_]}:
+            raise SummarizerError("the model's answer has no text")
+        case _:
+            raise SummarizerError("the model's answer is no chat completion")
+    if choice.get("finish_reason") == "content_filter":
+        raise SummarizerError("the model's answer was withheld by a filter")
+    if choice.get("finish_reason") == "length" and (whole := _WHOLE.match(text)):
+        text = whole[0].strip()
+    if not text:
+        raise SummarizerError("the model's answer has no text")
+    return text
+
+
+def _may_pass(error: OpenAIError) -> bool:
+    """Tell whether the same request may succeed a little later."""
+    if isinstance(error, APIStatusError):
+        status = error.status_code
+        return status in {*_TIMEOUTS, _TOO_MANY_REQUESTS} or status >= _SERVER_ERRORS
+    return isinstance(error, APIConnectionError)
+
+
+def _failed(error: OpenAIError) -> SummarizerError:
+    match error:
+        case APIStatusError():
+            return SummarizerError(f"the model's server answered with status {error.status_code}")
+        case APIConnectionError():
+            return SummarizerError("the model's server can't be reached")
+        case _:
+            return SummarizerError(f"the model can't be asked: {type(error).__name__}")
