@@ -43,8 +43,7 @@ def oldest_stretch(
     """
     messages = read_rows(rows)
     groups = priced(_shown(messages, job), count)
-    ended = _until_run(groups, job.run_id)
-    chosen = ended[: _reach(ended, job, settings)]
+    chosen = _until_run(groups[: _reach(groups, job, settings)], job.run_id)
     inside = {message.id for group in chosen for message in group.messages}
     last = max((place for place, m in enumerate(messages) if m.id in inside), default=-1)
     outside = {m.id for group in groups[len(chosen) :] for m in group.messages}

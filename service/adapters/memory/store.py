@@ -151,6 +151,7 @@ class MemorySummaries:
         if (
             there != expected.summaries
             or names[expected.rows - 1 : expected.rows] != [expected.last_id]
+            or len(rows) < len(summary.message_ids)
             or fingerprint(rows) != summary.fingerprint
         ):
             return False

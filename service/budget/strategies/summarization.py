@@ -39,9 +39,9 @@ class Summarization:
     def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
         """Return the newest groups that fit beside the most summaries that have room."""
         shown, kept = None, newest_that_fit(groups, budget) or groups[-1:]
+        left = groups[: len(groups) - len(kept)]
         for each in stand_ins:
             beside = newest_that_fit(groups, budget - each.tokens)
-            left = groups[: len(groups) - len(beside)]
             room = each.tokens <= budget * self.summary_budget_ratio
             # the newest group goes before any summary
             if room and beside and (each.form.beyond or any(map(each.covers, left))):
