@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
 
-from bench.compaction.openings import Openings
 from bench.laws.builds import FORMS
 from bench.laws.cases import Case, Row
 from bench.laws.checks import AMPLE, Ask, Broken, check
@@ -84,7 +83,7 @@ async def _replayed(case: Case, layout: str, most: int | None) -> Found:
     found, stored = Found(), 0
     forms = cycle(FORMS)
     async with (
-        open_builder(summarizer=Openings(), events=found) as summarizing,
+        open_builder(events=found) as summarizing,
         open_builder() as plain,
     ):
         for number, rows in enumerate(list(_turns(case.past))[:most]):
@@ -119,7 +118,7 @@ async def _pair(
         began = time.process_time()
         answers[strategy] = await pair[strategy].build(request)
         took[strategy] = time.process_time() - began
-        if compactor := pair[strategy].compactor:
+        while (compactor := pair[strategy].compactor) and not compactor.idle:
             await compactor.drain()
     found.ratios.append(took["summarization"] / took["oldest_first"])
     content = answers["summarization"].content

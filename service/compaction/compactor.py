@@ -51,6 +51,11 @@ class Compactor:
             return
         self._scopes.add(job.scope)
 
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is being made, and nothing waits."""
+        return not self._scopes
+
     async def run(self) -> None:
         """Make what is asked for, until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bench.compaction.openings import Openings
 from formatters.model import Message
 from service.app import open_builder
 from service.builder import ContextBuilder
@@ -15,6 +14,7 @@ from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Unmade
 from service.config.settings import Settings
 from service.wire import BuildRequest
+from tests.openings import Openings
 from tests.support import row
 
 ROWS = [row(n, ("HUMAN", "AI")[n % 2], f"words of message {n} " * 6) for n in range(40)]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.compaction.openings import Openings
 from formatters.model import Message, Row
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
@@ -21,6 +20,7 @@ from service.errors import StoreError, SummarizerError
 from service.ports import HistoryPage
 from service.result import BuildSuccess
 from service.wire import BuildRequest
+from tests.openings import Openings
 from tests.support import NOW, MakeBuilder, row
 
 ROWS = [row(n, ("HUMAN", "AI")[n % 2], f"words of message {n} " * 6) for n in range(40)]

@@ -1,4 +1,4 @@
-"""A summariser without a model or a thought, for what is measured and tested around summaries."""
+"""A summariser without a model or a thought, for what is tested around summaries."""
 
 from collections.abc import Sequence
 
