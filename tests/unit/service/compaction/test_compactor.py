@@ -337,6 +337,34 @@ async def test_another_at_it_is_left_alone(case: Case) -> None:
     assert case.summarizer.asked == []
 
 
+async def test_what_changes_meanwhile_is_made_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that comes while a summary is made stops it, which is no failure."""
+
+    async def interrupted(*_args: object, **_options: object) -> str:
+        await case.append(row(0, "HUMAN", "late", id="late"))
+        return "They said words."
+
+    with monkeypatch.context() as patched:
+        patched.setattr(case.summarizer, "summarize", interrupted)
+        await case.build()
+    assert await case.summaries.read("o") == []
+    assert codes(await case.build()) == []
+    (summary,) = await case.summaries.read("o")
+    assert "late" in summary.covers
+    assert case.compactor.idle
+
+
+async def test_the_newest_turn_is_never_summarised(case: Case) -> None:
+    """Not even where it is all that there is, and it is asked for."""
+    await case.history.erase("o")
+    await case.append(ROWS[0])
+    job = job_of(await built(case), force=True)
+    assert job
+    assert await case.compactor.make(job) is Unmade.NOT_NEEDED
+
+
 async def test_a_late_row_gets_a_summary_too(case: Case) -> None:
     """Though it lies among rows that have one."""
     await case.build()
