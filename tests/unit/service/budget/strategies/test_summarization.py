@@ -1,5 +1,7 @@
 """The strategy `summarization`: the newest turns, and what stands for the others."""
 
+from dataclasses import replace
+
 import pytest
 
 from formatters.model import Entry, Message, Role, SummaryForm
@@ -105,4 +107,4 @@ def test_a_ratio_lies_between_nothing_and_all(name: str) -> None:
     """Anything else is refused."""
     for value in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match=name):
-            Summarization(**{name: value})
+            replace(ALL, **{name: value})  # type: ignore[arg-type]
