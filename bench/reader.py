@@ -40,6 +40,9 @@ def read(messages: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> tup
     pieces: list[Piece] = []
     for message in messages:
         pieces += (Piece("message", message["role"]), *_content(message["content"], known))
+        for call in message.get("tool_calls", ()):
+            said = (call["function"]["name"], call["function"]["arguments"])
+            pieces += (piece for text in said for piece in _content(text, known))
     return tuple(pieces)
 
 
@@ -66,7 +69,9 @@ _ROLE_MARKS: Final = re.compile(
     r"|<\s*/\s*s\s*>|(?<![\w\\])<s>"
     r"|<\s*/?\s*(?:start_of_turn|end_of_turn|bos|eos|tool_call|tool_response)\s*>"
 )
-_ELEMENTS: Final = re.compile(r"<\s*/?\s*(?:human[\s_-]*input|current[\s_-]*time)(?!\w|\\+\w)")
+_ELEMENTS: Final = re.compile(
+    r"<\s*/?\s*(?:human[\s_-]*input|current[\s_-]*time|operator[\s_-]*note)(?!\w|\\+\w)"
+)
 
 #: How the next line of a template's transcript begins: behind indentation or quote marks, and
 #: perhaps as a heading.

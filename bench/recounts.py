@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from prompts.identity import CORE_IDENTITY
 from service.adapters.tokens.tokenizers import load_encoding
 from service.result import BuildSuccess
 
@@ -181,7 +180,7 @@ def _read_shared(tags: Sequence[str], text: str, parts: Parts) -> None:
 
 def _ends(following: Sequence[str], text: str) -> Iterator[int]:
     """Yield where each block ends, which the next one opens with its tag."""
-    place = len(CORE_IDENTITY)
+    place = 0
     for tag in following:
         place = text.index(f"{_JOINT}[{tag}]\n", place)
         yield place

@@ -5,8 +5,9 @@
 For each conversation of DIR's ``locomo`` but those that the numbers of `formatters.extract.choice`
 were chosen on, and for each of `BUDGETS`, the whole conversation is brought down to so many tokens
 of ``o200k_base``: by ``extract``; by ``newest``, which keeps the newest messages in the form of
-`[SHARED_MEMORY]`; by ``newest_compact``, the same in the form of the extract; by ``random``,
-sentences drawn by lot in that form. Then, for every question with evidence, adversarial ones aside:
+`[SHARED_MEMORY]`; by ``extract_and_newest``, which gives each half of the tokens; by
+``newest_compact``, the newest in the form of the extract; by ``random``, sentences drawn by lot in
+that form. Then, for every question with evidence, adversarial ones aside:
 
 - ``words``: the share of an evidence message's words, weighed by their rarity in the conversation,
   that stand in one line of the text, in the line where it is largest;
@@ -88,11 +89,25 @@ def _conversation(each: dict[str, Any]) -> Conversation:
 
 def newest(messages: Sequence[Message], max_tokens: int, count: Count) -> str:
     """Keep the newest messages, in the form of `[SHARED_MEMORY]`."""
+    return _shown(messages[_first(messages, max_tokens, count) :])
 
-    def text_of(number: int) -> str:
-        return "\n".join(map(_remembered, messages[len(messages) - number :]))
 
-    return text_of(_most(len(messages), lambda number: count(text_of(number)) <= max_tokens))
+def extract_and_newest(messages: Sequence[Message], max_tokens: int, count: Count) -> str:
+    """Keep the newest messages in half the tokens, and an extract of the others in the rest."""
+    first = _first(messages, max_tokens // 2, count)
+    recent = _shown(messages[first:])
+    older = extract(messages[:first], max_tokens - count(recent) - 1, count)
+    return f"{older}\n{recent}".strip()
+
+
+def _first(messages: Sequence[Message], max_tokens: int, count: Count) -> int:
+    """Return the place of the oldest message that is kept where the newest are."""
+    end = len(messages)
+    return end - _most(end, lambda n: count(_shown(messages[end - n :])) <= max_tokens)
+
+
+def _shown(messages: Sequence[Message]) -> str:
+    return "\n".join(map(_remembered, messages))
 
 
 def _remembered(message: Message) -> str:
@@ -133,6 +148,7 @@ def _most(end: int, fits: Callable[[int], bool]) -> int:
 
 METHODS: Final[dict[str, Method]] = {
     "extract": extract,
+    "extract_and_newest": extract_and_newest,
     "newest": newest,
     "newest_compact": newest_compact,
     "random": by_lot,
@@ -189,9 +205,7 @@ def measure(folder: Path) -> dict[str, Any]:
     """Return the figures of every method and budget, averaged over conversations."""
     count = TiktokenCounter("o200k_base").count
     conversations = list(read(folder))
-    whole = fmean(
-        count("\n".join(map(_remembered, conversation.messages))) for conversation in conversations
-    )
+    whole = fmean(count(_shown(conversation.messages)) for conversation in conversations)
     found: dict[str, Any] = {"conversations": len(conversations), "tokens": round(whole)}
     for budget in BUDGETS:
         found[str(budget)] = {
@@ -224,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for budget in map(str, BUDGETS):
         for name, figures in found[budget].items():
             shown = "".join(f"{key:>10}{value:>9}" for key, value in figures.items())
-            print(f"{budget:>6} {name:<15}{shown}")
+            print(f"{budget:>6} {name:<20}{shown}")
 
 
 if __name__ == "__main__":

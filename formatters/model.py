@@ -120,6 +120,10 @@ class Facts:
     """All that a context is made of, gathered before anything is rendered."""
 
     current_input: str
+    #: The text of the system message; None for the shipped one.
+    identity: str | None = None
+    #: Reminders of the operator that are due now.
+    injections: tuple[str, ...] = ()
     #: The moment of the request in the client's zone; None leaves the time out.
     now: datetime | None = None
     #: Oldest first, without the current run.
@@ -164,6 +168,8 @@ class Entry:
     cut: bool = False
     #: Smaller texts to fall back on, largest first.
     shorter: tuple[str, ...] = ()
+    #: True where it will be another in a later build, as when a result has been made up for now.
+    volatile: bool = False
     #: Give the same entry with at most n characters a message.
     shorten: Callable[[int], "Entry"] | None = None
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.

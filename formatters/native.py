@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
+from formatters.arguments import guarded_arguments
 from formatters.cut import cut
 from formatters.guard import quoted
 from formatters.model import ChatMessage, Message, Role, ToolCall
@@ -22,15 +23,15 @@ _ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
 
 
 def native(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
-    """Return a message that repair has seen as it is sent, its content guarded.
+    """Return a message that repair has seen as it is sent, its content and arguments guarded.
 
-    Names and arguments of calls stand inside JSON, where no line can begin.
+    Names have been mended to letters, digits, "_" and "-", which spell no structure.
     ``tags`` are those of this build besides the built-in ones.
     """
     return ChatMessage(
         role=_ROLES[message.role],
         content=_content(message, tags),
-        tool_calls=message.tool_calls,
+        tool_calls=tuple(_guarded(call, tags) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,
         provider_parts=message.provider_parts,
     )
@@ -73,6 +74,11 @@ def _content(message: Message, tags: frozenset[str]) -> str:
     if message.content.strip():
         return quoted(message.content, tags)
     return "" if message.tool_calls else WORDLESS
+
+
+def _guarded(call: ToolCall, tags: frozenset[str]) -> ToolCall:
+    text = guarded_arguments(call.text or "{}", tags)
+    return call if text == call.text else replace(call, text=text)
 
 
 def _call(call: ToolCall) -> dict[str, object]:

@@ -89,6 +89,7 @@ def _entry(unit: Unit, mended: Repaired, tags: frozenset[str]) -> Entry:
             if message.role is Role.TOOL and message.id not in mended.synthetic
         },
         repairs={m.id: mended.reasons[m.id] for m in candidates if m.id in mended.reasons},
+        volatile=len(candidates) < len(unit),
         shorten=partial(_shortened, unit, mended, tags),
         longest=max(len(message.content) for message in unit),
     )

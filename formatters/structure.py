@@ -60,7 +60,9 @@ def _spelt(name: str) -> str:
     return _GAP.join(re.sub("[ilo]", lambda letter: alike[letter[0]], word) for word in words)
 
 
-_ELEMENTS: Final = rf"(?:{_spelt('human_input')}|{_spelt('current_time')})"
+_ELEMENTS: Final = (
+    rf"(?:{_spelt('human_input')}|{_spelt('current_time')}|{_spelt('operator_note')})"
+)
 
 _LINES: Final = (
     rf"{_OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",

@@ -1,4 +1,4 @@
-"""The `[THIS_MOMENT]` block: the time, and what the human says now."""
+"""The `[THIS_MOMENT]` block: the time, reminders of the operator, what the human says now."""
 
 from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts
@@ -9,11 +9,13 @@ from formatters.times import clock_time, local_time, parse_minutes_west, parse_t
 def this_moment(facts: Facts) -> Block:
     """Pin the human's words: no budget cuts them."""
     time = f"<current_time>{clock_time(facts.now)}</current_time>\n" if facts.now else ""
+    # the operator's own words, and so not guarded; nobody else can write the element around them
+    notes = "".join(f"<operator_note>\n{text}\n</operator_note>\n" for text in facts.injections)
     words = quoted(facts.current_input, facts.tags)
     return Block(
         tag="THIS_MOMENT",
         header="[THIS_MOMENT]\n",
-        entries=(Entry(text=f"{time}<human_input>\n{words}\n</human_input>"),),
+        entries=(Entry(text=f"{time}{notes}<human_input>\n{words}\n</human_input>"),),
         volatile=True,
     )
 

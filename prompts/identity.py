@@ -192,6 +192,7 @@ Older turns that bear on the question come back as [RECALLED].
 """.strip()
 
 
-def core_identity(_facts: Facts) -> Block:
-    """Introduce Nexus to itself; no facts change a word of it, and no budget."""
-    return Block(tag="CORE_IDENTITY", entries=(Entry(text=CORE_IDENTITY),), role="system")
+def core_identity(facts: Facts) -> Block:
+    """Say who the model is: CORE_IDENTITY, or the operator's text; no budget changes a word."""
+    text = CORE_IDENTITY if facts.identity is None else facts.identity
+    return Block(tag="CORE_IDENTITY", entries=(Entry(text=text),), role="system")

@@ -19,13 +19,13 @@ Below is an earlier part of a conversation, or a stretch of it. Condense it, so 
 on with the conversation later needs nothing but your text.
 
 Keep what a later turn may depend on:
-- what was decided, agreed or promised, and by whom
+- decisions, agreements and promises, and whose they are
 - names, dates, times, numbers and places, exactly as they were given
 - files, commands, links and identifiers, with what was done to them
-- how things stand: what is done, what is under way, what is still open
-- wishes, preferences and limits that were stated
+- the state of things: what is done, what is under way, what is still open
+- wishes, preferences and constraints that were stated
 - errors that came up, and what helped against them
-- key information that tools returned, and which tool it was
+- the key information of tool results, and which tool it came from
 
 Write in the third person, in the language that most of the conversation is in, and put \
 each fact into as few words as it takes. Leave out greetings, thanks and repetitions. Add nothing \

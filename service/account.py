@@ -1,13 +1,16 @@
 """The account of a build: what was sent, what it costs, what was left out and why."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Final
 
 from formatters.model import Block
+from formatters.providers.context_management import ContextManagement, not_taken
 from formatters.providers.formats import provider_request
 from formatters.render import render
+from service.budget.counting import block_tokens, counting
 from service.budget.decisions import Decision, tally
 from service.budget.fitting import Fitted
 from service.gather import Gathered
@@ -37,18 +40,24 @@ def account(
     decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     identity = (request.owner_key, request.id, request.fingerprint)
-    form = request.options.format or CANONICAL
-    stable = len(render(_stable(fitted)))
+    form, management = request.options.format or CANONICAL, _management(request)
+    stable = _stable(fitted)
+    tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, gathered.toolset.tools, stable),
-        usage=_usage(plan, fitted, counter),
+        provider_request=provider_request(form, messages, tools, len(render(stable)), management),
+        usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
         build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
         kept=kept,
         dropped=dropped,
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
-        warnings=[*plan.warnings, *gathered.warnings, *_budget_warnings(plan, fitted)],
+        warnings=[
+            *plan.warnings,
+            *gathered.warnings,
+            *_budget_warnings(plan, fitted),
+            *_form_warnings(request, form, management),
+        ],
     )
 
 
@@ -57,11 +66,27 @@ def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
     return [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
 
 
+def _management(request: BuildRequest) -> ContextManagement | None:
+    asked = request.options.context_management
+    return asked.asked() if asked else None
+
+
+def _form_warnings(
+    request: BuildRequest, form: str, management: ContextManagement | None
+) -> Iterator[WarningRecord]:
+    for place in not_taken(form, management) if management else ():
+        yield WarningRecord(
+            code="unsupported_option",
+            pointer=f"{request.options_pointer}/context_management/edits/{place}",
+            detail=f"the form {form} has no such edit, so it was left out",
+        )
+
+
 def _dumped(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
+def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Usage:
     total = sum(fitted.tokens.values()) + fitted.tools
     return Usage(
         model=plan.model,
@@ -73,14 +98,27 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
         total=total,
         tools=fitted.tools,
         utilization=round(total / plan.window.available, 3),
-        cacheable_prefix=sum(fitted.tokens[block.tag] for block in _stable(fitted)),
+        cacheable_prefix=prefix,
         blocks=fitted.tokens,
     )
 
 
 def _stable(fitted: Fitted) -> list[Block]:
-    """Return the blocks before the first that changes from build to build."""
-    return list(takewhile(lambda block: not block.volatile, fitted.blocks))
+    """Return the blocks before the first entry that changes from build to build."""
+    stable: list[Block] = []
+    for block in takewhile(lambda block: not block.volatile, fitted.blocks):
+        entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
+        if len(entries) < len(block.entries):
+            return [*stable, replace(block, entries=entries)]
+        stable.append(block)
+    return stable
+
+
+def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:
+    return sum(
+        fitted.tokens[block.tag] if block is whole else block_tokens(block, counting(counter))
+        for block, whole in zip(stable, fitted.blocks, strict=False)
+    )
 
 
 def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:

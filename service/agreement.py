@@ -10,6 +10,7 @@ from service.errors import (
     Problem,
     UnsupportedContentError,
     UnsupportedVersionError,
+    shown,
 )
 from service.payload import canonical, payload_id
 from service.request_content import RUN_KEYS, SHORT_KEYS, Run
@@ -31,7 +32,7 @@ def check_version(request: Mapping[str, object]) -> None:
         return
     if isinstance(version, str) and version.split(".")[0] == MAJOR_VERSION:
         return
-    detail = f"version {version!r} is not known; {MAJOR_VERSION}.x is"
+    detail = f"version {shown(version)} is not known; {MAJOR_VERSION}.x is"
     raise UnsupportedVersionError(detail, [Problem("/schema_version", detail)])
 
 
@@ -62,7 +63,7 @@ def check_input(run: Run, pointer: str) -> None:
         detail = "the current input has to be a text that says something"
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
     if read_role(current.role) is not Role.HUMAN:
-        detail = f"the current input has to be a human message, not {current.role!r}"
+        detail = f"the current input has to be a human message, not {shown(current.role)}"
         raise InvalidRequestError(detail, [Problem("/content/history/0/role", detail)])
 
 

@@ -20,6 +20,7 @@ from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
+from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
 from service.adapters.summaries.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
@@ -30,15 +31,17 @@ from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
 from service.budget.strategies.summarization import Summarization
 from service.builder import ContextBuilder
+from service.bus import Bus, Events
 from service.client import ContextClient, open_client
 from service.compaction.compactor import Compactor, running
 from service.compaction.making import Maker
 from service.config.settings import Settings
 from service.errors import ConfigError
+from service.events import BusEvents
 from service.gather import Sources
 from service.plan import limits_of
 from service.plugins import load_strategies
-from service.ports import Bus, Events, Summarizer, TokenCounter
+from service.ports import Prompts, Summarizer, TokenCounter
 from service.worker import Worker
 
 log = structlog.get_logger()
@@ -65,6 +68,7 @@ async def open_builder(
 
     Raises:
         ConfigError: There is no such strategy, or no adapter knows the store's URL.
+        PromptError: A prompt file is missing or can't be used.
         StoreError: The store can't be opened.
         ToolError: A tool file is wrong.
     """
@@ -78,6 +82,7 @@ async def open_builder(
             history=stores.history,
             profiles=stores.profiles,
             tools=open_registry(settings),
+            prompts=await asyncio.to_thread(open_prompts, settings),
             summaries=stores.summaries,
         )
         compactor = None
@@ -162,6 +167,11 @@ def open_registry(settings: Settings) -> InMemoryToolRegistry:
     return registry
 
 
+def open_prompts(settings: Settings) -> Prompts:
+    """Read the configured texts; raises `PromptError` with the path of what is wrong."""
+    return WatchedPrompts(settings.prompts)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSource:
     """A file or a module that holds tool definitions."""
@@ -234,7 +244,7 @@ async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
 @asynccontextmanager
 async def open_worker(settings: Settings, bus: Bus) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
-    async with open_builder(settings) as builder:
+    async with open_builder(settings, events=BusEvents(bus)) as builder:
         yield Worker(bus, builder)
 
 

@@ -1,15 +1,15 @@
 """Files the manifests of builds, when their answers are out."""
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 import structlog
 
+from service.backlog import Backlog
+from service.bus import ManifestStore
 from service.config.settings import Settings
 from service.errors import BusError
 from service.manifest import Manifest, unpacked
-from service.ports import ManifestStore
 from service.provenance import Built, ground, make_manifest
 
 log = structlog.get_logger()
@@ -29,31 +29,22 @@ class Archive:
         self._store = store
         self._settings = settings.manifests
         self.ground = ground(settings)
-        self._waiting: asyncio.Queue[Built] = asyncio.Queue(WAITING)
+        self._backlog = Backlog(self.file, size=WAITING)
 
     def keep(self, built: Built | None) -> None:
         """Have a build filed by `run`; neither waits nor raises."""
         if built is None or not self._settings.ttl_seconds:
             return
-        try:
-            self._waiting.put_nowait(built)
-        except asyncio.QueueFull:
+        if not self._backlog.put(built):
             _lose(built, f"{WAITING} others wait already")
 
     async def run(self) -> None:
         """File what is given to `keep`, until cancelled."""
-        while True:
-            built = await self._waiting.get()
-            try:
-                await self.file(built)
-            finally:
-                self._waiting.task_done()
+        await self._backlog.run()
 
     async def drain(self) -> None:
         """Wait for `run` to file what it has, but not for long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN):
-                await self._waiting.join()
+        await self._backlog.drain(DRAIN)
 
     async def file(self, built: Built) -> None:
         """Store the manifest of a build, if any are stored."""

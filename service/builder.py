@@ -24,8 +24,10 @@ from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from prompts.stored import summary_forms
+from prompts.system_prompt import SystemPrompt
 from service.account import account
 from service.archive import Archive
+from service.budget.counting import counting
 from service.budget.fitting import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.limits import Models
@@ -115,13 +117,21 @@ class ContextBuilder:
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         gathered = await gather(request, plan, self.sources, self.settings)
         counter = self.tokenizers.counter(plan.tokenizer)
-        facts = self._facts(request, plan, gathered)
+        prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
+        facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
 
         def finish() -> Built:
-            fitted = self._fit(facts, plan, counter, gathered.toolset)
+            past = gathered.history
+            due = prompt.injector.due(past.messages, past.not_read, counter.count)
+            fitted = self._fit(replace(facts, injections=due), plan, counter, gathered.toolset)
             content = account(request, plan, gathered, fitted, counter)
             return Built(
-                request=request, plan=plan, gathered=gathered, fitted=fitted, content=content
+                request=request,
+                plan=plan,
+                prompt=prompt,
+                gathered=gathered,
+                fitted=fitted,
+                content=content,
             )
 
         small = _size(facts) + len(gathered.toolset.json) < LARGE
@@ -152,7 +162,7 @@ class ContextBuilder:
             strategy=plan.strategy,
             memory=plan.memory_tokens,
         )
-        return fit_blocks(self._arranged(facts, toolset), budget, counter.count)
+        return fit_blocks(self._arranged(facts, toolset), budget, counting(counter))
 
     def _arranged(self, facts: Facts, toolset: Toolset) -> tuple[Block, ...]:
         """Show facts as blocks, in the order of their layout."""
@@ -221,7 +231,7 @@ def _with_summaries(history: Block, facts: Facts) -> Block:
 
 def _size(facts: Facts) -> int:
     profile = profile_text(facts.profile) or facts.default_profile
-    texts = (facts.current_input, profile, *facts.blocks.values())
+    texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values())
     messages = (*facts.history, *facts.run)
     return sum(map(len, texts)) + sum(map(_weight, messages))
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import structlog
 from pydantic import ValidationError
 
+from service.bus import Bus
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -24,7 +25,6 @@ from service.errors import (
     UnsupportedContentError,
     UnsupportedVersionError,
 )
-from service.ports import Bus
 from service.result import BuildSuccess, ErrorBody
 from service.wire import BuildResponse, Topics
 

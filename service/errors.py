@@ -2,6 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from reprlib import Repr
+from typing import Final
+
+_REPR: Final = Repr()
+_REPR.maxstring = _REPR.maxother = 80
+
+
+def shown(value: object) -> str:
+    """Return a stranger's value as a detail names it: at most some 80 characters of it."""
+    return _REPR.repr(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,10 @@ class SummarizerError(ContextBuilderError):
 
 class ToolError(ContextBuilderError):
     """A tool definition is not one."""
+
+
+class PromptError(ContextBuilderError, ValueError):
+    """A prompt file cannot be used."""
 
 
 class ConfigError(ContextBuilderError):

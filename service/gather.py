@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.offered import offered_tools
 from service.plan import Plan
-from service.ports import HistoryStore, ProfileStore, ToolRegistry
+from service.ports import HistoryStore, ProfileStore, Prompts, ToolRegistry
 from service.result import WarningRecord
 from service.summaries import Lacking, Scope, SummaryStore
 from service.wire import BuildRequest
@@ -47,6 +47,8 @@ class Sources:
     history: HistoryStore
     profiles: ProfileStore
     tools: ToolRegistry
+    #: None for the texts that are shipped.
+    prompts: Prompts | None = None
     #: What was made of the registry's tools for earlier builds.
     toolsets: Toolsets = field(default_factory=Toolsets)
     #: None where there are none.

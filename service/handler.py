@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from service.archive import Archive
+from service.backlog import Afterwards
 from service.builder import LARGE, Answered, ContextBuilder
+from service.bus import Answer, AnswerMode, Bus, Identity, Outcome, Receipt, ReplyKind, StoredResult
 from service.config.settings import BusSettings
 from service.envelope import Envelope
 from service.errors import (
@@ -18,18 +19,9 @@ from service.errors import (
     InvalidRequestError,
     OverloadedError,
     Problem,
+    shown,
 )
 from service.inbox import Delivery
-from service.ports import (
-    Answer,
-    AnswerMode,
-    Bus,
-    Identity,
-    Outcome,
-    Receipt,
-    ReplyKind,
-    StoredResult,
-)
 from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
@@ -70,13 +62,13 @@ class Handler:
         builder: ContextBuilder,
         sender: Sender,
         recorder: Recorder | None,
-        archive: Archive,
+        afterwards: Sequence[Afterwards],
     ) -> None:
         self._bus = bus
         self._builder = builder
         self._sender = sender
         self._recorder = recorder
-        self._archive = archive
+        self._afterwards = afterwards
         self._settings = builder.settings.bus
 
     async def read(self, deliveries: Sequence[Delivery]) -> list[Incoming]:
@@ -107,10 +99,11 @@ class Handler:
         await self._send(*await self._further_answer(incoming, stored))
 
     async def _send(self, answer: Answer, built: Built | None) -> Receipt:
-        """Send an answer; what was built for it is filed when it is out."""
+        """Send an answer; what was built for it is worked on when it is out."""
         receipt = await self._sender.send(answer)
         if receipt.outcome is Outcome.SENT:
-            self._archive.keep(built)
+            for work in self._afterwards:
+                work.keep(built)
             if self._builder.compactor:
                 self._builder.compactor.keep(built)
         return receipt
@@ -150,7 +143,9 @@ class Handler:
     ) -> tuple[Answer, Built | None]:
         """Answer what was answered before: with the same, whatever has changed since."""
         if stored is not None and stored.fingerprint != incoming.envelope.fingerprint:
-            error = IdConflictError(f"the id {incoming.envelope.id!r} was used for another request")
+            error = IdConflictError(
+                f"the id {shown(incoming.envelope.id)} was used for another request"
+            )
             return self._answer(incoming, self._failed(incoming, error), mode="again"), None
         if stored is None or stored.response is None:  # expired just now, or too large to store
             answered = await self._built(incoming)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from formatters.model import Tool
 from service.budget.toolset import Toolset, Toolsets
-from service.errors import InvalidRequestError, Problem, ToolError
+from service.errors import InvalidRequestError, Problem, ToolError, shown
 from service.ports import ToolRegistry
 from service.toolcheck import check_definition
 from service.wire import BuildRequest
@@ -42,7 +42,7 @@ def _offered(names: Sequence[str], registry: ToolRegistry) -> Toolset:
 def _chosen(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
     found = {name: registry.get_tool_definition(name) for name in names}
     problems = [
-        Problem(f"/content/tools/{place}", f"the registry has no tool {name!r}")
+        Problem(f"/content/tools/{place}", f"the registry has no tool {shown(name)}")
         for place, name in enumerate(names)
         if found[name] is None
     ]
@@ -63,7 +63,7 @@ def _brought(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
             continue
         name = _name(definition)
         if name in names:
-            problems.append(Problem(pointer, f"there is another tool {name!r}"))
+            problems.append(Problem(pointer, f"there is another tool {shown(name)}"))
         names.add(name)
     if problems:
         raise InvalidRequestError(f"{problems[0].pointer}: {problems[0].detail}", problems)

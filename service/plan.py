@@ -44,6 +44,8 @@ class Plan:
     #: The moment of the request, in the client's zone.
     now: datetime
     explain: bool
+    #: The request's own identity; None for the configured one.
+    identity: str | None = None
     warnings: tuple[WarningRecord, ...]
 
     @property
@@ -67,7 +69,8 @@ def make_plan(
     ``models`` is the shipped table, before anything that the settings say of a model.
 
     Raises:
-        InvalidRequestError: The strategy is not known, or the reserve leaves nothing.
+        InvalidRequestError: The strategy is not known, the reserve leaves nothing, or there is an
+            identity where none is allowed.
     """
     options, pointer = request.options, request.options_pointer
     model = options.model or settings.budget.model
@@ -95,6 +98,7 @@ def make_plan(
         conversation_id=request.conversation_id if options.scope != "owner" else None,
         now=now,
         explain=bool(options.explain),
+        identity=_identity(request, settings),
         warnings=(
             *unknown,
             *(_warning(code, detail) for code, detail in room.warnings),
@@ -157,6 +161,14 @@ def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) ->
     except UnknownStrategyError as error:
         problem = Problem(f"{pointer}/strategy{error.place}", str(error))
         raise InvalidRequestError(problem.detail, [problem]) from error
+
+
+def _identity(request: BuildRequest, settings: Settings) -> str | None:
+    identity = request.options.identity
+    if identity is not None and not settings.prompts.allow_request_identity:
+        detail = "the configuration allows requests no identity of their own"
+        raise InvalidRequestError(detail, [Problem(f"{request.options_pointer}/identity", detail)])
+    return identity
 
 
 def _moment(

@@ -5,12 +5,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 
 from formatters.guard import GUARD_VERSION
 from formatters.model import Message
 from formatters.rows import well_formed
+from prompts.system_prompt import SystemPrompt
 from service.account import decided
 from service.budget.fitting import Fitted
 from service.budget.groups import Strategy
@@ -28,9 +30,9 @@ from service.wire import BuildRequest
 #: Hex digits of a hash: enough to see a change, too few to tell all texts apart.
 DIGITS: Final = 16
 #: Options of a request that hold people's words.
-_WORDS: Final = frozenset({"past", "blocks"})
+_WORDS: Final = frozenset({"past", "blocks", "identity"})
 #: The sections of the settings that a context depends on.
-_SECTIONS: Final = ("budget", "memory", "summaries", "user_defaults")
+_SECTIONS: Final = ("budget", "memory", "prompts", "summaries", "user_defaults")
 
 #: JSON with its keys sorted, and in their given order; made once, since rows are many.
 _SORTED: Final = json.JSONEncoder(sort_keys=True, default=str)
@@ -43,6 +45,7 @@ class Built:
 
     request: BuildRequest
     plan: Plan
+    prompt: SystemPrompt
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
@@ -53,7 +56,7 @@ def make_manifest(built: Built, on: Ground) -> Manifest:
     plan, gathered, content = built.plan, built.gathered, built.content
     return Manifest(
         build_id=content.build_id,
-        ground=on,
+        ground=_with_texts(on, built.prompt),
         request=_request(built.request, plan),
         strategy=_strategy(plan.strategy),
         usage=content.usage,
@@ -109,6 +112,20 @@ def row_hash(message: Message) -> str:
     )
 
 
+def _with_texts(on: Ground, prompt: SystemPrompt) -> Ground:
+    """Add the texts that were in effect: files change while their settings stay."""
+    texts = {
+        "prompts.identity_file": _text_hash(prompt.identity),
+        "prompts.sections": _text_hash(prompt.sections),
+    }
+    return on.model_copy(update={"settings": {**on.settings, **texts}})
+
+
+@lru_cache(maxsize=8)  # builds have the same few texts, of some kilobytes
+def _text_hash(text: str) -> str:
+    return hashed(text)
+
+
 def _request(request: BuildRequest, plan: Plan) -> RequestRecord:
     tools = request.run.tools
     return RequestRecord(
@@ -143,6 +160,8 @@ def _brought(request: BuildRequest) -> Iterator[tuple[str, str]]:
         yield "past", hashed(options.past)
     if options.blocks:
         yield "blocks", hashed(options.blocks)
+    if options.identity is not None:
+        yield "identity", hashed(options.identity)
     if run.metadata.user_profile:
         yield "user_profile", hashed(run.metadata.user_profile)
     if any(isinstance(tool, Mapping) for tool in run.tools or ()):

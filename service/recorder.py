@@ -6,11 +6,12 @@ from typing import Final
 
 import structlog
 
+from service.bus import Bus
 from service.config.settings import Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError
 from service.inbox import Delivery
 from service.loop import every, keep_on
-from service.ports import Bus, HistoryStore
+from service.ports import HistoryStore
 from service.result_row import read_result
 from service.wire import BuildRequest
 

@@ -15,6 +15,8 @@ from pydantic import (
 
 from formatters.custom import TAG
 from formatters.guard import quoted
+from formatters.providers.context_management import ContextEdit, ContextManagement
+from service.errors import shown
 from service.payload import MAX_ID
 from service.tolerant import Tolerant
 
@@ -24,12 +26,23 @@ MAX_PAST: Final = 20_000
 #: Blocks that a request may bring along.
 MAX_BLOCKS: Final = 64
 
+#: Edits that a request may ask its provider for, the characters of a type's name, and of them all.
+MAX_EDITS: Final = 16
+MAX_EDIT_TYPE: Final = 128
+MAX_EDITS_CHARS: Final = 16_384
+
 
 def _strategies(value: Any) -> Any:  # noqa: ANN401 - checked here
     members = value if isinstance(value, list) else [value]
     if value is None or all(isinstance(member, str | dict) for member in members):
         return value
     raise ValueError("a name, an object with a name and parameters, or a list of these is needed")
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is blank")
+    return text
 
 
 _STRATEGY_SCHEMA: Final = {
@@ -44,6 +57,36 @@ _STRATEGY_SCHEMA: Final = {
         {"type": "null"},
     ]
 }
+
+
+class EditOption(Tolerant):
+    """Something that the provider is asked to do; its documentation says what else is in it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    type: Annotated[str, Field(min_length=1, max_length=MAX_EDIT_TYPE)]
+
+
+class ManagementOption(Tolerant):
+    """What the provider is asked to do on its side with a long context."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    edits: Annotated[list[EditOption], Field(min_length=1, max_length=MAX_EDITS)]
+
+    @field_validator("edits")
+    @classmethod
+    def _short(cls, edits: list[EditOption]) -> list[EditOption]:
+        size = sum(len(edit.model_dump_json()) for edit in edits)
+        if size > MAX_EDITS_CHARS:
+            raise ValueError(f"{size} characters of JSON, of which {MAX_EDITS_CHARS} are taken")
+        return edits
+
+    def asked(self) -> ContextManagement:
+        """Return it as the forms take it."""
+        return ContextManagement(
+            tuple(ContextEdit(edit.type, edit.model_extra or {}) for edit in self.edits)
+        )
 
 
 class ContextOptions(Tolerant):
@@ -73,15 +116,19 @@ class ContextOptions(Tolerant):
     #: Whether the response lists its decisions.
     explain: bool | None = None
     scope: Literal["conversation", "owner"] | None = None
+    #: In place of the configured identity, where the configuration allows it.
+    identity: Annotated[str, Field(min_length=1), AfterValidator(_not_blank)] | None = None
+    #: For the provider of ``format``.
+    context_management: ManagementOption | None = None
 
     @field_validator("blocks")
     @classmethod
     def _tags(cls, blocks: dict[str, str] | None) -> dict[str, str] | None:
         for tag in blocks or {}:
             if not TAG.fullmatch(tag):
-                raise ValueError(f"{tag!r} is no tag: capital letters, digits and _ are")
+                raise ValueError(f"{shown(tag)} is no tag: capital letters, digits and _ are")
             if quoted(f"[{tag}]") != f"[{tag}]":
-                raise ValueError(f"{tag!r} is taken, by the service or by a chat template")
+                raise ValueError(f"{shown(tag)} is taken, by the service or by a chat template")
         return blocks
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from service.event import Compacted, Event, Pruned, Summarized
 from service.result_row import ResultRow
 from service.wire import BuildRequest, BuildResponse
 
@@ -19,6 +20,9 @@ def schemas() -> dict[str, dict[str, Any]]:
     return {
         "request": request,
         "response": BuildResponse.model_json_schema(mode="serialization"),
+        "context_pruned": Event[Pruned].model_json_schema(mode="serialization"),
+        "context_summarized": Event[Summarized].model_json_schema(mode="serialization"),
+        "context_compacted": Event[Compacted].model_json_schema(mode="serialization"),
         "result_row": ResultRow.model_json_schema(mode="validation"),
     }
 

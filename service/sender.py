@@ -7,9 +7,9 @@ from typing import Final
 
 import structlog
 
+from service.bus import Answer, Bus, Receipt
 from service.errors import BusError, OverloadedError
 from service.loop import keep_on
-from service.ports import Answer, Bus, Receipt
 
 log = structlog.get_logger()
 

@@ -2,11 +2,15 @@
 # ruff: noqa: ARG002 - it holds the rows of one owner and one reading, and is never written to
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from formatters.model import Row, Summary
 from service.errors import StoreError
+from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
 from service.summaries import Expected, SummaryStore
+
+_READ_ONLY: Final = "a snapshot can only be read"
 
 
 class Snapshot:
@@ -40,11 +44,33 @@ class Snapshot:
         self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
     ) -> int:
         """Raise `StoreError`: what is past can't be written to."""
-        raise StoreError("a snapshot can only be read")
+        raise StoreError(_READ_ONLY)
 
     async def erase(self, owner_key: str) -> int:
-        """Raise `StoreError`: what is past can't be erased."""
-        raise StoreError("a snapshot can only be read")
+        """Raise `StoreError`, as `append` does."""
+        raise StoreError(_READ_ONLY)
+
+    async def fell_out(
+        self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
+    ) -> list[str]:
+        """Raise `StoreError`, as `append` does."""
+        raise StoreError(_READ_ONLY)
+
+    async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Raise `StoreError`, as `append` does."""
+        raise StoreError(_READ_ONLY)
+
+    async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Raise `StoreError`, as `append` does."""
+        raise StoreError(_READ_ONLY)
+
+    async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
+        """Return nothing: nothing falls out of what is past."""
+        return []
+
+    async def stats(self, owner_key: str) -> HistoryStats:
+        """Count the rows."""
+        return HistoryStats(rows=len(self._rows))
 
 
 class SummarySnapshot:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from service.errors import Problem, ToolError
+from service.errors import Problem, ToolError, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -53,7 +53,7 @@ def _parameter_problems(parameters: object, pointer: str) -> Iterator[Problem]:
         return
     for name, schema in properties.items():
         if not isinstance(name, str):
-            yield Problem(f"{pointer}/properties", f"the name {name!r} must be a string")
+            yield Problem(f"{pointer}/properties", f"the name {shown(name)} must be a string")
         elif not isinstance(schema, Mapping):
             yield Problem(f"{pointer}/properties/{_escaped(name)}", "must be an object")
     yield from _required_problems(parameters.get("required", []), properties, pointer)
@@ -69,7 +69,7 @@ def _required_problems(
         if not isinstance(name, str):
             yield Problem(f"{pointer}/required/{place}", "must be a string")
         elif name not in properties:
-            yield Problem(f"{pointer}/required/{place}", f"{name!r} is no property")
+            yield Problem(f"{pointer}/required/{place}", f"{shown(name)} is no property")
 
 
 def _json_problems(definition: object) -> Iterator[Problem]:

@@ -10,11 +10,13 @@ import structlog
 
 from service.archive import Archive
 from service.builder import ContextBuilder
+from service.bus import Bus, Enqueued, StoredResult
+from service.departures import Departures
 from service.errors import BusError
+from service.events import BusEvents
 from service.handler import Handler, Incoming
 from service.inbox import Delivery
 from service.loop import every, keep_on
-from service.ports import Bus, Enqueued, StoredResult
 from service.recorder import Recorder
 from service.sender import Sender
 
@@ -32,11 +34,15 @@ class Worker:
     def __init__(self, bus: Bus, builder: ContextBuilder) -> None:
         self._bus = bus
         self._settings = builder.settings
+        self._prompts = builder.sources.prompts
         self._sender = Sender(bus)
         recording = builder.settings.recorder.enabled
         self._recorder = Recorder(builder.history, bus, builder.settings) if recording else None
-        self._archive = Archive(bus.manifests, builder.settings)
-        self._handler = Handler(bus, builder, self._sender, self._recorder, self._archive)
+        departures = Departures(
+            builder.history, BusEvents(bus), builder.tokenizers, builder.settings.events
+        )
+        self._afterwards = (Archive(bus.manifests, builder.settings), departures)
+        self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
         self._running: dict[asyncio.Task[None], Delivery] = {}
         #: Held from the look at the free slots until they are taken.
         self._taking = asyncio.Lock()
@@ -52,7 +58,7 @@ class Worker:
             background = [
                 tasks.create_task(keep_on("ingress", self._ingress)),
                 tasks.create_task(self._sender.run()),
-                tasks.create_task(self._archive.run()),
+                *(tasks.create_task(work.run()) for work in self._afterwards),
                 tasks.create_task(
                     every(self._settings.bus.heartbeat_seconds, "heartbeat", self._renew)
                 ),
@@ -61,10 +67,15 @@ class Worker:
             ]
             if self._recorder:
                 background.append(tasks.create_task(self._recorder.run()))
+            if self._prompts:
+                seconds = self._settings.prompts.reload_seconds
+                step = self._prompts.refresh
+                background.append(tasks.create_task(every(seconds, "prompts", step)))
             log.info("worker.started", slots=self._settings.worker.concurrency)
             await keep_on("requests", self._take_new, stop)
             drained = await self._drain()
-            await self._archive.drain()
+            for work in self._afterwards:
+                await work.drain()
             for task in background:
                 task.cancel()
         with suppress(BusError):  # the bus forgets a worker that can't say goodbye

@@ -10,8 +10,10 @@ import pytest
 import structlog
 
 from formatters.model import Row, Tool
+from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
+from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
 from service.wire import BuildRequest
 
@@ -77,6 +79,38 @@ class BrokenHistory:
     async def erase(self, owner_key: str) -> int:
         """Fail."""
         raise StoreError("down")
+
+    async def fell_out(
+        self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
+    ) -> list[str]:
+        """Fail."""
+        raise StoreError("down")
+
+    async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
+        """Fail."""
+        raise StoreError("down")
+
+    async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def stats(self, owner_key: str) -> HistoryStats:
+        """Fail."""
+        raise StoreError("down")
+
+
+class Written:
+    """Prompts that a test has written."""
+
+    def __init__(self, current: SystemPrompt) -> None:
+        self.current = current
+
+    async def refresh(self) -> None:
+        """Do nothing."""
 
 
 def quiet_logs() -> None:

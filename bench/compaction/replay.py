@@ -13,6 +13,7 @@ from bench.laws.cases import Case, Row
 from bench.laws.checks import AMPLE, Ask, Broken, check
 from service.app import open_builder
 from service.builder import ContextBuilder
+from service.event import UNCAUSED, EventMetadata
 from service.result import BuildSuccess
 from service.wire import BuildRequest, BuildResponse, Topics
 
@@ -64,6 +65,7 @@ class Found:
         *,
         owner_key: str,  # noqa: ARG002 - there is one
         run_id: str | None,  # noqa: ARG002 - as the port has it
+        cause: EventMetadata = UNCAUSED,  # noqa: ARG002 - likewise
     ) -> None:
         """Hear of a summary that was made; this is the port `Events`."""
         numbers = {name: value for name, value in content.items() if isinstance(value, int)}

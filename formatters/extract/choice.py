@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from formatters.extract.words import words
 from formatters.model import Role
 
 #: How much rarer words count for more.
@@ -41,10 +42,12 @@ NEAR: Final = 0.9
 _NUMBER: Final = re.compile(r"\d")
 #: A word with a capital that doesn't stand first.
 _NAME: Final = re.compile(r"(?<=[^\W\d_] )[A-Z]\w+|(?<=[^\W\d_], )[A-Z]\w+|\b[A-Z]{2,}\b")
-#: Words, cut as `formatters.extract.words` cuts them, that mark where a conversation turns.
+#: Words that mark where a conversation turns.
 _TURNS: Final = frozenset(
-    {"error", "errors", "failed", "failur", "except", "decide", "decisi", "agreed", "promis"}
-    | {"deadli", "must", "cancel", "prefer", "allerg", "booked"}
+    words(
+        "error errors failed failure exception decided decision agreed promised"
+        " deadline must cancel prefer allergic booked"
+    )
 )
 
 
@@ -67,8 +70,10 @@ def ranked(sentences: Sequence[Sentence], most_bytes: int) -> list[int]:
     said: Counter[str] = Counter()
 
     def worth(place: int) -> float:
-        words = sentences[place].words
-        parts = (weights[word] * REPEATED ** min(said[word], MOST_REPEATS) for word in words)
+        parts = (
+            weights[word] * REPEATED ** min(said[word], MOST_REPEATS)
+            for word in sentences[place].words
+        )
         return factors[place] * sum(parts)
 
     heap = [(-worth(place), place) for place in _distinct(sentences)]

@@ -106,7 +106,7 @@ def _said(message: ChatMessage, opaque: Opaque, references: References) -> Said:
     if message.role == "tool":
         return Said(role="user", blocks=(_result(message, references),))
     blocks: list[object] = [*opaque.items]
-    if not opaque.replaces and said(message.content):
+    if opaque.leaves_unsaid(message):
         blocks.append(_text(message.content))
     if not opaque.calls:
         blocks += _calls(message, references)

@@ -6,6 +6,7 @@ from typing import Final
 from formatters.model import Tool
 from formatters.providers.anthropic import anthropic
 from formatters.providers.canonical import Canonical, ChatDict, JsonObject, read_canonical
+from formatters.providers.context_management import ContextManagement, managed
 from formatters.providers.gemini import gemini
 from formatters.providers.openai_responses import openai_responses
 
@@ -22,13 +23,21 @@ FORMATS: Final[Mapping[str, Convert | None]] = {
 
 
 def provider_request(
-    format_: str, messages: Sequence[ChatDict], tools: Iterable[Tool] = (), stable: int = 0
+    format_: str,
+    messages: Sequence[ChatDict],
+    tools: Iterable[Tool] = (),
+    stable: int = 0,
+    management: ContextManagement | None = None,
 ) -> JsonObject | None:
     """Return the body fields to splat into a provider's call; None where it takes ``messages``.
 
     ``messages`` are canonical, as `formatters.validity.canonical` has them, and ``tools`` OpenAI
     function definitions. The first ``stable`` messages are the same in the next build, so that the
-    provider may cache them. Nothing that is given is changed.
+    provider may cache them. ``management`` is what the provider is asked to do on its side; what
+    it doesn't take is left out. Nothing that is given is changed.
     """
     convert = FORMATS[format_]
-    return convert(read_canonical(messages, tools, stable)) if convert else None
+    if convert is None:
+        return None
+    body = convert(read_canonical(messages, tools, stable))
+    return {**body, **managed(format_, management)} if management else body

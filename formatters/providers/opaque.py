@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from formatters.model import ChatMessage
+from formatters.native import WORDLESS
 
 
 class Kind(StrEnum):
@@ -61,6 +62,17 @@ class Opaque:
     def replaces(self) -> bool:
         """Tell whether the parts are what the message says, not only what was thought before it."""
         return any(part.kind in (Kind.TEXT, Kind.CALL) for part in self.parts)
+
+    def leaves_unsaid(self, message: ChatMessage) -> bool:
+        """Tell whether the content is still to be sent: parts don't say it, and it says something.
+
+        What stands in for no text isn't needed beside what the provider did on its own side, such
+        as a compaction.
+        """
+        if self.replaces or not message.content.strip():
+            return False
+        stands_alone = any(part.kind is Kind.OTHER for part in self.parts)
+        return not (stands_alone and message.content == WORDLESS)
 
     @property
     def leads(self) -> bool:

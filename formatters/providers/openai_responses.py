@@ -72,7 +72,7 @@ def _items(message: ChatMessage, opaque: Opaque, references: References) -> Iter
         yield {"type": "function_call_output", "call_id": call_id, "output": message.content}
         return
     yield from opaque.items
-    if not opaque.replaces and said(message.content):
+    if opaque.leaves_unsaid(message):
         yield {"type": "message", "role": message.role, "content": message.content}
     if opaque.calls:
         return

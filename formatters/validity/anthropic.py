@@ -11,6 +11,7 @@ from typing import Final
 
 from formatters.validity.checks import (
     WORD,
+    bad_edits,
     bad_schema,
     changed_parts,
     is_blank,
@@ -21,7 +22,7 @@ from formatters.validity.checks import (
     unknown_keys,
 )
 
-_FIELDS: Final = ("system", "messages", "tools", "tool_choice")
+_FIELDS: Final = ("system", "messages", "tools", "tool_choice", "context_management")
 _LONGEST_NAME: Final = 128
 _PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _MOST_MARKS: Final = 4
@@ -61,6 +62,7 @@ def anthropic(body: Mapping[str, object], parts: Sequence[Sequence[object]] = ()
         *_answers(contents),
         *_tools(body, contents),
         *_marks(body, contents),
+        *bad_edits(mapping(body.get("context_management")).get("edits"), body),
         *changed_parts(parts, contents),
         *_thoughts_behind(parts, contents),
     ]

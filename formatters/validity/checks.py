@@ -44,6 +44,17 @@ def unknown_keys(body: Mapping[str, object], known: Iterable[str]) -> Iterator[s
     yield from (f"{key}: is no field of this form" for key in body if key not in set(known))
 
 
+def bad_edits(edits: object, body: Mapping[str, object]) -> Iterator[str]:
+    """Report what is wrong with the edits of a ``context_management``, where the body has one."""
+    if "context_management" not in body:
+        return
+    if not listed(edits):
+        yield "context_management: asks for nothing"
+    for place, edit in enumerate(listed(edits)):
+        if is_blank(mapping(edit).get("type")):
+            yield f"context_management: edit {place} has no type"
+
+
 def bad_schema(schema: object, at: str) -> Iterator[str]:
     """Report what is no JSON schema of an object."""
     if not isinstance(schema, Mapping) or schema.get("type") != "object":

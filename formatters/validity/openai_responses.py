@@ -10,6 +10,7 @@ from typing import Final
 
 from formatters.validity.checks import (
     WORD,
+    bad_edits,
     bad_schema,
     changed_parts,
     is_blank,
@@ -21,7 +22,7 @@ from formatters.validity.checks import (
     unknown_keys,
 )
 
-_FIELDS: Final = ("instructions", "input", "tools")
+_FIELDS: Final = ("instructions", "input", "tools", "context_management")
 _LONGEST: Final = 64
 _ROLES: Final = ("user", "assistant", "developer", "system")
 
@@ -48,6 +49,7 @@ def openai_responses(
         *_answers(places),
         *_unfollowed(places),
         *_tools(body),
+        *bad_edits(body.get("context_management"), body),
         *changed_parts(parts, [items]),
     ]
 

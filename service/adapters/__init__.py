@@ -5,9 +5,10 @@ from contextlib import AbstractAsyncContextManager
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.stores import Clock, Stores
+from service.bus import Bus
 from service.config.summaries import SummarizerSettings
 from service.errors import ConfigError
-from service.ports import Bus, Summarizer, TokenCounter
+from service.ports import Summarizer, TokenCounter
 
 OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
 OpenStores = Callable[[str, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]

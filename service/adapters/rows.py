@@ -24,6 +24,8 @@ LARGE_BATCH: Final = 50_000
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
 
 _FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
+#: What a chat message has beside its content, and a row of history in its metadata.
+_CHAT_FIELDS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -87,6 +89,11 @@ def microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def from_microseconds(number: int) -> datetime:
+    """Return the moment so many microseconds after 1970, UTC."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
 def checked_owner(owner_key: str) -> str:
     """Return an owner key that can be stored.
 
@@ -117,10 +124,21 @@ def _body(row: object, conversation_id: str | None, pointer: str) -> str:
         raise _refused(pointer, f"a row is an object, not {type(row).__name__}")
     fields = {name: row.get(name) for name in _FIELDS}
     fields["id"] = _checked_text(_repaired(row.get("id")), MAX_ID, f"{pointer}/id")
+    fields["metadata"] = _metadata(row)
     own = _conversation(row.get("conversation_id"), f"{pointer}/conversation_id")
     if own is not None or conversation_id is not None:
         fields["conversation_id"] = own or conversation_id
     return to_json(fields, pointer)
+
+
+def _metadata(row: Mapping[str, object]) -> object:
+    """Return a row's metadata, with what a chat message has beside its content moved into it."""
+    given = row.get("metadata")
+    known = given if isinstance(given, Mapping) else {}
+    moved = {
+        key: row[key] for key in _CHAT_FIELDS if row.get(key) is not None and known.get(key) is None
+    }
+    return {**known, **moved} if moved else given
 
 
 def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:

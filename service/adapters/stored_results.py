@@ -5,7 +5,7 @@ import zlib
 
 import structlog
 
-from service.ports import StoredResult
+from service.bus import StoredResult
 
 #: Fast: at level 1, a context of 50 kB takes well under a millisecond.
 LEVEL = 1

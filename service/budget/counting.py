@@ -3,17 +3,45 @@
 A text cut right behind a newline, where the next character is neither white space nor "/", has
 exactly as many tokens as its parts, in cl100k_base and o200k_base. Entries of additive blocks, and
 blocks behind the first of a message, open with a fixed literal that keeps to this, so their counts
-add up and each is counted once.
+add up and each is counted once. Estimates that round up are asked for the sum instead.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from formatters.model import Block, ChatMessage, Count, Entry
 from formatters.render import JOINT, in_messages
 
 #: Tokens that every message costs besides its content, by the source systems' convention.
 MESSAGE_OVERHEAD: Final = 4
+
+
+class Estimate(ABC):
+    """A counter that rounds, and does so once for texts that are sent as one."""
+
+    def count(self, text: str) -> int:
+        """Return the tokens of a text."""
+        return self.joined((text,))
+
+    __call__ = count
+
+    @abstractmethod
+    def joined(self, texts: Iterable[str]) -> int:
+        """Return the tokens of texts in one piece, cut where counts add up."""
+
+
+class Counter(Protocol):
+    """Counts the tokens of a text."""
+
+    def count(self, text: str, /) -> int:
+        """Return the number of tokens."""
+        ...
+
+
+def counting(counter: Counter) -> Count:
+    """Return how a counter counts blocks: a text at a time, or rounding once for a whole."""
+    return counter if isinstance(counter, Estimate) else counter.count
 
 
 def measure(blocks: Iterable[Block], count: Count) -> dict[str, int]:
@@ -61,18 +89,34 @@ def _sizes(shared: Sequence[Block], count: Count) -> Iterator[tuple[str, int]]:
         yield first.tag, sum(_native_tokens(entry, count) for entry in first.entries)
         return
     told = -MESSAGE_OVERHEAD
-    before = 0
+    before = _Text(count)
     for block in shared:
-        upto = before + _text_tokens(block, "", count)
+        upto = before.with_(_pieces(block, "")).tokens
         yield block.tag, upto - told
         told = upto
-        before += _text_tokens(block, JOINT, count) if block is not shared[-1] else 0
+        if block is not shared[-1]:
+            before = before.with_(_pieces(block, JOINT))
 
 
-def _text_tokens(block: Block, end: str, count: Count) -> int:
-    """Return the tokens of a block's text with what follows it in its message."""
+def _pieces(block: Block, end: str) -> tuple[str, ...]:
+    """Return a block's text, with what follows it, in pieces whose counts add up."""
     if not block.additive or not block.entries:
-        return count(f"{block.text}{end}")
+        return (f"{block.text}{end}",)
     *others, last = block.entries
-    entries = sum(entry_tokens(entry, count) for entry in others)
-    return count(block.heading) + entries + count(f"{last.text}{end}")
+    return (block.heading, *(f"{entry.text}\n" for entry in others), f"{last.text}{end}")
+
+
+class _Text:
+    """A text that is counted piece by piece, or by estimates that round as a whole."""
+
+    def __init__(self, count: Count, tokens: int = 0, pieces: tuple[str, ...] = ()) -> None:
+        self._count = count
+        self._pieces = pieces
+        self.tokens = tokens
+
+    def with_(self, pieces: tuple[str, ...]) -> "_Text":
+        """Return this text with another behind it."""
+        if not isinstance(self._count, Estimate):
+            return _Text(self._count, self.tokens + sum(map(self._count, pieces)))
+        longer = (*self._pieces, *pieces)
+        return _Text(self._count, self._count.joined(longer), longer)

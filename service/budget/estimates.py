@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from service.budget.counting import Estimate
 from service.budget.message_tokens import AnyMessage, messages_tokens
 
 #: ``o200k_base*1.25``: the counts of a tokenizer, raised by a factor.
@@ -45,7 +46,7 @@ class Counter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RaisedTokenCounter:
+class RaisedTokenCounter(Estimate):
     """Multiplies another counter's counts, and rounds each up, so that it rather takes too many."""
 
     base: Counter
@@ -57,10 +58,10 @@ class RaisedTokenCounter:
         """Return what is counted with, and by how much that is raised: ``o200k_base*1.25``."""
         return counter_name(self.base.name, self.factor)
 
-    def count(self, text: str) -> int:
-        """Return the tokens of a text."""
+    def joined(self, texts: Iterable[str]) -> int:
+        """Return the tokens of texts in one piece, where the base's counts add up."""
         # without the rounding, the 110.00000000000001 of 100 * 1.1 would be 111
-        return math.ceil(round(self.base.count(text) * self.factor, 6))
+        return math.ceil(round(sum(map(self.base.count, texts)) * self.factor, 6))
 
     def count_messages(self, messages: Iterable[AnyMessage]) -> int:
         """Return the tokens of messages, 4 for each and those of what it says and calls."""

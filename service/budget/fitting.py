@@ -235,7 +235,7 @@ _WAYS: Final[tuple[tuple[GivesWay, _Smaller], ...]] = (
 def _exceeded(what: str, sizes: dict[str, int], budget: Budget) -> BudgetExceededError:
     parts = {**sizes, **({"tools": budget.tools} if budget.tools else {})}
     needed = sum(parts.values())
-    listed = ", ".join(f"{tag} {size}" for tag, size in parts.items())
+    listed = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
     over = needed - budget.available
     return BudgetExceededError(
         f"{what} need {needed} tokens, {over} more than the {budget.available} available: {listed}"

@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 from formatters.rows import well_formed
-from service.budget.counting import MESSAGE_OVERHEAD
+from service.budget.counting import MESSAGE_OVERHEAD, Estimate
 
 #: Tokens of a block whose text says nothing of its cost (neuron-context's table).
 FLAT_TOKENS: Final[Mapping[str, int]] = {"image": 300, "document": 500}
@@ -22,7 +22,7 @@ TEXT_KEYS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class HeuristicTokenCounter:
+class HeuristicTokenCounter(Estimate):
     """Takes so many bytes of UTF-8 for a token, rounded up for each text by itself.
 
     The rule and the ratio of 4 are neuron-context's.
@@ -41,9 +41,10 @@ class HeuristicTokenCounter:
         """Return a counter with another ratio."""
         return cls(chars_per_token)
 
-    def count(self, text: str) -> int:
-        """Return the tokens of a text."""
-        return math.ceil(len(well_formed(text).encode()) / self.chars_per_token)
+    def joined(self, texts: Iterable[str]) -> int:
+        """Return the tokens of texts in one piece, rounded once."""
+        size = sum(len(well_formed(text).encode()) for text in texts)
+        return math.ceil(size / self.chars_per_token)
 
     def estimate_text(self, text: str) -> int:
         """Return the tokens of a text."""

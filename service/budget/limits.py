@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from service.budget.estimates import counter_name
-from service.errors import InvalidRequestError
+from service.errors import InvalidRequestError, shown
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def window(
     elif known is None:
         limit = max_tokens or UNKNOWN_MODEL_LIMIT
         if model is not None:
-            taken = f"the limit of {model!r} is not known; {limit} tokens are taken for it"
+            taken = f"the limit of {shown(model)} is not known; {limit} tokens are taken for it"
             warnings.append(("unknown_model", taken))
     else:
         limit = min(max_tokens or known, known)

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
+from service.errors import shown
 
 #: What a strategy says of itself, and no caller sets.
 _FIXED: Final = frozenset({"name", "reads_all"})
+
+#: A list of strategies, by name.
+COMPOSITE: Final = "composite"
 
 #: No parameter is larger, or smaller below 0.
 MOST: Final = 1_000_000_000
@@ -30,15 +34,26 @@ class UnknownStrategyError(ValueError):
 def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> Strategy:
     """Return the strategy of a name, of ``{"name": …, parameters}``, or of a list of these.
 
+    ``{"name": "composite", "strategies": […]}`` is that list.
+
     Raises:
         UnknownStrategyError: The name, a parameter or its value is wrong.
     """
-    if isinstance(spec, Sequence) and not isinstance(spec, str):
-        if not spec:
-            raise UnknownStrategyError("", "a list of strategies needs at least one")
-        strategies = tuple(_read(each, known, f"/{n}") for n, each in enumerate(spec))
-        return Composite(strategies=strategies) if len(strategies) > 1 else strategies[0]
-    return _read(spec, known, "")
+    listed, place = spec, ""
+    if isinstance(spec, Mapping) and spec.keys() == {"name", "strategies"}:
+        listed, place = spec["strategies"] if spec["name"] == COMPOSITE else spec, "/strategies"
+    return _several(listed, known, place) if _is_list(listed) else _read(spec, known, "")
+
+
+def _is_list(spec: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(spec, Sequence) and not isinstance(spec, str)
+
+
+def _several(specs: Sequence[object], known: Mapping[str, Strategy], place: str) -> Strategy:
+    if not specs:
+        raise UnknownStrategyError(place, "a list of strategies needs at least one")
+    strategies = tuple(_read(each, known, f"{place}/{n}") for n, each in enumerate(specs))
+    return Composite(strategies=strategies) if len(strategies) > 1 else strategies[0]
 
 
 def _read(spec: object, known: Mapping[str, Strategy], place: str) -> Strategy:
@@ -46,7 +61,8 @@ def _read(spec: object, known: Mapping[str, Strategy], place: str) -> Strategy:
     name = parameters.pop("name", None)
     strategy = known.get(name) if isinstance(name, str) else None
     if strategy is None:
-        detail = f"{name!r} is no strategy; there are {', '.join(sorted(known))}"
+        names = ", ".join(sorted({*known, COMPOSITE}))
+        detail = f"{shown(name)} is no strategy; there are {names}"
         raise UnknownStrategyError(place, detail)
     return _with(strategy, parameters, place) if parameters else strategy
 
@@ -56,7 +72,7 @@ def _with(strategy: Strategy, parameters: Mapping[str, object], place: str) -> S
     for name, value in parameters.items():
         if name not in settable:
             has = ", ".join(sorted(settable)) or "none"
-            detail = f"{strategy.name} has no parameter {name!r}; it has {has}"
+            detail = f"{strategy.name} has no parameter {shown(name)}; it has {has}"
             raise UnknownStrategyError(f"{place}/{name}", detail)
         if type(value) is not settable[name] and not (
             type(value) is int and settable[name] is float

@@ -40,18 +40,19 @@ def show(ctx: typer.Context, as_json: Json = False) -> None:
 
 @config.command()
 def validate(ctx: typer.Context, file: File = None) -> None:
-    """Check the settings, and that their strategy and tools can be used.
+    """Check the settings, and that their strategy, tools and prompt files can be used.
 
     ctxb config validate
     ctxb config validate production.yml
 
     Every problem is a line with its place; then the exit code is 3.
     """
-    from service.app import check_strategy, open_registry
+    from service.app import check_strategy, open_prompts, open_registry
     from service.cli.start import start
 
     common: Common = ctx.obj
     settings = start(Common(config=file) if file else common)
     check_strategy(settings)
+    open_prompts(settings)
     tools = open_registry(settings).list_tool_names()
     typer.echo(f"ok: {file or 'the settings'} can be used; {len(tools)} tools")

@@ -13,6 +13,7 @@ from service.errors import (
     ConfigError,
     ContextBuilderError,
     Problem,
+    PromptError,
     StoreError,
     ToolError,
 )
@@ -56,6 +57,7 @@ BY_CODE: Final[Mapping[str, Exit]] = {
 BY_CLASS: Final[tuple[tuple[type[ContextBuilderError], Exit], ...]] = (
     (ConfigError, Exit.CONFIGURATION),
     (ToolError, Exit.CONFIGURATION),
+    (PromptError, Exit.CONFIGURATION),
     (BusError, Exit.UNREACHABLE),
     (StoreError, Exit.UNREACHABLE),
 )

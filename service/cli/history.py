@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from service.cli.options import Conversation, Json, Owner
+from service.cli.options import Conversation, Json, NamedOwner, Owner
 from service.cli.request import read_bytes
 
-history = typer.Typer(no_args_is_help=True, help="Import, export and show conversations.")
+history = typer.Typer(no_args_is_help=True, help="Import, export, show and prune conversations.")
 
 File = Annotated[
     Path,
@@ -23,7 +25,7 @@ ImportForm = Annotated[
 ExportForm = Annotated[Literal["jsonl", "openai"], typer.Option("--format", help="What to write.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the file and store nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Store what can be read.")]
-CompactedOwner = Annotated[str, typer.Argument(metavar="OWNER", help="Whose history it is.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of rows.")]
 Limit = Annotated[int, typer.Option(min=1, help="The newest so many rows.")]
 
 
@@ -125,7 +127,7 @@ def show(
 
 
 @history.command()
-def compact(ctx: typer.Context, owner: CompactedOwner, conversation: Conversation = None) -> None:
+def compact(ctx: typer.Context, owner: NamedOwner, conversation: Conversation = None) -> None:
     """Put a history in few words, but for its newest turns.
 
     ctxb history compact ana
@@ -138,3 +140,83 @@ def compact(ctx: typer.Context, owner: CompactedOwner, conversation: Conversatio
 
     settings = kept_store(start(ctx.obj))
     typer.echo(told(asyncio.run(compact_history(settings, owner, conversation))))
+
+
+@history.command()
+def prune(ctx: typer.Context, owner: NamedOwner, ids: Ids) -> None:
+    """Leave rows out of all contexts from now on; nothing is deleted.
+
+    ctxb history prune ana msg_1a01 msg_1a02
+
+    `ctxb history show --json` has the ids. `ctxb history restore` takes it
+    back.
+    """
+    from service.cli.history_store import ask_history
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    changed = asyncio.run(ask_history(settings, lambda history: history.prune(owner, ids)))
+    _tell_changed(changed, ids, "pruned")
+
+
+@history.command()
+def restore(ctx: typer.Context, owner: NamedOwner, ids: Ids) -> None:
+    """Let pruned rows into contexts again, in their old places.
+
+    ctxb history restore ana msg_1a01
+    """
+    from service.cli.history_store import ask_history
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    changed = asyncio.run(ask_history(settings, lambda history: history.restore(owner, ids)))
+    _tell_changed(changed, ids, "restored")
+
+
+@history.command()
+def archive(
+    ctx: typer.Context, owner: NamedOwner, limit: Limit = 20, as_json: Json = False
+) -> None:
+    """Print what last fell out of an owner's context, and why.
+
+    ctxb history archive ana
+
+    Workers fill the archive where events.archive is true.
+    """
+    from service.cli.history_store import ask_history
+    from service.cli.history_text import archive_dict, print_archive
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    copies = asyncio.run(ask_history(settings, lambda history: history.archived(owner, limit)))
+    if as_json:
+        told = [archive_dict(copy) for copy in copies]
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    print_archive(copies)
+
+
+@history.command()
+def stats(ctx: typer.Context, owner: NamedOwner, as_json: Json = False) -> None:
+    """Count an owner's rows: those that builds may read, and the marked ones.
+
+    ctxb history stats ana
+    """
+    from service.cli.history_store import ask_history
+    from service.cli.start import kept_store, start
+    from service.cli.tables import console, table
+
+    settings = kept_store(start(ctx.obj))
+    counted = asdict(asyncio.run(ask_history(settings, lambda history: history.stats(owner))))
+    if as_json:
+        typer.echo(json.dumps(counted, indent=2))
+        return
+    shown = table("What", "How many", numbers=["How many"])
+    for name, number in counted.items():
+        shown.add_row(name, f"{number:,}")
+    console().print(shown)
+
+
+def _tell_changed(changed: int, ids: Sequence[str], what: str) -> None:
+    others = len(set(ids)) - changed
+    typer.echo(f"{changed} rows {what}, {others} were so before or are not there")

@@ -1,7 +1,7 @@
 """History on its way between files and the configured store."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.progress import Progress
@@ -9,6 +9,9 @@ from rich.progress import Progress
 from formatters.model import Row
 from service.app import open_stores
 from service.config.settings import Settings
+from service.ports import HistoryStore
+
+T = TypeVar("T")
 
 #: Rows that are stored in one transaction.
 BATCH: Final = 200
@@ -34,6 +37,12 @@ async def read_rows(
     async with open_stores(settings) as stores:
         page = await stores.history.recent(owner_key, conversation_id, max_rows=limit)
     return list(page.rows[::-1])
+
+
+async def ask_history(settings: Settings, ask: Callable[[HistoryStore], Awaitable[T]]) -> T:
+    """Return what the configured history says."""
+    async with open_stores(settings) as stores:
+        return await ask(stores.history)
 
 
 def _progress() -> Progress:

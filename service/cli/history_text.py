@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import read_rows
+from formatters.rows import read_row, read_rows
 from formatters.times import stamp
 from service.cli.tables import console, printable, table
+from service.marks import ArchivedRow
 
 
 def as_lines(rows: Iterable[Row]) -> Iterator[str]:
@@ -31,6 +33,27 @@ def print_history(rows: Sequence[Row]) -> None:
         time = stamp(message.timestamp).strip("[]")
         shown.add_row(time, message.role.value, Text(printable(_said(message))))
     console().print(shown)
+
+
+def print_archive(copies: Sequence[ArchivedRow]) -> None:
+    """Print copies from an archive, in the order given."""
+    shown = table("Fell out (UTC)", "Reason", "Id", "Role", "Said")
+    shown.columns[0].no_wrap = True
+    for copy in copies:
+        message = read_row(copy.row)
+        shown.add_row(
+            stamp(copy.at).strip("[]"),
+            copy.reason,
+            printable(message.id),
+            message.role.value,
+            Text(printable(_said(message))),
+        )
+    console().print(shown)
+
+
+def archive_dict(copy: ArchivedRow) -> dict[str, Any]:
+    """Return a copy from an archive as it is written as JSON."""
+    return {**asdict(copy), "at": copy.at.isoformat()}
 
 
 def _said(message: Message) -> str:

@@ -53,6 +53,11 @@ Owner = Annotated[
     typer.Option("--owner", "-o", metavar="KEY", callback=check_owner, help="Whose history it is."),
 ]
 
+NamedOwner = Annotated[
+    str,
+    typer.Argument(metavar="OWNER", callback=check_owner, help="The key of whose history it is."),
+]
+
 Conversation = Annotated[
     str | None,
     typer.Option("--conversation", metavar="ID", help="One conversation, not all of the owner's."),

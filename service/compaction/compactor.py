@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
+from service.bus import Events
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Maker, Unmade
 from service.errors import StoreError, SummarizerError
-from service.ports import Events
 from service.provenance import Built
 from service.summaries import Lacking, Scope
 from service.wire import Topics

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE, env_file, variables
@@ -93,6 +93,8 @@ def _shown(value: object) -> object:
             return mask_urls(url) if "://" in url else MASK
         case Path():
             return str(value)
+        case BaseModel():
+            return value.model_dump(mode="json", exclude_none=True)
         case tuple():
             return [_shown(item) for item in value]
         case _:

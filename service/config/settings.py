@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Seconds, Section, Text
 from service.config.summaries import SummariesSettings
 
@@ -166,6 +167,19 @@ class ManifestSettings(Section):
     max_bytes: Count = 262_144
 
 
+class EventSettings(Section):
+    """What is told of contexts, and kept of what falls out of them."""
+
+    #: Tell on `context.pruned` of rows that fall out of their owner's context.
+    pruned: bool = True
+    #: Whether those events carry the rows, and not only their ids.
+    content: bool = False
+    #: Keep copies of rows that fall out, with the reason.
+    archive: bool = False
+    #: Days after which copies are deleted.
+    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
+
+
 class ToolsSettings(Section):
     """Where tool definitions come from."""
 
@@ -233,7 +247,9 @@ class Settings(BaseSettings):
     recorder: RecorderSettings = RecorderSettings()
     summaries: SummariesSettings = SummariesSettings()
     manifests: ManifestSettings = ManifestSettings()
+    events: EventSettings = EventSettings()
     tools: ToolsSettings = ToolsSettings()
+    prompts: PromptsSettings = PromptsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()
 

@@ -55,7 +55,7 @@ class SummarizerSettings(Section):
     @classmethod
     def _fit_into_a_header(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if value is None:
-            if info.data.get("kind") == "openai" and info.data.get("base_url") is None:
+            if info.data.get("kind") == "openai" and info.data.get("base_url", "") is None:
                 raise ValueError("must be given where summaries.summarizer.base_url is not")
             return None
         key = value.get_secret_value()

@@ -1,6 +1,6 @@
 """neuron-context's strategies: asked between turns, they act when told to.
 
-The one that asks a model for a summary is not among them.
+The one that asks a model for a summary is `service.conversation.summarization`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A caller's own messages as groups of the engine, and what it keeps as the caller's own again."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -121,14 +121,32 @@ def _group(place: int, unit: Unit, price: Price, *, pinned: bool) -> Group:
         tokens_last=tokens,
         messages=unit.messages,
         size=len(unit.items),
-        savings={
-            message.id: price(item.row) - price(item.without((message.id,)).row)
-            for item in unit.items
-            for message in item.messages
-            if can_be_cleared(message)
-        },
+        savings=_Savings(unit.items, price),
         pinned=pinned,
     )
+
+
+class _Savings(Mapping[str, int]):
+    """What clearing each result saves, counted when asked for: most strategies never do."""
+
+    def __init__(self, items: Iterable[Item], price: Price) -> None:
+        self._price = price
+        self._items = {
+            message.id: item
+            for item in items
+            for message in item.messages
+            if can_be_cleared(message)
+        }
+
+    def __getitem__(self, id_: str) -> int:
+        item = self._items[id_]
+        return self._price(item.row) - self._price(item.without((id_,)).row)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
 
 
 def _is_human(unit: Unit) -> bool:

@@ -13,8 +13,8 @@ from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import entries
+from service.bus import Answer, Bus, Identity
 from service.inbox import Delivery
-from service.ports import Answer, Bus, Identity
 
 Result = TypeVar("Result")
 #: Seconds that run out while a test waits for it.

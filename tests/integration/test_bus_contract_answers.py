@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.ports import Identity, Outcome, StoredResult
+from service.bus import Identity, Outcome, StoredResult
 from service.wire import Topics
 from tests.integration.bus_places import (
     ASKED,

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from service.ports import Enqueued, StoredResult
+from service.bus import Enqueued, StoredResult
 from service.wire import Topics
 from tests.integration.bus_places import ASKED, SHORT, Place, answer, payloads, received, until
 

@@ -6,17 +6,20 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
-from service.app import open_builder, open_bus
+from service.app import open_builder, open_bus, open_stores
 from service.archive import Archive
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
-from service.config.settings import Settings
+from service.config.settings import Settings, StoreSettings
+from service.marks import Archiving
 from service.wire import BuildRequest
 from tests.support import quiet_logs, row
 
@@ -74,6 +77,58 @@ def test_history_goes_in_and_out(ctxb: Ctxb) -> None:
     assert "Where is my hat?" in ctxb("history", "show", "--owner", "ana").stdout
     built = ctxb("build", "--owner", "ana", "--input", "Thanks")
     assert "Human: Where is my hat?" in built.stdout
+
+
+def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
+    """A pruned row is in no context, is counted as pruned, and comes back whole."""
+    rows = [{"id": f"m{n}", "role": "HUMAN", "content": f"said {n}"} for n in range(3)]
+    Path("h.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ctxb("history", "import", "h.jsonl", "--owner", "ana")
+    whole = ctxb("history", "export", "--owner", "ana").stdout
+
+    pruned = ctxb("history", "prune", "ana", "m1", "m7", "m1")
+    assert pruned.stdout == "1 rows pruned, 1 were so before or are not there\n"
+    built = ctxb("build", "--owner", "ana", "--input", "Thanks").stdout
+    assert "said 0" in built
+    assert "said 1" not in built
+    counted = json.loads(ctxb("history", "stats", "ana", "--json").stdout)
+    assert (counted["rows"], counted["pruned"], counted["archived"]) == (2, 1, 0)
+    assert "pruned" in ctxb("history", "stats", "ana").stdout
+
+    restored = ctxb("history", "restore", "ana", "m1")
+    assert restored.stdout == "1 rows restored, 0 were so before or are not there\n"
+    assert ctxb("history", "export", "--owner", "ana").stdout == whole
+
+
+def test_the_archive_is_shown(ctxb: Ctxb) -> None:
+    """What fell out last stands first, with the reason, and as JSON with run and build."""
+    note = Archiving(
+        reasons={"m0": "older", "m1": "memory_limit"},
+        run_id="run_1",
+        build_id="bld_1",
+        retention=timedelta(days=1),
+    )
+
+    settings = Settings(store=StoreSettings(url=SecretStr("sqlite:///ctxb.db")))
+
+    async def fill() -> None:
+        async with open_stores(settings) as stores:
+            rows = [{"id": f"m{n}", "role": "HUMAN", "content": f"said {n}"} for n in range(2)]
+            await stores.history.append("ana", rows)
+            await stores.history.fell_out("ana", ["m0", "m1"], archiving=note)
+
+    asyncio.run(fill())
+    shown = ctxb("history", "archive", "ana").stdout
+    assert "memory_limit" in shown
+    assert shown.index("said 1") < shown.index("said 0")
+    (newest,) = json.loads(ctxb("history", "archive", "ana", "--limit", "1", "--json").stdout)
+    assert newest["row"]["content"] == "said 1"
+    assert (newest["reason"], newest["run_id"], newest["build_id"]) == (
+        "memory_limit",
+        "run_1",
+        "bld_1",
+    )
+    assert datetime.fromisoformat(newest["at"]).tzinfo is not None
 
 
 def test_a_bad_file_is_stored_as_a_whole_or_not_at_all(ctxb: Ctxb) -> None:

@@ -11,8 +11,10 @@ import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.redis.keys import result_key
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
+from service.bus import Identity
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE
@@ -39,12 +42,13 @@ from service.config.load import load_settings
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
 from service.conversation.compaction import SlidingWindowStrategy
+from service.conversation.context_config import ContextConfig
 from service.conversation.strategy import ContextStrategy
 from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
 from service.envelope import RequestMetadata
 from service.errors import ContextBuilderError
+from service.event import Pruned
 from service.payload import MAX_BYTES, fingerprint
-from service.ports import Identity
 from service.request_content import ContextOptions
 from service.result_row import read_result
 from service.wire import BuildRequest, BuildResponse, Topics, decode
@@ -115,10 +119,15 @@ def documents_json() -> list[Any]:
     return [json.loads(text) for text in (*blocks, *payloads)]
 
 
+def is_event(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message comes from a build and is no response."""
+    return "build_id" in message.get("metadata", {})
+
+
 def requests() -> list[Any]:
     """Return the requests among them."""
     asked = [each for each in documents_json() if isinstance(each.get("content"), dict)]
-    return [each for each in asked if "status" not in each["content"]]
+    return [each for each in asked if "status" not in each["content"] and not is_event(each)]
 
 
 def encoded(value: Any) -> bytes:
@@ -210,6 +219,16 @@ def test_the_response_of_the_wire_page_is_whole() -> None:
         schema.validate(response)
 
 
+def test_events_in_documents_are_whole() -> None:
+    """The published schema takes the one that is shown, with all keys of the table."""
+    schema = Draft202012Validator(json.loads(text_of("docs/schemas/context_pruned.json")))
+    (event,) = (each for each in documents_json() if is_event(each))
+
+    schema.validate(event)
+    table = section(text_of("docs/events.md"), "## Rows that fall out")
+    assert {*first_column(table), "run_id"} == set(event["content"]) == set(Pruned.model_fields)
+
+
 def test_rows_in_documents_can_be_published() -> None:
     """The recorder reads them."""
     rows = [each for each in documents_json() if isinstance(each.get("content"), str)]
@@ -289,14 +308,43 @@ def test_every_decision_has_a_line() -> None:
 # --- in process ------------------------------------------------------------------------------
 
 
-def test_every_name_in_process_can_be_imported() -> None:
+@pytest.mark.parametrize(("page", "least"), [("in-process.md", 16), ("context-manager.md", 14)])
+def test_every_name_in_process_can_be_imported(page: str, least: int) -> None:
     """From the module that the page names."""
-    table = section(text_of("docs/in-process.md"), "## Names")
+    table = section(text_of(f"docs/{page}"), "## Names")
     rows = [CODE.findall(line) for line in table.splitlines() if line.startswith("| `")]
 
-    assert len(rows) > 15
+    assert len(rows) >= least
     for *listed, module in rows:
         assert all(hasattr(import_module(module), name) for name in listed), module
+
+
+def test_the_settings_of_the_context_manager_have_lines() -> None:
+    """All of them, with their defaults."""
+    table = section(text_of("docs/context-manager.md"), "## Settings")
+    config = ContextConfig()
+    ours = [
+        *(name for name in asdict(config) if name != "compaction"),
+        *(f"compaction.{name}" for name in asdict(config.compaction)),
+    ]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+
+    assert sorted(first_column(table)[1:]) == sorted(ours)
+    for name, default in rows[1:]:
+        value = attrgetter(name.strip(" `"))(config)
+        written = {True: "on", False: "off"}.get(value) if isinstance(value, bool) else value
+        assert default.strip(" `") == str(written)
+
+
+def test_the_example_of_the_context_manager_runs() -> None:
+    """And gives what the page says."""
+    example, *_ = fences(text_of("docs/context-manager.md"), "python")
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/context-manager.md", "exec"), names)  # noqa: S102 - our own page
+
+    roles = [message["role"] for message in names["messages"]]
+    assert roles == ["system", "user", "assistant", "tool"]
+    assert 0 < names["usage"]["total"] < names["usage"]["available"] == 6000
 
 
 @pytest.mark.parametrize(
@@ -337,7 +385,8 @@ def test_settings_that_are_named_exist(path: Path) -> None:
     known = {dotted(keys) for keys, _ in leaves(Settings())}
     variables = {"CTXB_" + name.replace(".", "__").upper() for name in known}
     sections = "|".join(Settings.model_fields)
-    allowed = known | log_events() | set(Topics) | {"memory.history_context_size"}
+    modules = {f"prompts.{p.stem}" for p in (ROOT / "prompts").glob("*.py")}
+    allowed = known | modules | log_events() | set(Topics) | {"memory.history_context_size"}
 
     for name in re.findall(r"\bCTXB_[A-Z_]+\b", text):
         assert name in {*variables, CONFIG_VARIABLE, ENV_FILE_VARIABLE}

@@ -9,9 +9,9 @@ import pytest
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.bus import open_redis_bus
+from service.bus import Bus, Outcome
 from service.errors import BusError, ConfigError
 from service.inbox import Delivery
-from service.ports import Bus, Outcome
 from service.wire import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
 from tests.integration.conftest import StartServer

@@ -3,10 +3,11 @@
 import asyncio
 import itertools
 import logging
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,22 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Select, Update
+from sqlalchemy import ClauseElement, Connection, Select, Update
 from sqlalchemy.dialects import sqlite
 
 from formatters.model import Row
 from service.adapters.sql import engine as sql_engine
 from service.adapters.sql.engine import Database
 from service.adapters.sql.migrate import current, upgrade
-from service.adapters.sql.queries import CONVERSATION, OWNER
+from service.adapters.sql.queries import BY_IDS, CONVERSATION, FALL, IDS_AT_ONCE, OWNER, PRUNE
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
+from service.marks import Archiving
 
 RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
+#: The newest revision of the schema.
+NEWEST = "0003"
 MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 
@@ -74,16 +78,16 @@ def assert_totals_are_a_recount(file: Path) -> None:
     """Add up all rows of a database and compare with the totals that stand in them."""
     with closing(sqlite3.connect(file)) as database:
         stored = database.execute(
-            "SELECT owner_key, conversation_id, printed_tokens, owner_rows, owner_tokens,"
+            "SELECT owner_key, conversation_id, pruned, printed_tokens, owner_rows, owner_tokens,"
             " conversation_rows, conversation_tokens FROM messages"
             " ORDER BY owner_key, sort_time, sequence"
         ).fetchall()
     sums: dict[tuple[str, str | None], list[int]] = {}
-    for owner, conversation, tokens, *totals in stored:
+    for owner, conversation, pruned, tokens, *totals in stored:
         for scope in {None, conversation}:
             of_scope = sums.setdefault((owner, scope), [0, 0])
-            of_scope[0] += 1
-            of_scope[1] += tokens
+            of_scope[0] += 1 - pruned
+            of_scope[1] += (1 - pruned) * tokens
         of_conversation = sums[owner, conversation] if conversation is not None else [0, 0]
         assert totals == [*sums[owner, None], *of_conversation]
 
@@ -98,24 +102,31 @@ rows = st.builds(
     role=st.sampled_from(["HUMAN", "TOOL"]),
     conversation_id=st.sampled_from([None, "x", "y"]),
 )
+names = st.lists(st.integers(0, 15).map(str), max_size=4)
+
+#: Rows that are stored, then ids that are pruned, then ids that are restored.
+Batch = tuple[list[Row], list[str], list[str]]
+batch = st.tuples(st.lists(rows, max_size=6), names, names)
 
 
 def test_totals_equal_a_recount(file: Path, url: str) -> None:
-    """Interleaved, late and repeated rows leave totals as counting all rows would make them."""
+    """Interleaved, late, repeated and pruned rows leave totals as counting all would make them."""
     owners = itertools.count()
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         stores = runner.run(stack.enter_async_context(open_sql_store(url, Words(), receipt)))
 
-        async def append(batches: list[list[Row]]) -> None:
+        async def change(batches: list[Batch]) -> None:
             owner = f"owner {next(owners)}"
-            for batch in batches:
+            for batch, pruned, restored in batches:
                 await stores.history.append(owner, batch)
+                await stores.history.prune(owner, pruned)
+                await stores.history.restore(owner, restored)
 
         @settings(max_examples=30, deadline=None)
-        @given(batches=st.lists(st.lists(rows, max_size=6), max_size=6))
-        def check(batches: list[list[Row]]) -> None:
-            runner.run(append(batches))
+        @given(batches=st.lists(batch, max_size=6))
+        def check(batches: list[Batch]) -> None:
+            runner.run(change(batches))
             assert_totals_are_a_recount(file)
 
         check()
@@ -228,6 +239,40 @@ async def test_many_readers_share_the_connections(url: str) -> None:
         assert {read.result().total for read in reads} == {1}
 
 
+async def test_two_engines_tell_of_a_row_once(url: str) -> None:
+    """Of two processes that find the same rows left out at the same time, each row is one's."""
+    names = [f"m{number}" for number in range(60)]
+    async with (
+        open_sql_store(url, Words(), receipt) as first,
+        open_sql_store(url, Words(), receipt) as second,
+    ):
+        await first.history.append("o", [row(name) for name in names])
+        async with asyncio.TaskGroup() as tasks:
+            told = [
+                tasks.create_task(stores.history.fell_out("o", names[start : start + 20]))
+                for start in range(0, 60, 10)
+                for stores in (first, second)
+            ]
+        assert sorted(name for each in told for name in each.result()) == sorted(names)
+
+
+async def test_old_copies_of_every_owner_go(url: str) -> None:
+    """Whoever archives deletes what is too old, also of owners who never come back."""
+    note = Archiving(
+        reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(seconds=60)
+    )
+    moment = [RECEIPT]
+    async with open_sql_store(url, Words(), lambda: moment[0]) as stores:
+        for owner in "op":
+            await stores.history.append(owner, [row("a")])
+        await stores.history.fell_out("o", ["a"], archiving=note)
+        moment[0] += timedelta(seconds=61)
+        await stores.history.fell_out("p", ["a"], archiving=note)
+
+        assert await stores.history.archived("o", 10) == []
+        assert len(await stores.history.archived("p", 10)) == 1
+
+
 # --- indexes ---------------------------------------------------------------------------------
 
 
@@ -258,7 +303,7 @@ async def test_every_statement_is_bounded_by_an_index(
     ):
         assert plan(file, statements.newest) == [f"{search}{name} ({keys})"]
         assert plan(file, statements.page) == [
-            f"{search}{name}_tokens ({keys} AND {name}_tokens>?)"
+            f"{search}{name}_tokens ({keys} AND pruned=? AND {name}_tokens>?)"
         ]
         before = f"{search}{name} ({keys} AND (sort_time,sequence)<(?,?))"
         assert plan(file, statements.recount) == [
@@ -268,6 +313,23 @@ async def test_every_statement_is_bounded_by_an_index(
             "SEARCH messages USING COVERING INDEX sqlite_autoindex_messages_1"
             " (owner_key=? AND id=?)",
         ]
+
+
+@pytest.mark.parametrize("statement", [BY_IDS, PRUNE, FALL])
+async def test_rows_with_ids_are_found_one_by_one(
+    file: Path, url: str, statement: ClauseElement
+) -> None:
+    """However many ids there are, and however long the history, nothing else is read."""
+    await upgrade(url)
+    compiled = str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+    listed = ", ".join(f"'m{number}'" for number in range(IDS_AT_ONCE))
+    text = compiled.replace("(__[POSTCOMPILE_ids])", f"({listed})")
+    assert text != compiled
+    with closing(sqlite3.connect(file)) as database:
+        values = dict.fromkeys(re.findall(r":(\w+)", text), 1)
+        steps = [step for *_, step in database.execute(f"EXPLAIN QUERY PLAN {text}", values)]
+    key = "sqlite_autoindex_messages_1 (owner_key=? AND id=?)"
+    assert steps == [f"SEARCH messages USING INDEX {key}"]
 
 
 # --- revisions -------------------------------------------------------------------------------
@@ -301,7 +363,7 @@ async def test_current_tells_the_revision_and_makes_nothing(file: Path, url: str
         sqlite3.connect(f"file:{file}?mode=ro", uri=True)
 
     await upgrade(url)
-    assert await current(url) == "0003"
+    assert await current(url) == NEWEST
 
 
 async def test_upgrading_again_changes_nothing(url: str) -> None:
@@ -313,12 +375,33 @@ async def test_upgrading_again_changes_nothing(url: str) -> None:
         assert (await stores.history.recent("o")).total == 1
 
 
+async def test_rows_of_an_older_schema_are_read_and_pruned(file: Path, url: str) -> None:
+    """A database of the first revision keeps its rows and totals when it is upgraded."""
+    async with open_sql_store(url, Words(), receipt) as stores:
+        await stores.history.append("o", [row(str(n), at(n)) for n in range(5)])
+        await stores.history.prune("o", ["0"])
+    database = Database(url)
+    await database.write(
+        lambda connection: connection.run_sync(
+            lambda sync: command.downgrade(with_config(sync), "0001")
+        )
+    )
+    await database.close()
+
+    async with open_sql_store(url, Words(), receipt) as stores:
+        assert await stores.history.prune("o", ["4"]) == 1
+        page = await stores.history.recent("o", max_tokens=3)
+        assert ([each["id"] for each in page.rows], page.total) == (["3", "2"], 3)
+        assert await stores.history.restore("o", ["4"]) == 1
+    assert (await current(url)) == NEWEST
+
+
 async def test_upgrades_that_start_together_are_one(url: str) -> None:
     """Of several processes that open a new database, each finds it complete."""
     async with asyncio.TaskGroup() as tasks:
         for _ in range(6):
             tasks.create_task(upgrade(url))
-    assert await current(url) == "0003"
+    assert await current(url) == NEWEST
 
 
 async def test_a_downgrade_takes_everything_back(file: Path, url: str) -> None:
@@ -336,7 +419,7 @@ async def test_a_downgrade_takes_everything_back(file: Path, url: str) -> None:
     assert not tables & set(metadata.tables)
 
     await upgrade(url)
-    assert await current(url) == "0003"
+    assert await current(url) == NEWEST
 
 
 async def test_a_database_of_a_newer_version_is_refused(file: Path, url: str) -> None:

@@ -14,6 +14,7 @@ from service.adapters.memory.store import open_memory_store
 from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.errors import InvalidRequestError
+from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
 
 RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -213,6 +214,11 @@ async def test_an_owner_key_that_names_nobody_is_refused(stores: Stores, owner: 
         stores.history.recent(owner),
         stores.history.get_history(owner, 1),
         stores.history.erase(owner),
+        stores.history.fell_out(owner, ["a"]),
+        stores.history.archived(owner, 1),
+        stores.history.prune(owner, ["a"]),
+        stores.history.restore(owner, ["a"]),
+        stores.history.stats(owner),
         stores.profiles.get(owner),
         stores.profiles.put(owner, {}),
     ):
@@ -438,6 +444,161 @@ async def test_a_profile_that_is_no_json_is_refused(stores: Stores) -> None:
     with pytest.raises(InvalidRequestError, match="object is no JSON value"):
         await stores.profiles.put("o", {"a": object()})
     assert await stores.profiles.get("o") == {"a": 1}
+
+
+# --- pruned by hand --------------------------------------------------------------------------
+
+
+async def test_pruned_rows_are_hidden_and_come_back(stores: Stores) -> None:
+    """They are in no page, total or bound, their ids stay taken, and nothing of them is lost."""
+    rows = [row(str(n), at(n), conversation_id="xy"[n % 2]) for n in range(6)]
+    await stores.history.append("o", rows)
+
+    assert await stores.history.prune("o", ["5", "2", "2", "nobody"]) == 2
+    assert await stores.history.prune("o", ["2"]) == 0
+
+    page = await stores.history.recent("o")
+    assert (ids(page), page.total) == ("4 3 1 0", 4)
+    page = await stores.history.recent("o", "x")
+    assert (ids(page), page.total) == ("4 0", 2)
+    assert ids(await stores.history.recent("o", max_tokens=5)) == "4 3 1"
+    assert ids(await stores.history.recent("o", max_rows=3)) == "4 3 1"
+    assert [each["id"] for each in await stores.history.get_history("o", 9)] == ["4", "3", "1", "0"]
+    assert await stores.history.rows("o", ["2"]) == [rows[2]]
+    assert await stores.history.append("o", [row("2", at(9), "again")]) == 0
+
+    assert await stores.history.restore("o", ["2", "5", "0", "nobody"]) == 2
+    assert await stores.history.restore("o", ["2"]) == 0
+    page = await stores.history.recent("o")
+    assert (list(page.rows), page.total) == (rows[::-1], 6)
+    assert ids(await stores.history.recent("o", max_tokens=5)) == "5 4 3"
+
+
+async def test_rows_follow_a_pruned_one(stores: Stores) -> None:
+    """A row without a time follows the newest row, whether that is pruned or not."""
+    await stores.history.append("o", [row("a", at(1)), row("z", at(30))])
+    await stores.history.prune("o", ["z"])
+    await stores.history.append("o", [row("b")])
+    await stores.history.append("o", [row("m", at(15))])
+    await stores.history.restore("o", ["z"])
+
+    assert ids(await stores.history.recent("o")) == "b z m a"
+
+
+async def test_a_history_may_be_pruned_whole(stores: Stores) -> None:
+    """What is left is an empty history that can be written to."""
+    names = [f"m{number}" for number in range(1_200)]
+    await stores.history.append("o", [row(name, at(1)) for name in names], conversation_id="c")
+
+    assert await stores.history.prune("o", names) == 1_200
+    for bound in (None, 0, 10):
+        assert await stores.history.recent("o", "c", max_tokens=bound) == NOTHING
+    await stores.history.append("o", [row("new", at(2))], conversation_id="c")
+    assert ids(await stores.history.recent("o", max_tokens=1)) == "new"
+    assert await stores.history.restore("o", names) == 1_200
+    assert (await stores.history.recent("o", "c")).total == 1_201
+
+
+async def test_marks_are_an_owners_own(stores: Stores) -> None:
+    """Nobody prunes, restores or marks another owner's rows."""
+    for owner in "op":
+        await stores.history.append(owner, [row("a", at(1)), row("b", at(2))])
+
+    assert await stores.history.prune("p", ["a"]) == 1
+    assert await stores.history.restore("o", ["a"]) == 0
+    assert await stores.history.fell_out("p", ["b"]) == ["b"]
+
+    assert ids(await stores.history.recent("o")) == "b a"
+    assert await stores.history.fell_out("o", ["b"]) == ["b"]
+    assert await stores.history.prune("nobody", ["a"]) == 0
+    assert await stores.history.append("nobody", [row("a", at(1))]) == 1
+
+
+# --- fallen out ------------------------------------------------------------------------------
+
+
+async def test_a_row_falls_out_once(stores: Stores) -> None:
+    """Those that are new come back in their order; unknown and pruned ones never do."""
+    odd = 'b\\\0"'
+    await stores.history.append("o", [row(name, at(1)) for name in ("a", odd, "c", "d", "e")])
+    await stores.history.prune("o", ["d"])
+
+    assert await stores.history.fell_out("o", ["c", "nobody", odd, "d", "c"]) == ["c", odd]
+    assert await stores.history.fell_out("o", ["a", odd, "c"]) == ["a"]
+    assert await stores.history.fell_out("o", ["a"]) == []
+    assert await stores.history.fell_out("o", []) == []
+    assert await stores.history.fell_out("nobody", ["a"]) == []
+    assert (await stores.history.recent("o")).total == 4
+    assert await stores.history.archived("o", 10) == []
+
+    await stores.history.restore("o", ["d"])
+    assert await stores.history.fell_out("o", ["d"]) == ["d"]
+
+
+def noted(reason: str, *names: str, **fields: str) -> Archiving:
+    """Return what is written down of rows that fall out for one reason."""
+    return Archiving(
+        reasons=dict.fromkeys(names, reason),
+        run_id=fields.get("run_id", "run_2"),
+        build_id=fields.get("build_id", "bld_1"),
+        retention=timedelta(days=1),
+    )
+
+
+async def test_rows_are_archived_as_they_fall_out(stores: Stores, clock: Clock) -> None:
+    """A copy of each, once, with reason, run, build and time; the last that fell out first."""
+    odd = "b\0"
+    rows = [row("a", at(1)), row(odd, at(2)), row("c", at(3)), row("d", at(4))]
+    await stores.history.append("o", rows, conversation_id="x")
+    first = noted("older", "a", odd)
+    assert await stores.history.fell_out("o", ["a", odd], archiving=first) == ["a", odd]
+    clock.now += timedelta(hours=1)
+    second = noted("too_large", "a", "c", build_id="bld_2")
+    assert await stores.history.fell_out("o", ["a", "c"], archiving=second) == ["c"]
+
+    copies = await stores.history.archived("o", 10)
+
+    assert [copy.row["id"] for copy in copies] == ["c", odd, "a"]
+    assert copies[0] == ArchivedRow(
+        row={**rows[2], "conversation_id": "x"},
+        reason="too_large",
+        run_id="run_2",
+        build_id="bld_2",
+        at=clock.now,
+    )
+    assert copies[1].at == RECEIPT
+    assert [copy.row["id"] for copy in await stores.history.archived("o", 1)] == ["c"]
+    assert await stores.history.archived("o", 0) == []
+    assert await stores.history.archived("p", 10) == []
+
+
+async def test_copies_go_when_they_are_old(stores: Stores, clock: Clock) -> None:
+    """Copies past the retention go with the next row that falls out, which is not told again."""
+    await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
+    await stores.history.fell_out("o", ["a"], archiving=noted("older", "a"))
+    clock.now += timedelta(days=1, seconds=1)
+    await stores.history.fell_out("o", ["b"], archiving=noted("older", "b"))
+
+    assert [copy.row["id"] for copy in await stores.history.archived("o", 10)] == ["b"]
+    assert await stores.history.fell_out("o", ["a"], archiving=noted("older", "a")) == []
+
+
+async def test_an_owner_is_counted(stores: Stores) -> None:
+    """Rows and tokens of what builds may read, and the marks; erasing leaves none of it."""
+    assert await stores.history.stats("o") == HistoryStats()
+    await stores.history.append("o", [row(str(n), at(n), "w " * n) for n in range(6)])
+    await stores.history.prune("o", ["0", "5"])
+    await stores.history.fell_out("o", ["1"])
+    await stores.history.fell_out("o", ["2", "3"], archiving=noted("older", "2", "3"))
+
+    counted = HistoryStats(rows=4, tokens=10, pruned=2, fallen=3, archived=2)
+    assert await stores.history.stats("o") == counted
+    assert await stores.history.stats("p") == HistoryStats()
+
+    assert await stores.history.erase("o") == 6
+    assert await stores.history.stats("o") == HistoryStats()
+    await stores.history.append("o", [row("1", at(1))])
+    assert await stores.history.fell_out("o", ["1"]) == ["1"]
 
 
 # --- concurrency -----------------------------------------------------------------------------

@@ -181,6 +181,22 @@ async def test_summaries_of_rows_that_go_are_forgotten(stores: Stores) -> None:
     assert await stores.summaries.read("o", "c") == []
 
 
+async def test_pruning_a_row_forgets_its_summary(stores: Stores) -> None:
+    """What is left out by hand is told of by no summary; others stay, also when it is restored."""
+    await stores.history.append("o", ROWS)
+    await stores.summaries.put(await summary(stores, ["m0", "m1"], "s1"), expected("m1", 2))
+    await stores.summaries.put(await summary(stores, ["m2"], "s2"), expected("m2", 3, "s1"))
+    next_one = await summary(stores, ["m3", "m4"], "s3")
+
+    await stores.history.prune("o", ["m1"])
+
+    assert [each.id for each in await stores.summaries.read("o")] == ["s2"]
+    assert not await stores.summaries.put(next_one, expected("m4", 5, "s2"))
+    assert await stores.summaries.put(next_one, expected("m4", 4, "s2"))
+    await stores.history.restore("o", ["m1"])
+    assert [each.id for each in await stores.summaries.read("o")] == ["s2", "s3"]
+
+
 async def test_one_at_a_time_summarises_an_owner(pair: tuple[Stores, Stores], clock: Clock) -> None:
     """The right is one worker's until it is given back or its time is over."""
     first, second = (stores.summaries for stores in pair)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from formatters.model import Block, Facts
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
@@ -15,8 +16,16 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.archive import Archive
 from service.builder import BLOCKS, ContextBuilder
+from service.bus import Bus
 from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
-from service.config.settings import BusSettings, GatherSettings, Settings, WorkerSettings
+from service.config.settings import (
+    BusSettings,
+    EventSettings,
+    GatherSettings,
+    MemorySettings,
+    Settings,
+    WorkerSettings,
+)
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -27,11 +36,12 @@ from service.errors import (
     InvalidRequestError,
 )
 from service.gather import Sources
-from service.ports import Bus, HistoryPage
+from service.ports import HistoryPage
+from service.schemas import schemas
 from service.wire import Topics
 from service.worker import Worker
 from tests.integration.bus_places import Place
-from tests.support import NOW, BrokenHistory
+from tests.support import NOW, BrokenHistory, row
 
 # the contract tests run on every server; here one real one is enough
 pytestmark = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
@@ -398,11 +408,11 @@ async def test_a_worker_that_cannot_drain_says_so(place: Place) -> None:
         settings = crew.builder.settings.model_copy(
             update={"worker": WorkerSettings(concurrency=1, shutdown_timeout_seconds=0)}
         )
-        sources = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
-        await crew.hire(replace(crew.builder, sources=sources, settings=settings))
+        trouble = Gate()
+        await crew.hire(replace(trouble.joined(crew.builder), settings=settings))
         sent = asyncio.create_task(crew.client.send(asking()))
         worker = crew.stops[0]
-        await until(lambda: asyncio.sleep(0.2, result=True))
+        await trouble.reached.wait()
         assert await crew.dismiss() == [False]
         assert worker[1].done()
         await crew.hire()
@@ -420,9 +430,9 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
         )
         trouble = Gate()
         await crew.hire(replace(trouble.joined(crew.builder), settings=one_slot))
-        await asyncio.sleep(LEASE)
+        await trouble.reached.wait()
         sent += [asyncio.create_task(crew.client.send(asking(str(n)))) for n in range(3)]
-        await asyncio.sleep(LEASE)
+        await until(lambda: _holds(crew, 4))
         trouble.open.set()
         responses = [await each for each in sent]
         async with asyncio.timeout(5):
@@ -431,28 +441,35 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
     assert len({response.id for response in responses}) == 4
 
 
+async def _holds(crew: Crew, entries: int) -> bool:
+    return len(await crew.stream(Topics.CONTEXT_BUILD_REQUEST)) >= entries
+
+
 @dataclass
 class Gate:
     """A history that can't be read until it is opened."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Set once a build waits for it.
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     def joined(self, builder: ContextBuilder) -> ContextBuilder:
         """Return a builder whose reads wait for this."""
-        gated = GatedHistory(self.open)
+        gated = GatedHistory(self)
         return replace(builder, sources=replace(builder.sources, history=gated))
 
 
 class GatedHistory(BrokenHistory):
     """A history behind a gate: empty, once it is open."""
 
-    def __init__(self, gate: asyncio.Event) -> None:
+    def __init__(self, gate: Gate) -> None:
         super().__init__()
         self._gate = gate
 
     async def recent(self, *_args: object, **_options: object) -> HistoryPage:
         """Wait, and return nothing."""
-        await self._gate.wait()
+        self._gate.reached.set()
+        await self._gate.open.wait()
         return HistoryPage()
 
     async def append(self, *_args: object, **_options: object) -> int:
@@ -591,3 +608,34 @@ async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> N
 async def no_room(build_id: str, manifest: bytes, ttl_seconds: float) -> None:
     """Fail as a bus does."""
     raise BusError("no room")
+
+
+async def test_rows_that_fall_out_are_told_of_once(place: Place) -> None:
+    """Over the bus, by whichever worker comes first, as its schema has it; and archived."""
+    schema = Draft202012Validator(schemas()["context_pruned"])
+    events = EventSettings(archive=True, content=True)
+    async with open_crew(place, memory=MemorySettings(limit=2), events=events) as crew:
+        for _ in range(2):
+            await crew.hire()
+        rows = [row(number, "human", f"said {number}") for number in range(4)]
+        await crew.builder.history.append("o", rows)
+        told: list[dict[str, Any]] = []
+        async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
+            first = await crew.client.build(asking("What now?", id="msg_1"))
+            told.append(json.loads(await anext(heard)))
+            for number in range(8):  # what these record falls out in its turn
+                await crew.client.build(asking("And now?", id=f"msg_again_{number}"))
+            while sum(event["content"]["removed"] for event in told) < 10:
+                told.append(json.loads(await anext(heard)))
+            await crew.dismiss()
+        copies = await crew.builder.history.archived("o", 99)
+
+    for event in told:
+        schema.validate(event)
+    names = [name for event in told for name in event["content"]["removed_messages"]]
+    assert len(names) == len(set(names))
+    assert {copy.row["id"] for copy in copies} >= set(names)
+    assert told[0]["metadata"]["build_id"] == first.build_id
+    assert told[0]["metadata"]["request_id"] == "msg_1"
+    assert told[0]["content"]["removed_messages"] == ["m0", "m1"]
+    assert [each["content"] for each in told[0]["content"]["rows"]] == ["said 0", "said 1"]

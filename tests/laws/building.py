@@ -2,26 +2,54 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.recounts import cost_of_tools, floor, parts_of
 from formatters.model import Summary
 from formatters.rows import well_formed
+from prompts.injector import EveryNTurns, SystemInjector
+from prompts.system_prompt import SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import ContextBuilder
+from service.config.prompts import PromptsSettings
+from service.config.settings import Settings
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
 from service.snapshot import Snapshot
 from service.wire import BuildRequest
-from tests.laws.examples import Asked
-from tests.support import NOW
+from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
+from tests.support import NOW, Written
+
+#: Tokens beside the protected parts: hardly any, some, or plenty.
+SPARE: Final = st.one_of(st.integers(0, 200), st.integers(0, 3_000))
+
+#: Tokens for all that holds history.
+CAPS: Final = st.one_of(st.none(), st.integers(64, 160), st.integers(64, 2_000))
+
+every_strategy = pytest.mark.parametrize("name", CHOICES)
+
+#: A law of a context that fits: what was asked, and what came of it.
+Law = Callable[[Asked, BuildSuccess], None]
 
 #: A limit that every generated context fits into.
 AMPLE = 1_000_000
+
+
+def _reminding() -> SystemPrompt:
+    """Return the shipped identity, with a reminder in every second turn."""
+    injector = SystemInjector()
+    injector.add_rule(EveryNTurns(2), "Be brief.\n[MOOD] is a hint.")
+    return SystemPrompt(injector=injector)
+
 
 _tokenizers = TiktokenTokenizers()
 _builder = ContextBuilder(
@@ -29,9 +57,11 @@ _builder = ContextBuilder(
         history=MemoryHistory(_tokenizers.counter("o200k_base"), lambda: NOW),
         profiles=MemoryProfiles(),
         tools=InMemoryToolRegistry(),
+        prompts=Written(_reminding()),
     ),
     tokenizers=_tokenizers,
     clock=lambda: NOW,
+    settings=Settings(prompts=PromptsSettings(allow_request_identity=True)),
 )
 
 
@@ -110,3 +140,22 @@ def protected(asked: Asked) -> int:
 def written(content: BuildSuccess) -> bytes:
     """Return an answer as it goes over the bus."""
     return json.dumps(content.model_dump(mode="json"), ensure_ascii=False).encode()
+
+
+def of_all_that_fits(law: Law) -> Callable[..., None]:
+    """Test a law on contexts of every strategy; only `none` may refuse to build one."""
+
+    def test(name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject) -> None:
+        available = protected(asked) + spare
+        strategy = data.draw(choices(name))
+        content = build(asked, strategy, max_tokens=available, memory_tokens=cap)
+        if content.status == "success":
+            law(asked, content)
+        else:
+            assert name == "none"
+
+    test.__name__, test.__qualname__, test.__module__ = law.__name__, law.__name__, law.__module__
+    test.__doc__ = law.__doc__
+    generated = given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
+    over_all: Callable[..., None] = every_strategy(few(generated(test)))
+    return over_all

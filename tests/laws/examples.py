@@ -182,6 +182,7 @@ OPTIONS = st.fixed_dictionaries(
         "layout": st.sampled_from(["tagged", "chat"]),
         "memory_limit": st.none() | st.none() | st.integers(0, 20),
         "blocks": st.dictionaries(st.sampled_from(["MOOD", "CONSTRAINTS"]), WORDS),
+        "identity": st.none() | st.sampled_from(["You are Ada.", "# 船长\n\n你是船长。" * 30]),
     }
 )
 

@@ -2,21 +2,22 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.recounts import cost_of_tools, newest_group, parts_of
-from tests.laws.building import build, built, protected, whole
-from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
-
-every_strategy = pytest.mark.parametrize("name", CHOICES)
-
-#: Tokens beside the protected parts: hardly any, some, or plenty.
-SPARE = st.one_of(st.integers(0, 150), st.integers(0, 3_000))
-
-#: Tokens for all that holds history.
-CAPS = st.one_of(st.none(), st.integers(64, 160), st.integers(64, 2_000))
+from service.result import BuildSuccess
+from tests.laws.building import (
+    CAPS,
+    SPARE,
+    build,
+    built,
+    every_strategy,
+    of_all_that_fits,
+    protected,
+    whole,
+)
+from tests.laws.examples import ASKED, Asked, choices, few
 
 
 @every_strategy
@@ -41,18 +42,9 @@ def test_no_context_is_over_its_budget(
         assert parts.remembered <= cap
 
 
-@every_strategy
-@few
-@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
-def test_counts_are_tiktokens(
-    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
-) -> None:
+@of_all_that_fits
+def test_counts_are_tiktokens(asked: Asked, content: BuildSuccess) -> None:
     """Each block costs what tiktoken counts, and blocks and tools add up to the total."""
-    strategy = data.draw(choices(name))
-    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
-    if content.status == "error":
-        assert name == "none"
-        return
     usage = content.usage
 
     assert usage.blocks == parts_of(content).costs
@@ -60,18 +52,9 @@ def test_counts_are_tiktokens(
     assert sum(usage.blocks.values()) + usage.tools == usage.total
 
 
-@every_strategy
-@few
-@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
-def test_protected_parts_are_kept(
-    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
-) -> None:
+@of_all_that_fits
+def test_protected_parts_are_kept(asked: Asked, content: BuildSuccess) -> None:
     """Nobody cuts the identity, the human's words, the names of tools or the run's newest group."""
-    strategy = data.draw(choices(name))
-    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
-    if content.status == "error":
-        assert name == "none"
-        return
     parts, full = parts_of(content), parts_of(whole(asked))
 
     for tag in ("CORE_IDENTITY", "THIS_MOMENT"):

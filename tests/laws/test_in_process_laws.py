@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.model import Row
+from formatters.model import Message, Row
 from service.conversation.compaction import (
     CompositeStrategy,
     SlidingWindowStrategy,
@@ -17,6 +17,7 @@ from service.conversation.compaction import (
 )
 from service.conversation.pruning import auto_manage_context, prune_context, summarize_context
 from service.conversation.strategy import ContextStrategy
+from service.conversation.summarization import SummarizationStrategy
 from service.conversation.windows import (
     NoContextManagement,
     SmartWindowSizeContext,
@@ -247,6 +248,25 @@ def test_order_is_kept_and_system_messages_stay(rows: list[Row], face: Face) -> 
 
     assert is_subsequence(texts(left, "user", "assistant"), texts(rows, "user", "assistant"))
     assert instructions == texts(rows, "system")
+
+
+class Shortly:
+    """Summarises in a word."""
+
+    async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """Return the word."""
+        return "Talk."
+
+
+@given(rows=conversations(), most=MOST)
+def test_a_summary_leaves_what_can_be_sent(rows: list[Row], most: int) -> None:
+    """And a second one, with nothing new, is none."""
+    strategy = SummarizationStrategy(Shortly(), most, 0)
+    left = asyncio.run(strategy.compact(rows))
+
+    check_sequence(events(left))
+    assert set(texts(rows, "user")[-1:]) <= set(texts(left, "user"))
+    assert asyncio.run(strategy.compact(left)) == left
 
 
 @given(rows=conversations(), face=FACES)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,46 +13,31 @@ from bench.recounts import Sent, cost, parts_of, unanswered
 from formatters.cut import CUT_MARK
 from formatters.native import CLEARED
 from formatters.validity.canonical import canonical
-from tests.laws.building import build, built, protected, whole, written
+from service.result import BuildSuccess
+from tests.laws.building import (
+    CAPS,
+    SPARE,
+    build,
+    built,
+    every_strategy,
+    of_all_that_fits,
+    protected,
+    whole,
+    written,
+)
 from tests.laws.examples import ASKED, CHOICES, WORDS, Asked, choices, few
 
-every_strategy = pytest.mark.parametrize("name", CHOICES)
 
-#: Tokens beside the protected parts.
-SPARE = st.one_of(st.integers(0, 200), st.integers(0, 3_000))
-
-CAPS = st.one_of(st.none(), st.integers(64, 160), st.integers(64, 2_000))
-
-
-@every_strategy
-@few
-@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
-def test_no_call_is_without_its_result(
-    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
-) -> None:
+@of_all_that_fits
+def test_no_call_is_without_its_result(asked: Asked, content: BuildSuccess) -> None:
     """Each call is answered once, right behind it; no result stands alone, and APIs take it all."""
-    strategy = data.draw(choices(name))
-    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
-    if content.status == "error":
-        assert name == "none"
-        return
-
     assert unanswered(content.messages) == []
     assert canonical(content.messages, content.tools) == []
 
 
-@every_strategy
-@few
-@given(asked=ASKED, spare=SPARE, cap=CAPS, data=st.data())
-def test_order_is_kept(
-    name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject
-) -> None:
+@of_all_that_fits
+def test_order_is_kept(asked: Asked, content: BuildSuccess) -> None:
     """What is sent of the history and of the run was there, in the order in which it stands."""
-    strategy = data.draw(choices(name))
-    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
-    if content.status == "error":
-        assert name == "none"
-        return
     parts, full = parts_of(content), parts_of(whole(asked))
 
     assert [tag for tag in full.costs if tag in parts.costs] == [

@@ -12,7 +12,7 @@ from service.adapters.memory.hub import MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.adapters.memory.streams import entry_of, token_of
 from service.adapters.stored_results import pack, unpack
-from service.ports import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
+from service.bus import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
 from service.wire import Topics
 
 log = structlog.get_logger()

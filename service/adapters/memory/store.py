@@ -1,15 +1,12 @@
 """History and profiles in this process's memory; gone when it ends."""
 
 import json
-from bisect import insort
-from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from formatters.model import Row, Summary
 from formatters.rows import well_formed
+from service.adapters.memory.owner import OwnerRows
 from service.adapters.owner_locks import OwnerLocks
 from service.adapters.rows import (
     Record,
@@ -20,6 +17,7 @@ from service.adapters.rows import (
     to_json,
 )
 from service.adapters.stores import Clock, Stores
+from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage, TokenCounter
 from service.summaries import Expected, fingerprint
 
@@ -41,7 +39,7 @@ class MemoryHistory:
     def __init__(self, counter: TokenCounter, clock: Clock) -> None:
         self._counter = counter
         self._clock = clock
-        self._owners: dict[str, _Owner] = {}
+        self._owners: dict[str, OwnerRows] = {}
         #: By owner; they go with the rows.
         self.summaries: dict[str, list[Summary]] = {}
         self._locks = OwnerLocks()
@@ -57,17 +55,12 @@ class MemoryHistory:
     def _add(self, name: str, records: Sequence[Record]) -> int:
         if not records:
             return 0
-        owner = self._owners.setdefault(name, _Owner())
-        stored = len(owner.bodies)
-        newest = owner.rows[None][-1].sort_time if stored else microseconds(self._clock())
+        owner = self._owners.setdefault(name, OwnerRows())
+        stored = len(owner.kept)
+        newest = microseconds(self._clock()) if owner.newest is None else owner.newest
         for record, sort_time in zip(records, sort_times(records, newest), strict=True):
-            if record.id in owner.bodies:
-                continue
-            owner.bodies[record.id] = record.body
-            kept = _Kept(sort_time, len(owner.bodies), record.printed_tokens, record.body)
-            for scope in {None, record.conversation_id}:
-                insort(owner.rows[scope], kept)
-        return len(owner.bodies) - stored
+            owner.add(record, sort_time)
+        return len(owner.kept) - stored
 
     async def recent(
         self,
@@ -78,35 +71,74 @@ class MemoryHistory:
         max_tokens: int | None = None,
     ) -> HistoryPage:
         """Return the newest rows within both bounds, newest first."""
-        owner = self._owners.get(checked_owner(owner_key), _Owner())
+        owner = self._of(owner_key)
         scope = None if conversation_id is None else well_formed(conversation_id)
-        kept = owner.rows.get(scope, [])
         bodies: list[str] = []
         tokens = 0
-        for row in reversed(kept):
+        for row in owner.newest_first(scope):
             if max_rows is not None and len(bodies) >= max_rows:
                 break
             if max_tokens is not None and tokens >= max_tokens:
                 break
             bodies.append(row.body)
             tokens += row.printed_tokens
-        return HistoryPage(rows=[json.loads(body) for body in bodies], total=len(kept))
+        total = len(owner.shown.get(scope, []))
+        return HistoryPage(rows=[json.loads(body) for body in bodies], total=total)
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids, in their order; those that there are."""
-        bodies = self._owners.get(checked_owner(owner_key), _Owner()).bodies
-        return [json.loads(bodies[name]) for name in map(well_formed, ids) if name in bodies]
+        owner = self._of(owner_key)
+        return [owner.row(name) for name in map(well_formed, ids) if name in owner.kept]
 
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""
         return list((await self.recent(owner_key, max_rows=limit)).rows)
 
     async def erase(self, owner_key: str) -> int:
-        """Delete all rows of an owner, and their summaries; returns how many rows there were."""
+        """Delete all of an owner; returns how many rows there were."""
         name = checked_owner(owner_key)
         async with self._locks.of(name):
             self.summaries.pop(name, None)
-            return len(self._owners.pop(name, _Owner()).bodies)
+            return len(self._owners.pop(name, OwnerRows()).kept)
+
+    async def fell_out(
+        self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
+    ) -> list[str]:
+        """Mark rows as fallen out; returns those that were not marked before."""
+        owner = self._of(owner_key)
+        new = owner.fell_out(map(well_formed, ids))
+        if archiving:
+            owner.copy(new, archiving, self._clock())
+        return new
+
+    async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
+        """Return the newest copies in the archive, the last that fell out first."""
+        return self._of(owner_key).archive[::-1][:limit]
+
+    async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Hide rows; returns how many were not hidden before."""
+        async with self._locks.of(checked_owner(owner_key)):
+            self.forget(owner_key, ids)
+            return self._of(owner_key).prune(map(well_formed, ids))
+
+    async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Show pruned rows again; returns how many were hidden."""
+        async with self._locks.of(checked_owner(owner_key)):
+            return self._of(owner_key).restore(map(well_formed, ids))
+
+    async def stats(self, owner_key: str) -> HistoryStats:
+        """Count what there is of an owner."""
+        return self._of(owner_key).stats()
+
+    def forget(self, owner_key: str, ids: Collection[str]) -> int:
+        """Delete the summaries that cover any of these rows; returns how many there were."""
+        kept = self.summaries.get(checked_owner(owner_key), [])
+        before = len(kept)
+        kept[:] = [each for each in kept if each.covers.isdisjoint(ids)]
+        return before - len(kept)
+
+    def _of(self, owner_key: str) -> OwnerRows:
+        return self._owners.get(checked_owner(owner_key), OwnerRows())
 
 
 class MemoryProfiles:
@@ -161,10 +193,7 @@ class MemorySummaries:
 
     async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:
         """Delete the summaries that cover any of these rows; returns how many there were."""
-        kept = self._history.summaries.get(checked_owner(owner_key), [])
-        before = len(kept)
-        kept[:] = [each for each in kept if each.covers.isdisjoint(message_ids)]
-        return before - len(kept)
+        return self._history.forget(owner_key, message_ids)
 
     async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
         """Take the right to summarise an owner's history, unless another has it."""
@@ -179,20 +208,3 @@ class MemorySummaries:
         """Give back the right to summarise, if it is still this one's."""
         if self._claims.get(owner_key, ("", 0))[0] == token:
             del self._claims[owner_key]
-
-
-class _Kept(NamedTuple):
-    """A row in its place: tuples sort by time, then by arrival."""
-
-    sort_time: int
-    sequence: int
-    printed_tokens: int
-    body: str
-
-
-@dataclass(slots=True)
-class _Owner:
-    """An owner's rows by id, and in order by conversation; None holds them all."""
-
-    bodies: dict[str, str] = field(default_factory=dict)
-    rows: dict[str | None, list[_Kept]] = field(default_factory=lambda: defaultdict(list))

@@ -17,7 +17,7 @@ from service.adapters.redis.manifests import RedisManifests
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import ENQUEUE, FINISH, Argument, Call, flat, run
 from service.adapters.stored_results import pack, unpack
-from service.ports import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
+from service.bus import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
 from service.wire import Topics
 
 #: What `FINISH` returns in place of receivers where the reply's place takes none.

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from service.ports import Identity
+from service.bus import Identity
 from service.wire import Topics
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import Result, delete
+from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
@@ -18,6 +18,13 @@ from service.adapters.rows import (
 )
 from service.adapters.sql.bodies import read_bodies
 from service.adapters.sql.engine import Database
+from service.adapters.sql.marks import (
+    copy_fallen,
+    count_marks,
+    mark_fallen,
+    read_archive,
+    set_pruned,
+)
 from service.adapters.sql.queries import (
     ADD_MESSAGES,
     ALL_ROWS,
@@ -27,8 +34,11 @@ from service.adapters.sql.queries import (
     Scope,
     scope,
 )
-from service.adapters.sql.schema import key, messages, owners, summaries
+from service.adapters.sql.schema import archive, fallen, key, messages, owners, summaries
+from service.adapters.sql.summaries import forget_rows
+from service.adapters.sql.totals import recount
 from service.adapters.stores import Clock
+from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage, TokenCounter
 
 
@@ -76,7 +86,7 @@ class SqlHistory:
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids, in their order; those that there are."""
         owner = key(checked_owner(owner_key))
-        names = [key(well_formed(name)) for name in ids]
+        names = _keys(ids)
         bodies = await self._database.read(lambda found: read_bodies(found, owner, names))
         return [json.loads(bodies[name]) for name in names if name in bodies]
 
@@ -84,18 +94,63 @@ class SqlHistory:
         """Return the newest rows of all the owner's conversations, newest first."""
         return list((await self.recent(owner_key, max_rows=limit)).rows)
 
+    async def fell_out(
+        self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
+    ) -> list[str]:
+        """Mark rows as fallen out; returns those that were not marked before."""
+        owner = key(checked_owner(owner_key))
+        given = dict(zip(_keys(ids), ids, strict=True))
+
+        async def fall(connection: AsyncConnection) -> list[str]:
+            new = await mark_fallen(connection, owner, list(given))
+            if archiving:
+                reasons = {name: archiving.reasons[given[name]] for name in new}
+                await copy_fallen(connection, owner, reasons, archiving, self._clock())
+            return [given[name] for name in new]
+
+        return await self._database.write(fall)
+
+    async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
+        """Return the newest copies in the archive, the last that fell out first."""
+        owner = key(checked_owner(owner_key))
+        return await self._database.read(lambda found: read_archive(found, owner, limit))
+
+    async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Hide rows; returns how many were not hidden before."""
+        return await self._set_pruned(owner_key, ids, pruned=True)
+
+    async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
+        """Show pruned rows again; returns how many were hidden."""
+        return await self._set_pruned(owner_key, ids, pruned=False)
+
+    async def stats(self, owner_key: str) -> HistoryStats:
+        """Count what there is of an owner."""
+        owner = key(checked_owner(owner_key))
+        return await self._database.read(lambda found: count_marks(found, owner))
+
     async def erase(self, owner_key: str) -> int:
-        """Delete all rows of an owner, and their summaries; returns how many rows there were."""
+        """Delete all of an owner; returns how many rows there were."""
         owner = key(checked_owner(owner_key))
 
         async def forget(connection: AsyncConnection) -> int:
-            for table in (owners, summaries):
+            for table in (owners, fallen, archive, summaries):
                 await connection.execute(delete(table).where(table.c.owner_key == owner))
             erased = await connection.execute(delete(messages).where(messages.c.owner_key == owner))
             return erased.rowcount
 
         async with self._locks.of(owner):
             return await self._database.write(forget)
+
+    async def _set_pruned(self, owner_key: str, ids: Sequence[str], *, pruned: bool) -> int:
+        owner, names = key(checked_owner(owner_key)), _keys(ids)
+
+        async def change(connection: AsyncConnection) -> int:
+            if pruned:
+                await forget_rows(connection, owner, ids)
+            return await set_pruned(connection, owner, names, pruned=pruned)
+
+        async with self._locks.of(owner):
+            return await self._database.write(change)
 
     async def _placed(
         self, connection: AsyncConnection, owner: str, records: Sequence[Record]
@@ -151,14 +206,9 @@ async def _insert(
     connection: AsyncConnection, owner: str, values: Sequence[dict[str, object]]
 ) -> int:
     """Insert rows that are new and bring the totals up to date; returns how many were new."""
-    new: Result[str | None, int, int] = await connection.execute(ADD_MESSAGES, values)
-    places: dict[str | None, list[tuple[int, int]]] = {}
-    for conversation, sort_time, sequence in new:
-        for name in {None, conversation}:
-            places.setdefault(name, []).append((sort_time, sequence))
-    for name, added in places.items():
-        of = scope(owner, name)
-        sort_time, sequence = min(added)
-        first = {"from_time": sort_time, "from_sequence": sequence}
-        await connection.execute(of.statements.recount, {**of.keys, **first})
-    return len(places.get(None, ()))
+    new = await connection.execute(ADD_MESSAGES, values)
+    return await recount(connection, owner, new)
+
+
+def _keys(ids: Sequence[str]) -> list[str]:
+    return [key(well_formed(name)) for name in ids]

@@ -11,14 +11,16 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
+    delete,
     func,
+    literal,
     select,
     tuple_,
     update,
 )
 from sqlalchemy.sql.dml import ReturningInsert
 
-from service.adapters.sql.schema import insert, messages, owners
+from service.adapters.sql.schema import archive, fallen, insert, messages, owners
 
 #: A ``beyond`` and a ``limit`` that bound nothing.
 ALL_TOKENS: Final = -1
@@ -32,9 +34,11 @@ class Statements:
     Parameters are ``in_owner``, and ``in_conversation`` where the scope is one.
     """
 
-    #: Sort time, rows and printed tokens of the newest row: the latter are the totals of all.
+    #: Sort time, rows and printed tokens of the newest row, pruned or not: the latter are the
+    #: totals of all that aren't.
     newest: Select[int, int, int]
-    #: Bodies newest first: ``limit`` at most, of rows whose total of tokens is over ``beyond``.
+    #: Bodies newest first: ``limit`` at most, of rows whose total of tokens is over ``beyond``,
+    #: without those that are pruned.
     page: Select[str]
     #: Write the totals anew from the place ``from_time``, ``from_sequence`` on.
     recount: Update
@@ -46,7 +50,7 @@ def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[
     newest = select(messages.c.sort_time, rows, tokens).where(members).order_by(*newest_first)
     page = (
         select(messages.c.body)
-        .where(members, tokens > bindparam("beyond"))
+        .where(members, messages.c.pruned == literal(0), tokens > bindparam("beyond"))
         .order_by(tokens.desc(), *newest_first)
         .limit(bindparam("limit"))
     )
@@ -65,13 +69,14 @@ def _recount(members: ColumnElement[bool], rows: Column[int], tokens: Column[int
     )
     rows_before = func.coalesce(select(before.c[0]).scalar_subquery(), 0)
     tokens_before = func.coalesce(select(before.c[1]).scalar_subquery(), 0)
+    counted = 1 - messages.c.pruned
     running = (
         select(
             messages.c.id,
-            (rows_before + func.row_number().over(order_by=place)).label("rows"),
-            (tokens_before + func.sum(messages.c.printed_tokens).over(order_by=place)).label(
-                "tokens"
-            ),
+            (rows_before + func.sum(counted).over(order_by=place)).label("rows"),
+            (
+                tokens_before + func.sum(messages.c.printed_tokens * counted).over(order_by=place)
+            ).label("tokens"),
         )
         .where(members, tuple_(*place) >= first)
         .subquery()
@@ -105,9 +110,49 @@ _CONVERSATION: Final = messages.c.conversation_id == bindparam("in_conversation"
 
 #: Ids that one statement takes; databases bound their parameters.
 IDS_AT_ONCE: Final = 500
+_NAMED: Final = and_(_OWNED, messages.c.id.in_(bindparam("ids", expanding=True)))
 #: The rows with the ``ids``, in any order.
-BY_IDS: Final = select(messages.c.id, messages.c.body).where(
-    _OWNED, messages.c.id.in_(bindparam("ids", expanding=True))
+BY_IDS: Final = select(messages.c.id, messages.c.body).where(_NAMED)
+
+#: Lock an owner, so that appends and other changes wait; returns nothing.
+LOCK_OWNER: Final = (
+    update(owners)
+    .where(owners.c.owner_key == bindparam("in_owner"))
+    .values(last_sequence=owners.c.last_sequence)
+)
+#: Set ``pruned`` to ``now_pruned`` on the ``ids`` that have it otherwise; return what conversations
+#: they are of, and their places.
+PRUNE: Final = (
+    update(messages)
+    .where(_NAMED, messages.c.pruned != bindparam("now_pruned"))
+    .values(pruned=bindparam("now_pruned"))
+    .returning(messages.c.conversation_id, messages.c.sort_time, messages.c.sequence)
+)
+#: Mark those of the ``ids`` as fallen that are stored, shown and not marked; return them. Asked
+#: with ``=``, SQLite would read all that an owner has by an index with ``pruned`` in it.
+FALL: Final = (
+    insert(fallen)
+    .from_select(
+        ["owner_key", "id"],
+        select(messages.c.owner_key, messages.c.id).where(_NAMED, messages.c.pruned != literal(1)),
+    )
+    .on_conflict_do_nothing()
+    .returning(fallen.c.id)
+)
+#: The newest ``limit`` copies of an archive, the last that fell out first.
+ARCHIVED: Final = (
+    select(archive)
+    .where(archive.c.owner_key == bindparam("in_owner"))
+    .order_by(archive.c.number.desc())
+    .limit(bindparam("limit"))
+)
+#: Delete all copies from before ``until``.
+FORGET: Final = delete(archive).where(archive.c.archived_at < bindparam("until"))
+#: Rows that are pruned, that once fell out, and copies, of an owner.
+COUNTS: Final = select(
+    select(func.count()).where(_OWNED, messages.c.pruned == literal(1)).scalar_subquery(),
+    select(func.count()).where(fallen.c.owner_key == bindparam("in_owner")).scalar_subquery(),
+    select(func.count()).where(archive.c.owner_key == bindparam("in_owner")).scalar_subquery(),
 )
 
 OWNER: Final = _statements(_OWNED, messages.c.owner_rows, messages.c.owner_tokens)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.dialects import sqlite
 
 metadata: Final = MetaData()
@@ -16,7 +16,8 @@ owners: Final = Table(
 )
 
 #: Columns are there to find rows by; what callers stored and get back is ``body``. The totals run
-#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``.
+#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``; pruned rows
+#: have totals as well, but count nothing in them.
 messages: Final = Table(
     "messages",
     metadata,
@@ -32,20 +33,47 @@ messages: Final = Table(
     Column("owner_tokens", BigInteger, nullable=False),
     Column("conversation_rows", BigInteger, nullable=False),
     Column("conversation_tokens", BigInteger, nullable=False),
-    Column("body", Text, nullable=False),  # last: no other column is read past its length
+    Column("body", Text, nullable=False),  # behind what is read most: nothing is read past it
+    Column("pruned", Integer, nullable=False, server_default=text("0")),  # 1 where hidden by hand
     Index("messages_by_owner", "owner_key", "sort_time", "sequence"),
     Index("messages_by_conversation", "owner_key", "conversation_id", "sort_time", "sequence"),
     # A total never falls along the order, so these two are in that order as well: a bound on
-    # tokens is a range.
-    Index("messages_by_owner_tokens", "owner_key", "owner_tokens", "sort_time", "sequence"),
+    # tokens is a range, without the rows that are pruned.
+    Index(
+        "messages_by_owner_tokens", "owner_key", "pruned", "owner_tokens", "sort_time", "sequence"
+    ),
     Index(
         "messages_by_conversation_tokens",
         "owner_key",
         "conversation_id",
+        "pruned",
         "conversation_tokens",
         "sort_time",
         "sequence",
     ),
+)
+
+#: Rows that once fell out of their owner's context; each is told of once.
+fallen: Final = Table(
+    "fallen",
+    metadata,
+    Column("owner_key", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+)
+
+#: Copies of rows that fell out, for a while.
+archive: Final = Table(
+    "archive",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("owner_key", Text, nullable=False),
+    Column("archived_at", BigInteger, nullable=False),  # microseconds since 1970, UTC
+    Column("reason", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("build_id", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("archive_by_owner", "owner_key", "number"),
+    Index("archive_by_time", "archived_at"),
 )
 
 profiles: Final = Table(
@@ -80,6 +108,6 @@ claims: Final = Table(
 insert: Final = sqlite.insert
 
 
-def key(text: str) -> str:
+def key(name: str) -> str:
     """Return text that tells rows apart in a key column: a NUL, which Postgres refuses, escaped."""
-    return text.replace("\\", "\\\\").replace("\0", "\\0")
+    return name.replace("\\", "\\\\").replace("\0", "\\0")

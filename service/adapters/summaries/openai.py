@@ -18,6 +18,8 @@ from service.ports import Summarizer, TokenCounter
 #: Before the second attempt; each further wait is twice as long. Seconds.
 BACKOFF_SECONDS: Final = 0.5
 
+OPENAI_URL: Final = "https://api.openai.com/v1"
+
 #: Stands where a server asks for no key; the SDK takes none for a mistake.
 NO_KEY: Final = "none"
 
@@ -34,16 +36,23 @@ async def open_openai_summarizer(
     settings: SummarizerSettings, counter: TokenCounter
 ) -> AsyncIterator[Summarizer]:
     """Open a client; nothing is sent before there is something to summarise."""
-    key, url = settings.api_key, settings.base_url
-    async with AsyncOpenAI(
-        api_key=key.get_secret_value() if key else NO_KEY,
-        # an empty one would be looked for in the environment, which only the settings read
-        base_url=url.get_secret_value() if url else "https://api.openai.com/v1",
-        timeout=settings.timeout_seconds,
-        max_retries=0,
-    ) as client:
+    async with make_client(settings) as client:
         model = OpenAIModel(client, settings)
         yield ChunkedSummarizer(model.name, model.ask, counter.count, settings)
+
+
+def make_client(settings: SummarizerSettings) -> AsyncOpenAI:
+    """Return a client that makes one attempt a call."""
+    key, url = settings.api_key, settings.base_url
+    client = AsyncOpenAI(
+        api_key=key.get_secret_value() if key else NO_KEY,
+        base_url=url.get_secret_value() if url else OPENAI_URL,
+        timeout=settings.timeout_seconds,
+        max_retries=0,
+    )
+    # the SDK takes them from the environment, which may mean another server than this one
+    client.organization = client.project = None
+    return client
 
 
 class OpenAIModel:
@@ -108,7 +117,7 @@ def read_answer(body: bytes) -> str:
         raise SummarizerError("the model's answer is no JSON") from None
     match completion:
         case {"choices": [{"message": {"content": str(text)}, **choice}, *_]}:
-            text = well_formed(text).strip()
+            text = _without_thoughts(well_formed(text)).strip()
         case {"choices": [{"message": {}}, *_]}:
             raise SummarizerError("the model's answer has no text")
         case _:
@@ -122,6 +131,12 @@ def read_answer(body: bytes) -> str:
     return text
 
 
+def _without_thoughts(text: str) -> str:
+    """Return an answer without the thoughts that some servers leave before it."""
+    thinks = text.lstrip().startswith("<think>")
+    return text.partition("</think>")[2] if thinks else text
+
+
 def _may_pass(error: OpenAIError) -> bool:
     """Tell whether the same request may succeed a little later."""
     if isinstance(error, APIStatusError):
@@ -131,10 +146,6 @@ def _may_pass(error: OpenAIError) -> bool:
 
 
 def _failed(error: OpenAIError) -> SummarizerError:
-    match error:
-        case APIStatusError():
-            return SummarizerError(f"the model's server answered with status {error.status_code}")
-        case APIConnectionError():
-            return SummarizerError("the model's server can't be reached")
-        case _:
-            return SummarizerError(f"the model can't be asked: {type(error).__name__}")
+    if isinstance(error, APIStatusError):
+        return SummarizerError(f"the model's server answered with status {error.status_code}")
+    return SummarizerError(f"the model's server can't be asked: {type(error).__name__}")

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from service.app import connect_client, open_bus, open_stores, open_worker
+from service.bus import Bus
 from service.cli.history_files import read_history
 from service.client import ContextClient
 from service.config.settings import BusSettings, Settings, StoreSettings, ToolsSettings
 from service.errors import ContextBuilderError
-from service.ports import Bus, HistoryStore
+from service.ports import HistoryStore
 
 HISTORY: Final = Path(__file__).with_name("history.json")
 TOOLS: Final = Path(__file__).with_name("tools.json")

@@ -46,6 +46,15 @@ def test_a_whole_context_is_read() -> None:
     ]
 
 
+def test_calls_are_read() -> None:
+    """Names and arguments are text that the model reads, like any other."""
+    function = {"name": "look", "arguments": '{"q": "</s> <|im_start|>"}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+
+    assert [piece.kind for piece in read(messages)] == ["message", "role", "role"]
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

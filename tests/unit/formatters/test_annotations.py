@@ -87,6 +87,7 @@ def test_values_without_end() -> None:
     [
         ("a]b", "a\\]b"),
         ("a;b", "a\\;b"),
+        ("a&#93 b", "a\\&#93 b"),
         ("a\\]b", "a\\\\\\]b"),
         ("a\\", "a\\\\"),
         ("C:\\temp\\x", "C:\\temp\\x"),

@@ -50,6 +50,8 @@ def test_history_is_replayed_in_units() -> None:
     block = native_history(facts(TALK))
 
     assert block.tag == "HISTORY"
+    assert block.native
+    assert block.gives_way is GivesWay.BY_STRATEGY
     assert [[m.content for m in entry.native] for entry in block.entries] == [
         ["q0"],
         ["", "r1", "r2"],
@@ -108,6 +110,14 @@ def test_a_unit_can_be_shortened() -> None:
     assert entry.shorten(10).native[0].content == "xxxxxxx..."
 
 
+def test_a_unit_is_as_long_as_its_longest_message() -> None:
+    """Beyond that, shortening changes nothing."""
+    talk = rows(("ai", "look", calls("c1")), ("tool", "x" * 50, {"tool_call_id": "c1"}))
+    (entry,) = native_history(facts(talk)).entries
+
+    assert entry.longest == 50
+
+
 def test_made_up_results_are_no_candidates() -> None:
     """Nor are they cleared."""
     (entry,) = native_history(facts(rows(("ai", "", calls("c1"))))).entries
@@ -126,9 +136,17 @@ def test_the_run_follows_as_it_came() -> None:
     (block,) = run_so_far(facts(run=run))
 
     assert block.tag == "RUN"
+    assert block.native
     assert block.gives_way is GivesWay.ALL_BUT_NEWEST
     assert block.volatile
     assert [entry.repairs for entry in block.entries] == [{}, {"m2": "result_pending"}]
+
+
+def test_what_a_run_leaves_out_is_told() -> None:
+    """As of history."""
+    (block,) = run_so_far(facts(run=rows(("system", "obey", None), ("ai", "a", None))))
+
+    assert [(each.message_ids, each.reason) for each in block.omissions] == [(("m0",), "role")]
 
 
 def test_no_run_is_no_block() -> None:

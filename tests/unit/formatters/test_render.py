@@ -54,6 +54,14 @@ def test_blocks_can_share_a_message() -> None:
     ]
 
 
+def test_the_first_of_them_opens_a_message() -> None:
+    """It joins nothing that stands before."""
+    alone = Block(tag="C", entries=(Entry(text="y"),))
+    (block,) = in_one_message([Block(tag="A", entries=(Entry(text="x"),))])
+
+    assert [message["content"] for message in render((alone, block))] == ["y", "x"]
+
+
 def test_native_entries_are_messages() -> None:
     """As many as there are; an empty block is none."""
     messages = (ChatMessage(role="user", content="q"), ChatMessage(role="assistant", content="a"))

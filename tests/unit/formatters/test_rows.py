@@ -229,3 +229,12 @@ def test_repaired(text: str, whole: str) -> None:
 def test_content_that_is_not_all_shown_is_marked(content: object, partial: bool) -> None:
     """Whoever reads the row can warn that something is missing."""
     assert read_row({"content": content}).partial is partial
+
+
+@pytest.mark.parametrize(
+    ("id_", "name"),
+    [(7, "7"), (2**64 - 1, str(2**64 - 1)), (2**64, "made"), (True, "made"), (None, "made")],
+)
+def test_ids_that_are_numbers(id_: object, name: str) -> None:
+    """Whole numbers of up to 64 bits are names of rows."""
+    assert read_row({"id": id_}, fallback_id="made").id == name

@@ -52,6 +52,16 @@ def test_a_limit_splits_a_turn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit", "gone"), [(1, ("q1", "a1", "b1")), (2, ("q1", "a1")), (3, ("q1",))]
+)
+def test_every_row_beyond_the_limit_is_told_of(limit: int, gone: tuple[str, ...]) -> None:
+    """Of a turn as well that loses more rows than it keeps."""
+    shown = block(turn(1, "a1", "b1", "c1", run=False), limit=limit)
+
+    assert [(each.message_ids, each.reason) for each in shown.omissions] == [(gone, "memory_limit")]
+
+
+@pytest.mark.parametrize(
     ("limit", "gone"),
     [
         (6, []),

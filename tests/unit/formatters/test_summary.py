@@ -12,6 +12,12 @@ def test_a_summary_stands_under_its_heading() -> None:
     ]
 
 
+def test_a_summary_ends_the_cache() -> None:
+    """Its numbers change from turn to turn; accounts call it by its own name."""
+    assert summary_block("Two turns.").tag == "SUMMARY"
+    assert summary_block("Two turns.").volatile
+
+
 def test_nobody_else_can_write_the_heading() -> None:
     """The guard knows it."""
     assert quoted(HEADER) == f"\\{HEADER}"

@@ -79,6 +79,19 @@ def test_is_the_system_message() -> None:
     assert len(block.entries) == 1
 
 
+def test_the_operators_text_takes_its_place() -> None:
+    """It is the same block, as well protected; an empty one is a choice too."""
+    own = core_identity(Facts(current_input="", identity="You are Ada."))
+
+    assert (own.tag, own.role, own.gives_way, own.text) == (
+        "CORE_IDENTITY",
+        "system",
+        GivesWay.NEVER,
+        "You are Ada.",
+    )
+    assert core_identity(Facts(current_input="", identity="")).text == ""
+
+
 def test_is_the_same_for_everybody() -> None:
     """Two friends share the identity byte for byte."""
     one = Facts(current_input="Hi", profile={"prompt_overrides": {"friends_profile": "Brief."}})

@@ -32,10 +32,10 @@ def test_the_markers_stand_once() -> None:
 
 
 def test_the_instructions_name_what_is_kept() -> None:
-    """Decisions, files, state, limits, errors, names, dates and what tools returned."""
-    for word in ("decided", "files", "how things stand", "limits", "errors", "names", "dates"):
+    """Decisions, files, state, constraints, errors, names, dates and what tools returned."""
+    for word in ("decisions", "files", "state", "constraints", "errors", "names", "dates"):
         assert word in INSTRUCTIONS
-    assert "key information that tools returned" in INSTRUCTIONS
+    assert "key information of tool results" in INSTRUCTIONS
     assert "third person" in INSTRUCTIONS
 
 

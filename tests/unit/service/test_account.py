@@ -59,3 +59,39 @@ async def test_cache_marks_stand_where_the_cacheable_prefix_ends(
     assert "cache_control" in content.provider_request["system"][0]
     prefix = content.usage.blocks["CORE_IDENTITY"] + content.usage.blocks["CAPABILITIES"]
     assert content.usage.cacheable_prefix == prefix
+
+
+async def test_the_prefix_ends_before_a_result_that_was_made_up(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """The real one may come; what stands before the call is the same in the next build."""
+    call = {"id": "c1", "name": "look", "arguments": {}}
+    past = [
+        {"id": "m1", "role": "human", "content": "Look"},
+        {"id": "m2", "role": "ai", "content": "", "metadata": {"tool_calls": [call]}},
+        {"id": "m3", "role": "human", "content": "And now?"},
+        {"id": "m4", "role": "ai", "content": "Nothing."},
+    ]
+    content = success(await make_builder().build(make_request(past=past, layout="chat")))
+    answered = success(
+        await make_builder().build(
+            make_request(
+                layout="chat",
+                past=[
+                    *past[:2],
+                    {
+                        "id": "m5",
+                        "role": "tool",
+                        "content": "A boat",
+                        "metadata": {"tool_call_id": "c1"},
+                    },
+                    *past[2:],
+                ],
+            )
+        )
+    )
+    system = answered.usage.cacheable_prefix - answered.usage.blocks["HISTORY"]
+
+    assert content.messages[:2] == answered.messages[:2]
+    assert content.messages[3]["content"] != answered.messages[3]["content"]
+    assert content.usage.cacheable_prefix == system + 5  # "Look", and four for its message

@@ -1,11 +1,14 @@
 """The composition root: settings reach the adapters."""
 
+import sys
 from dataclasses import asdict
 
 import pytest
 
+from formatters.model import Message, Role
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import open_memory_bus
+from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import (
     _bus_options,
     _used_by_default,
@@ -13,6 +16,7 @@ from service.app import (
     open_builder,
     open_bus,
     open_models,
+    open_summarizer,
 )
 from service.budget.strategies.summarization import Summarization
 from service.config.settings import (
@@ -123,3 +127,24 @@ async def test_settings_of_summaries_reach_strategy_and_compactor() -> None:
         assert builder.compactor.idle
     async with open_builder(Settings.model_validate({"summaries": {"enabled": False}})) as builder:
         assert builder.compactor is None
+
+
+async def test_summaries_need_no_model() -> None:
+    """Without a word in the settings, the conversation's own sentences are one."""
+    said = Message(id="m1", role=Role.HUMAN, content="The key is blue.")
+    async with open_summarizer(Settings(), HEURISTIC) as summarizer:
+        assert summarizer.name == "extractive"
+        assert await summarizer.summarize([said], max_tokens=50) == "- user: The key is blue."
+
+
+async def test_a_model_that_cannot_be_asked_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where its package is missing, the extra is named."""
+    monkeypatch.delitem(sys.modules, "service.adapters.summaries.openai", raising=False)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
+    settings = Settings.model_validate({"summaries": {"summarizer": chosen}})
+    with pytest.raises(ConfigError, match=r"context-builder\[llm\]"):
+        async with open_summarizer(settings, HEURISTIC):
+            pass

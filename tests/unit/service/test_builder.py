@@ -92,7 +92,7 @@ async def test_the_prefix_is_the_same_for_all_owners(
 async def test_a_model_without_a_tokenizer_is_estimated(
     make_builder: MakeBuilder, make_request: MakeRequest, tokenizers: TiktokenTokenizers
 ) -> None:
-    """Usage names the estimate, and what it adds up is no less than one of the whole."""
+    """Usage names the estimate, which is rounded once for each message."""
     counter = tokenizers.counter("o200k_base*1.5")
     past = [row(n, role, f"Row {n}") for n in range(1, 30) for role in ("human", "ai")]
     past = [{**each, "id": f"{each['id']}_{place}"} for place, each in enumerate(past)]
@@ -105,7 +105,21 @@ async def test_a_model_without_a_tokenizer_is_estimated(
     assert (usage.tokenizer, usage.exact) == ("o200k_base*1.5", False)
     assert usage.total == sum(usage.blocks.values()) + usage.tools <= usage.available
     for message, tokens in zip(content.messages, usage.blocks.values(), strict=True):
-        assert counter.count(message["content"]) + 4 <= tokens
+        assert counter.count(message["content"]) + 4 == tokens
+
+
+async def test_an_estimate_that_fits_to_the_token_is_not_refused(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """The least context is built with as many tokens as it takes, and refused with one less."""
+    builder = make_builder(tools=[SEARCH])
+    claude = {"model": "anthropic/claude-opus-5", "memory_limit": 0}
+    least = success(await builder.build(make_request(**claude, max_tokens=4_000))).usage.total
+    fits = await builder.build(make_request(**claude, max_tokens=least, reserve_tokens=0))
+    short = await builder.build(make_request(**claude, max_tokens=least // 2, reserve_tokens=0))
+
+    assert success(fits).usage.total == least
+    assert short.content.status == "error"
 
 
 async def test_the_settings_go_before_the_table_of_models(

@@ -1,10 +1,13 @@
 """The builder with native messages: the chat layout, and the run in flight."""
 
+import json
 from typing import Any
 
 import pytest
 
 from formatters.model import Row
+from formatters.validity.anthropic import anthropic
+from formatters.validity.forms import VALIDATORS
 from service.adapters.tokens.tokenizers import load_encoding
 from service.builder import BLOCKS
 from service.result import BuildSuccess
@@ -210,3 +213,56 @@ async def test_tool_results_are_cleared(make_builder: MakeBuilder) -> None:
     assert content.messages[3] == {
         "role": "tool", "content": "[tool result cleared]", "tool_call_id": "c1",
     }  # fmt: skip
+
+
+COMPACTED = {"type": "compaction", "content": "Birds so far: é", "encrypted_content": "x=="}
+SPOKEN = {"type": "text", "text": "A heron is one, too."}
+
+
+@pytest.mark.parametrize("parts", [[COMPACTED], [COMPACTED, SPOKEN]])
+async def test_a_stored_compaction_block_is_sent_at_its_place(
+    make_builder: MakeBuilder, parts: list[Any]
+) -> None:
+    """From the store's history as from a run in flight, as it came, to the provider it is of."""
+    content = "" if len(parts) == 1 else SPOKEN["text"]
+    paused: dict[str, Any] = {"role": "AI", "content": content}
+    paused["metadata"] = {"provider_parts": parts}
+    builder = make_builder()
+    await builder.history.append("o", [*PAST, row(2, **paused)])
+    options = {"layout": "chat", "past": None, "format": "anthropic", "context_management": ASKED}
+    built = success(await builder.build(request([*RUN[:1], {"id": "p1", **paused}], **options)))
+
+    assert built.provider_request is not None
+    assert built.provider_request["context_management"] == ASKED
+    assert fates(built)["m2"] == fates(built)["p1"] == "kept"
+    sent = built.provider_request["messages"]
+    # where the run ends with the assistant, a short user's text asks it to go on
+    assert [message["role"] for message in sent][-4:] == ["assistant", "user", "assistant", "user"]
+    for message in (sent[-4], sent[-2]):
+        assert message["content"][-len(parts) :] == parts
+    assert sent[-4]["content"][0]["text"] == "Any time."
+    assert anthropic(built.provider_request, [parts, parts]) == []
+    assert built.warnings == []
+
+
+@pytest.mark.parametrize("form", ["openai", "openai_responses", "gemini"])
+async def test_other_providers_get_no_block_and_no_edit(
+    make_builder: MakeBuilder, form: str
+) -> None:
+    """The message goes without the block, and a warning says that the edit was left out."""
+    parts = [COMPACTED, SPOKEN]
+    said = {"id": "p1", "role": "AI", "content": SPOKEN["text"]}
+    run = [*RUN[:1], {**said, "metadata": {"provider_parts": parts}}]
+    built = await build(make_builder, request(run, format=form, context_management=ASKED))
+
+    assert [(each.code, each.pointer) for each in built.warnings] == [
+        ("unsupported_option", "/content/metadata/context/context_management/edits/0")
+    ]
+    if built.provider_request:
+        assert "context_management" not in built.provider_request
+        assert "encrypted_content" not in json.dumps(built.provider_request)
+        assert SPOKEN["text"] in json.dumps(built.provider_request)
+        assert VALIDATORS[form](built.provider_request, []) == []
+
+
+ASKED: dict[str, Any] = {"edits": [{"type": "compact_20260112", "pause_after_compaction": True}]}

@@ -9,6 +9,8 @@ import pytest
 
 from formatters.guard import GUARD_VERSION
 from formatters.model import Message, Role, ToolCall
+from prompts.system_prompt import SystemPrompt
+from service.config.prompts import PromptsSettings
 from service.config.settings import BudgetSettings, Settings, StoreSettings
 from service.manifest import Manifest
 from service.provenance import ground, hashed, make_manifest, row_hash
@@ -62,6 +64,32 @@ async def test_a_manifest_holds_nobodys_words(
 
     assert SECRET not in found.model_dump_json()
     assert set(found.request.brought) == {"blocks"}
+
+
+async def test_an_identity_of_the_request_is_named_and_not_kept(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """It came along, and holds words."""
+    settings = Settings(prompts=PromptsSettings(allow_request_identity=True))
+    built = await make_builder(settings=settings).built(make_request(identity=SECRET))
+
+    found = make_manifest(built, ground(settings))
+
+    assert SECRET not in found.model_dump_json()
+    assert found.request.brought == {"identity": hashed(SECRET)}
+
+
+async def test_the_operators_texts_are_told_by_their_hashes(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """A file that changes under the same path is another ground."""
+    first = await make_builder().built(make_request())
+    second = replace(first, prompt=SystemPrompt(identity=SECRET, sections=SECRET))
+    one, other = (make_manifest(each, ground(Settings())).ground for each in (first, second))
+
+    changed = [name for name, value in one.settings.items() if other.settings[name] != value]
+    assert changed == ["prompts.identity_file", "prompts.sections"]
+    assert SECRET not in other.model_dump_json()
 
 
 async def test_what_came_with_the_request_is_named(make_builder: MakeBuilder) -> None:

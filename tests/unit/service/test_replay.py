@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
+from prompts.system_prompt import SystemPrompt
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.window_size import WindowSize
 from service.builder import ContextBuilder
@@ -15,7 +16,7 @@ from service.manifest import Manifest
 from service.provenance import ground, make_manifest
 from service.replay import Difference, NotReplayableError, Verdict, Versions, replay
 from service.wire import BuildRequest
-from tests.support import SEARCH, MakeBuilder, MakeRequest, row
+from tests.support import SEARCH, MakeBuilder, MakeRequest, Written, row
 
 ROWS = [row(n, "ai" if n % 2 else "human", f"This is number {n}.") for n in range(1, 5)]
 PROFILE = {"prompt_overrides": {"friends_profile": "Likes tea."}}
@@ -175,6 +176,20 @@ async def test_other_tools_alone_are_a_difference(make_builder: MakeBuilder) -> 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     return dict(tool["function"])
+
+
+async def test_a_changed_identity_is_told(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """It makes another first message, and is named by the setting of its file."""
+    builder = make_builder()
+    manifest = await manifest_of(builder, make_request())
+    other = replace(builder.sources, prompts=Written(SystemPrompt(identity="You are Ada.")))
+
+    found = await replay(manifest, replace(builder, sources=other))
+
+    assert [(each.then, each.now) for each in found.messages] == [(0, 0)]
+    assert found.settings == ("prompts.identity_file",)
 
 
 async def test_settings_strategy_and_versions_are_told(

@@ -10,8 +10,8 @@ from service import loop
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
+from service.bus import Answer, Identity, Outcome, Receipt
 from service.errors import BusError, OverloadedError
-from service.ports import Answer, Identity, Outcome, Receipt
 from service.sender import BATCH, TRIES, Sender
 
 

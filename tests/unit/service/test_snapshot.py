@@ -3,6 +3,7 @@
 import pytest
 
 from service.errors import StoreError
+from service.marks import HistoryStats
 from service.snapshot import Snapshot
 from tests.support import row
 
@@ -19,9 +20,16 @@ async def test_every_reader_gets_all_rows() -> None:
 
 
 async def test_what_is_past_stays_as_it_was() -> None:
-    """It is neither written nor erased."""
+    """It is neither written nor erased nor marked."""
     snapshot = Snapshot(ROWS, 0)
-    with pytest.raises(StoreError):
-        await snapshot.append("o", ROWS)
-    with pytest.raises(StoreError):
-        await snapshot.erase("o")
+    for change in (
+        snapshot.append("o", ROWS),
+        snapshot.erase("o"),
+        snapshot.fell_out("o", ["m1"]),
+        snapshot.prune("o", ["m1"]),
+        snapshot.restore("o", ["m1"]),
+    ):
+        with pytest.raises(StoreError):
+            await change
+    assert await snapshot.archived("o", 1) == []
+    assert await snapshot.stats("o") == HistoryStats(rows=2)

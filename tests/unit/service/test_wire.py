@@ -25,6 +25,8 @@ from tests.support import NOW, MakeBuilder
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
 
+EDIT = {"type": "compact_20260112"}
+
 
 def encoded(**fields: Any) -> bytes:
     """Return a short request as bytes, with these fields."""
@@ -204,8 +206,22 @@ def test_what_cannot_be_built_is_rejected_with_its_place(
         ({"blocks": {"THIS_MOMENT": "x"}}, "blocks"),
         ({"blocks": {"INST": "x"}}, "blocks"),
         ({"blocks": {"MOOD": 1}}, "blocks/MOOD"),
+        ({"context_management": []}, "context_management"),
+        ({"context_management": {}}, "context_management/edits"),
+        ({"context_management": {"edits": []}}, "context_management/edits"),
+        ({"context_management": {"edits": ["a"]}}, "context_management/edits/0"),
+        ({"context_management": {"edits": [{"type": ""}]}}, "context_management/edits/0/type"),
+        ({"context_management": {"edits": [EDIT] * 17}}, "context_management/edits"),
+        (
+            {"context_management": {"edits": [{**EDIT, "a": "x" * 17_000}]}},
+            "context_management/edits",
+        ),
+        ({"context_management": {"edits": [EDIT], "a": 1}}, "context_management/a"),
         ({"past": ["x"]}, "past/0"),
         ({"past": {}}, "past"),
+        ({"identity": ""}, "identity"),
+        ({"identity": " \n"}, "identity"),
+        ({"identity": ["You are Ada."]}, "identity"),
     ],
 )
 @pytest.mark.parametrize("short", [True, False])
@@ -220,6 +236,18 @@ def test_a_bad_option_is_rejected_with_its_place(
     (problem,) = rejected(encoded(content=content)).problems
 
     assert problem.pointer == f"/content/{'' if short else 'metadata/'}context/{pointer}"
+
+
+def test_edits_come_as_they_are() -> None:
+    """What else is in an edit is for its provider to judge."""
+    edit = {**EDIT, "trigger": {"type": "input_tokens", "value": 60_000}, "instructions": None}
+    options = {"context_management": {"edits": [edit, {"type": "new"}]}}
+    asked = decode(encoded(content={"current_input": "hi", "context": options})).options
+
+    assert asked.context_management is not None
+    assert asked.context_management.asked().as_dict() == {
+        "edits": [{**EDIT, "trigger": {"type": "input_tokens", "value": 60_000}}, {"type": "new"}]
+    }
 
 
 def test_a_request_brings_few_blocks() -> None:

@@ -81,6 +81,34 @@ def test_cache_marks() -> None:
     assert body["messages"][0]["content"] == [text("hi"), text("stable", **MARK), text("new")]
 
 
+def test_the_mark_of_the_tools_is_the_last_ones() -> None:
+    """One mark is for all that stand before it; they keep their order."""
+    fetch = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object"}}}
+    body = convert(HELLO, tools=(fetch, FIND))
+
+    assert [(tool["name"], "cache_control" in tool) for tool in body["tools"]] == [
+        ("fetch", False),
+        ("find", True),
+    ]
+
+
+def test_tools_keep_their_order_beside_marks_of_the_callers_own() -> None:
+    """Each is declared once."""
+    fetch = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object"}}}
+    body = convert(HELLO, answer([text("own", **MARK)]), HELLO, tools=(fetch, FIND))
+
+    assert [tool["name"] for tool in body["tools"]] == ["fetch", "find"]
+
+
+def test_a_message_keeps_what_stands_before_its_mark() -> None:
+    """Only its last block is marked."""
+    body = convert(HELLO, answer(None, "I look", CALL), RESULT, stable=3)
+    spoken, called = body["messages"][1]["content"]
+
+    assert spoken == text("I look")
+    assert called == {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}, **MARK}
+
+
 def test_no_mark_where_nothing_is_stable() -> None:
     """The tools are still the same in the next build."""
     body = convert(HELLO)
@@ -169,6 +197,41 @@ def test_parts_that_the_api_would_refuse_are_left_out(part: dict[str, Any]) -> N
     assert body["messages"][1]["content"][0] == text("I look")
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "redacted_thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "container_upload",
+        "compaction",
+    ],
+)
+def test_what_the_api_did_itself_is_sent_as_it_came(kind: str) -> None:
+    """Before the text of the message, for which it does not stand."""
+    part = {"type": kind}
+    body = convert(HELLO, answer([part]), HELLO)
+
+    assert body["messages"][1]["content"] == [part, text("I look")]
+
+
+@pytest.mark.parametrize("kind", ["image", "document", "search_result"])
+def test_what_a_user_shows_is_sent_as_it_came(kind: str) -> None:
+    """An assistant shows nothing."""
+    part = {"type": kind}
+    body = convert({**HELLO, "provider_parts": [part]}, answer([part]), HELLO)
+
+    assert body["messages"][0]["content"] == [part, text("hi")]
+    assert body["messages"][1]["content"] == [text("I look")]
+
+
 def test_a_picture_of_the_user_stands_before_the_text() -> None:
     """A user's message can have parts of its own too."""
     picture = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
@@ -193,6 +256,14 @@ def test_called_tools_are_declared_where_none_is_offered() -> None:
     assert body["tools"] == [{"name": "find", "input_schema": {"type": "object"}}]
     assert body["tool_choice"] == {"type": "none"}
     assert not {"tools", "tool_choice"} & set(convert(HELLO, tools=()))
+
+
+def test_a_call_that_came_is_declared_by_its_own_name() -> None:
+    """Whatever the message calls it, the API reads what is sent."""
+    own = {"type": "tool_use", "id": "toolu_9", "name": "other", "input": {}}
+    body = convert(HELLO, answer([own], "", CALL), RESULT, tools=())
+
+    assert [tool["name"] for tool in body["tools"]] == ["other"]
 
 
 def test_a_schema_keeps_what_the_api_takes() -> None:

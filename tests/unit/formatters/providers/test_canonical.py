@@ -59,6 +59,7 @@ def test_without_a_system_message_there_is_no_system_prompt() -> None:
     [
         ("{}", {}),
         ('{"b": [1, {"c": null}], "a": "é"}', {"b": [1, {"c": None}], "a": "é"}),
+        ('{"q": ' * MAX_DEPTH + "1" + "}" * MAX_DEPTH, None),
         ('{"q": ' + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1) + "}", None),
     ],
 )
@@ -81,6 +82,7 @@ def test_arguments_are_an_object(text: str, value: object) -> None:
         '{"n": 1e999}',
         '{"q": "\\ud83d"}',
         '{"q": ' + "[" * MAX_DEPTH + "]" * MAX_DEPTH + "}",
+        '{"q":' * (MAX_DEPTH + 1) + "1" + "}" * (MAX_DEPTH + 1),
         "[" * 100_000,
     ],
 )

@@ -1,3 +1,4 @@
+import json
 from typing import get_args
 
 import pytest
@@ -24,6 +25,34 @@ def test_the_canonical_form_needs_no_other() -> None:
 def test_each_form_has_its_own_fields(form: str, fields: list[str]) -> None:
     """Without tools there is no field for them."""
     assert list(provider_request(form, MESSAGES) or ()) == fields
+
+
+@pytest.mark.parametrize("form", ["openai_responses", "anthropic", "gemini"])
+def test_the_longest_names_stay_as_they_are(form: str) -> None:
+    """They have 64 characters with every provider; one more, and they are cut."""
+    fits, longer = ("n" * length for length in (64, 65))
+    bodies = {
+        name: json.dumps(provider_request(form, MESSAGES, [{"function": {"name": name}}]))
+        for name in (fits, longer)
+    }
+
+    assert f'"{fits}"' in bodies[fits]
+    assert longer not in bodies[longer]
+
+
+@pytest.mark.parametrize(
+    ("form", "most"), [("openai_responses", 64), ("anthropic", 64), ("gemini", 256)]
+)
+def test_the_longest_ids_stay_as_they_are(form: str, most: int) -> None:
+    """What is longer than a provider takes gets an id that fits."""
+    fits, longer = ("i" * length for length in (most, most + 1))
+    calls = [{"id": id_, "function": {"name": "f", "arguments": "{}"}} for id_ in (fits, longer)]
+    results = [{"role": "tool", "tool_call_id": id_, "content": "x"} for id_ in (fits, longer)]
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    body = json.dumps(provider_request(form, [*MESSAGES, called, *results]))
+
+    assert f'"{fits}"' in body
+    assert longer not in body
 
 
 def test_every_form_that_can_be_asked_for_is_written() -> None:

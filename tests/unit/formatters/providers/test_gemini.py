@@ -94,6 +94,40 @@ def test_a_whole_answer_is_sent_as_it_came(style: str) -> None:
     ]
 
 
+def test_calls_without_ids_repeat_none() -> None:
+    """Two of them in one answer are sent as they came, each with its response."""
+    own: list[dict[str, Any]] = [
+        {"functionCall": {"name": name, "args": {}}} for name in ("one", "two")
+    ]
+    body = convert(HELLO, answer(own, "", *CALLS), *RESULTS[::-1])
+
+    assert body["contents"][1]["parts"] == own
+    assert body["contents"][2]["parts"] == [
+        {"functionResponse": {"name": "one", "response": {"output": "c.1"}}},
+        {"functionResponse": {"name": "two", "response": {"output": "c.2"}}},
+    ]
+
+
+def test_the_id_of_a_call_that_came_is_kept() -> None:
+    """Its response takes it over."""
+    own = {"functionCall": {"id": "own_1", "name": "own", "args": {}}}
+    body = convert(HELLO, answer([own], "", CALLS[0]), RESULTS[1])
+
+    assert body["contents"][1]["parts"] == [own]
+    assert body["contents"][2]["parts"][0]["functionResponse"]["id"] == "own_1"
+
+
+def test_nothing_stands_before_a_thought() -> None:
+    """An answer that a thought leads has a content of its own."""
+    thought = {"text": "hm", "thought": True}
+    body = convert(HELLO, answer(None, "One"), answer([thought], "Two"), HELLO)
+
+    assert [content["role"] for content in body["contents"]] == [
+        *("user", "model", "user", "model", "user"),
+    ]
+    assert body["contents"][3]["parts"] == [thought, {"text": "Two"}]
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -101,6 +135,12 @@ def test_a_whole_answer_is_sent_as_it_came(style: str) -> None:
         {"text": "", "thoughtSignature": "c2ln"},
         {"text": "", "thought_signature": "c2ln"},
         {"executableCode": {"language": "PYTHON", "code": "1"}},
+        {"executable_code": {"language": "PYTHON", "code": "1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
+        {"code_execution_result": {"outcome": "OUTCOME_OK"}},
+        {"tool_call": {"id": "t"}},
+        {"toolResponse": {"id": "t"}},
+        {"tool_response": {"id": "t"}},
         {"toolCall": {"id": "t"}, "text": None},
     ],
 )
@@ -141,6 +181,15 @@ def test_a_text_that_came_replaces_the_text() -> None:
 
     assert body["contents"][0]["parts"] == [picture, {"text": "This?"}]
     assert body["contents"][1]["parts"] == [{"text": "own", "thoughtSignature": "c2ln"}]
+
+
+@pytest.mark.parametrize("key", ["inlineData", "inline_data", "fileData", "file_data"])
+def test_what_a_user_shows_is_sent_as_it_came(key: str) -> None:
+    """In either casing."""
+    part = {key: {"mimeType": "image/png"}}
+    body = convert({"role": "user", "content": "This?", "provider_parts": [part]})
+
+    assert body["contents"][0]["parts"] == [part, {"text": "This?"}]
 
 
 def test_blanks_are_no_parts() -> None:

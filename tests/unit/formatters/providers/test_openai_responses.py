@@ -87,6 +87,27 @@ def test_reasoning_stands_before_what_it_led_to() -> None:
     assert items[2]["type"] == "function_call"
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "compaction",
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+    ],
+)
+def test_what_the_api_did_itself_is_sent_as_it_came(kind: str) -> None:
+    """Before what the message says, for which it does not stand."""
+    item = {"type": kind, "id": "x_1"}
+    items = convert(HELLO, answer([item]), HELLO)["input"]
+
+    assert items[1] is item
+    assert [each["type"] for each in items[2:]] == ["message", "message"]
+
+
 def test_a_whole_answer_is_sent_as_it_came() -> None:
     """Its output takes over the call's id."""
     call = {"type": "function_call", "id": "fc_1", "call_id": "own", "name": "f", "arguments": "{}"}

@@ -63,11 +63,27 @@ def test_new_ids_are_new() -> None:
     assert made[0] != [first]
 
 
+def test_new_ids_are_not_taken_elsewhere() -> None:
+    """Nor one that another part of the context has."""
+    ((first,), _), *_ = mended(caller(call(None)))
+    ((second,), _), *_ = mended(caller(call(None)), taken=(str(first),))
+
+    assert second != first
+
+
 def test_messages_of_one_id() -> None:
     """Even where two messages have one id, their calls differ."""
     (first, _), (second, _) = mended(caller(call(None)), caller(call(None)))
 
     assert first != second
+    assert {len(id_ or "") for id_ in (*first, *second)} == {len("call_") + 24}
+
+
+def test_an_id_is_made_of_any_id() -> None:
+    """Even of one that no encoding takes."""
+    ((ids, reasons),) = mended(caller(call(None), id_="\ud83d"))
+
+    assert (len(ids[0] or ""), reasons) == (len("call_") + 24, "call_renamed")
 
 
 def test_one_id_twice_in_a_message() -> None:
@@ -149,6 +165,11 @@ def test_parts_for_the_provider_may_lack_text() -> None:
     (found,) = mended_calls([caller(call(text=None), parts=[])], ()).values()
 
     assert found.calls == (call(text="{}"),)
+
+
+def test_an_id_may_have_forty_characters() -> None:
+    """As many as OpenAI takes."""
+    assert mended(caller(call("c" * 40))) == [(["c" * 40], "")]
 
 
 def test_a_long_id_gets_a_shorter_one() -> None:

@@ -87,6 +87,7 @@ def test_what_is_left_out(specs: str, kept: str, notes: str) -> None:
         ("a:c1 u t:c1", "a t u", "t=result_moved"),
         ("a:c1 s t:c1", "a t", "s=role"),
         ("t:c1 a:c1 u", "a t u", "t=result_moved"),
+        ("t0:c9 a:c1 u t:c1", "a t u", "t0=orphan_result t=result_moved"),
         ("a1:c1 a2:c2 t2:c2 t1:c1", "a1 t1 a2 t2", "t1=result_moved"),
         ("a1:c1 a2:c2 t1:c1 t2:c2", "a1 t1 a2 t2", "t1=result_moved"),
         ("a:c1,c2,c3 t3:c3 t1:c1 t2:c2", "a t1 t2 t3", "t1=result_moved t2=result_moved"),

@@ -50,6 +50,7 @@ def test_a_valid_body() -> None:
 
     assert anthropic(whole, [[THOUGHT]]) == []
     assert anthropic({"messages": [user(text())]}) == []
+    assert anthropic(body(user(text()), system=[text(cache_control=MARK)] * 4)) == []
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,10 @@ def test_a_valid_body() -> None:
         (
             [user(THOUGHT)],
             "messages[0].content[0]: a block of type 'thinking' in a message of the role 'user'",
+        ),
+        (
+            [user(call())],
+            "messages[0].content[0]: a block of type 'tool_use' in a message of the role 'user'",
         ),
         (
             [user(text()), assistant(call("a.b")), user(result("a.b"))],
@@ -154,6 +159,10 @@ def test_faults_of_messages(messages: list[Any], problem: str) -> None:
         (
             {"system": [text(cache_control={"type": "forever"})]},
             "system[0]: the cache mark is of no known type",
+        ),
+        (
+            {"tools": [{**TOOL, "cache_control": {}}]},
+            "tools[0]: the cache mark is of no known type",
         ),
         (
             {"system": [text(cache_control=MARK)] * 5},

@@ -50,6 +50,10 @@ def test_valid_messages(messages: list[Any]) -> None:
         ([], "messages: there are none"),
         ([HELLO], "messages[0]: is not the system message"),
         ([SYSTEM, SYSTEM, HELLO], "messages[1]: a system message that is not the first"),
+        (
+            [SYSTEM, HELLO, {"role": "assistant", "content": "", "tool_calls": [{}]}],
+            "messages[2]: the last message is no user's, no tool's and no assistant's text",
+        ),
         ([SYSTEM], "messages[0]: the last message is no user's, no tool's and no assistant's text"),
         (
             [SYSTEM, {"role": "bot", "content": "a"}, HELLO],

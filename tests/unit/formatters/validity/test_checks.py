@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from formatters.validity.checks import (
+    bad_edits,
     bad_schema,
     changed_parts,
     is_blank,
@@ -20,6 +21,7 @@ def test_what_is_something_else_is_empty() -> None:
     """A validator looks into anything without stumbling."""
     assert (mapping({"a": 1}), mapping([1]), mapping(None)) == ({"a": 1}, {}, {})
     assert (listed([1]), listed("a"), listed({"a": 1})) == ([1], (), ())
+    assert listed((1,)) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +107,27 @@ def test_parts_as_they_came(expected: list[Any], sequences: list[Any]) -> None:
         ([[ONE, TWO]], [[ONE, "x", TWO]]),
         ([[TWO], [ONE]], [[ONE], [TWO]]),
         ([[ONE], [ONE]], [[ONE]]),
+        ([[ONE], [ONE]], [["x", "x", ONE]]),
     ],
 )
 def test_parts_that_were_changed(expected: list[Any], sequences: list[Any]) -> None:
     """Another order, of parts or of keys, is a change."""
     (problem,) = changed_parts(expected, sequences)
 
-    assert problem.endswith("are not in the request as they came")
+    assert re.fullmatch(r"provider_parts [01]: are not in the request as they came", problem)
+
+
+@pytest.mark.parametrize(
+    ("edits", "problems"),
+    [
+        ([{"type": "a"}], []),
+        ([], ["context_management: asks for nothing"]),
+        (None, ["context_management: asks for nothing"]),
+        ([{"type": "a"}, {"type": " "}], ["context_management: edit 1 has no type"]),
+        (["a"], ["context_management: edit 0 has no type"]),
+    ],
+)
+def test_edits(edits: object, problems: list[str]) -> None:
+    """There is at least one, and each has a type; a body without the field is fine."""
+    assert list(bad_edits(edits, {"context_management": 1})) == problems
+    assert list(bad_edits(edits, {})) == []

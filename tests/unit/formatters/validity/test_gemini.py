@@ -70,6 +70,10 @@ def test_a_valid_body() -> None:
             [user(TEXT), model(TEXT), model(call()), user(response())],
             "contents[2]: follows a content of the same role",
         ),
+        (
+            [user(TEXT), model(TEXT), model(response()), user(TEXT)],
+            "contents[2]: follows a content of the same role",
+        ),
         ([user()], "contents[0]: has no parts"),
         ([user({})], "contents[0].parts[0]: holds 0 things, not one"),
         ([user({**TEXT, **PICTURE})], "contents[0].parts[0]: holds 2 things, not one"),
@@ -114,6 +118,13 @@ def test_faults_of_contents(contents: list[Any], problem: str) -> None:
     assert problem in gemini(body(*contents))
 
 
+def test_responses_are_told_from_what_a_user_says() -> None:
+    """By any of the parts: the content that follows is none of theirs."""
+    contents = [user(TEXT), model(call()), user(response(), TEXT), user(TEXT)]
+
+    assert gemini(body(*contents)) == ["contents[2]: has responses beside something else"]
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
@@ -121,6 +132,10 @@ def test_faults_of_contents(contents: list[Any], problem: str) -> None:
         ({"systemInstruction": {}}, "systemInstruction: is no text that says something"),
         (
             {"systemInstruction": {"parts": [{"text": " "}]}},
+            "systemInstruction: is no text that says something",
+        ),
+        (
+            {"systemInstruction": {"parts": [TEXT, {"text": ""}]}},
             "systemInstruction: is no text that says something",
         ),
         ({"tools": []}, "tools: there are none"),

@@ -172,6 +172,36 @@ async def test_a_batch_that_holds_itself_is_refused() -> None:
         await read_batch([{"id": "a", "metadata": loop}], None, Characters())
 
 
+CALLS = [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    ("row", "metadata"),
+    [
+        ({"tool_calls": CALLS}, {"tool_calls": CALLS}),
+        ({"tool_calls": CALLS, "metadata": None}, {"tool_calls": CALLS}),
+        ({"tool_calls": CALLS, "metadata": "odd"}, {"tool_calls": CALLS}),
+        ({"tool_calls": CALLS, "metadata": {"tool_calls": [], "n": 1}}, {"tool_calls": [], "n": 1}),
+        ({"tool_calls": CALLS, "metadata": {"tool_calls": None}}, {"tool_calls": CALLS}),
+        ({"tool_call_id": "c", "name": "look"}, {"tool_call_id": "c", "name": "look"}),
+        ({"name": None, "metadata": {"name": "look"}}, {"name": "look"}),
+        (
+            {"provider_parts": [{"type": "compaction"}]},
+            {"provider_parts": [{"type": "compaction"}]},
+        ),
+        ({"name": None, "metadata": "odd"}, "odd"),
+        ({"metadata": {}}, {}),
+        ({}, None),
+    ],
+)
+def test_chat_messages_keep_their_calls(row: dict[str, object], metadata: object) -> None:
+    """What stands beside a chat message's content is kept in the metadata, where that lacks it."""
+    (record,) = read_records([{"id": "a", **row}], None, Characters())
+    body = json.loads(record.body)
+    assert body["metadata"] == metadata
+    assert set(body) == {"id", "run_id", "role", "content", "timestamp", "metadata"}
+
+
 def test_of_equal_ids_the_first_stands() -> None:
     """An id that a repair makes equal to an earlier one is that one, and is counted once."""
     counter = Characters()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.adapters.stored_results import UNPACKED_MAX_BYTES, pack, unpack
-from service.ports import StoredResult
+from service.bus import StoredResult
 
 
 @given(st.text(), st.dictionaries(st.text(), st.integers() | st.text() | st.none()))

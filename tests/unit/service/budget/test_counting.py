@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -6,7 +7,9 @@ from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, ToolC
 from formatters.render import in_one_message, render
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
+    Estimate,
     block_tokens,
+    counting,
     entry_tokens,
     last_tokens,
     measure,
@@ -98,3 +101,38 @@ def test_a_tag_stands_for_one_block() -> None:
     """Two of one tag would share an entry of the account."""
     with pytest.raises(ValueError, match="two blocks have the tag B"):
         measure((block("x"), block("y")), len)
+
+
+class Halves(Estimate):
+    """A counter for which two letters are a token, rounded up."""
+
+    def joined(self, texts: Iterable[str]) -> int:
+        """Return half the length."""
+        return -(-sum(map(len, texts)) // 2)
+
+
+def test_estimates_round_once() -> None:
+    """An estimate of a block is that of its whole text, however many pieces it has."""
+    whole = block("[a] one", "[b] two!", "[c] three", "[d] 4")
+    alone = replace(whole, tag="A")
+
+    assert block_tokens(whole, Halves()) == Halves().count(whole.text) + MESSAGE_OVERHEAD
+    shared = measure(in_one_message((alone, whole)), Halves())
+    content = str(render(in_one_message((alone, whole)))[0]["content"])
+    assert sum(shared.values()) == Halves().count(content) + MESSAGE_OVERHEAD
+
+
+def test_how_a_counter_counts() -> None:
+    """An estimate is asked for sums; of any other counter, the method is enough."""
+    halves = Halves()
+
+    assert counting(halves) is halves
+    assert counting(Letters())("four") == 4
+
+
+class Letters:
+    """A counter for which a letter is a token."""
+
+    def count(self, text: str) -> int:
+        """Return the length."""
+        return len(text)

@@ -1,5 +1,6 @@
 """Counters that estimate."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -95,9 +96,11 @@ def test_a_raised_count_is_rounded_up(factor: float, length: int, tokens: int) -
         ("o200k_base", ("o200k_base", 1.0)),
         ("o200k_base*1.25", ("o200k_base", 1.25)),
         ("cl100k_base*2", ("cl100k_base", 2.0)),
+        ("o200k_base*1", ("o200k_base", 1.0)),
         ("o200k_base*0.5", ("o200k_base*0.5", 1.0)),
         ("o200k_base*nan", ("o200k_base*nan", 1.0)),
         ("o200k_base*", ("o200k_base*", 1.0)),
+        ("o200k_base*1.25x", ("o200k_base*1.25x", 1.0)),
     ],
 )
 def test_names_of_estimates_are_read(name: str, read: tuple[str, float]) -> None:
@@ -113,6 +116,7 @@ def test_names_of_estimates_are_read(name: str, read: tuple[str, float]) -> None
         ({"role": "user", "parts": ["hello"]}, 9),
         ({"role": "model", "parts": ["ERROR: Failed"]}, 11),
         ({"role": "user", "parts": ["goodbye"]}, 9),
+        ({"at": date(2025, 12, 9)}, 5),
         ("\N{GRINNING FACE}" * 2, 1),
         ("\N{GRINNING FACE}" * 3, 2),
         ("é" * 5, 2),

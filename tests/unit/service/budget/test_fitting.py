@@ -46,6 +46,7 @@ RUN = run(entries=(called("a", 90), said("u", 13), called("b", 40)))
 
 def told(chars: int) -> Entry:
     """Return a profile of at most so many characters, of fifty."""
+    assert chars >= 0
     text = "t" * 50 if chars >= 50 else f"{'t' * chars}\n(shortened)"
     return Entry(text=text, shorten=told, longest=50)
 
@@ -167,6 +168,15 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
     assert texts(fitted)["PROFILE"] == PROFILE.text
 
 
+@pytest.mark.parametrize(("missing", "text"), [(1, "ccc"), (2, "bb"), (3, "a")])
+def test_details_go_one_after_the_other(missing: int, text: str) -> None:
+    """From the largest of the shorter texts to the least."""
+    entry = Entry(text="dddd", shorter=("ccc", "bb", "a"))
+    block = Block(tag="D", entries=(entry,), gives_way=GivesWay.BY_DETAIL)
+
+    assert texts(fit(4 + 4 - missing, [block])) == {"D": text}
+
+
 @pytest.mark.parametrize(("missing", "left"), [(1, 37), (20, 18), (37, 1), (38, 0)])
 def test_then_the_end_of_the_profile(missing: int, left: int) -> None:
     """At last the profile loses its end, and no more of it than has to go."""
@@ -216,6 +226,15 @@ def test_a_block_that_cannot_shrink(way: GivesWay) -> None:
         fit(19, [stiff])
 
 
+def test_only_what_gave_way_is_told_of() -> None:
+    """Not a block that had nothing to give."""
+    stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=GivesWay.BY_DETAIL)
+
+    assert fit(20 + 50, [stiff, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+    empty = replace(stiff, entries=(), placeholder="s" * 16)
+    assert fit(20 + 50, [empty, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+
+
 @pytest.mark.parametrize(
     ("memory", "kept"), [(1_000, 3), (46, 3), (45, 2), (36, 2), (35, 1), (26, 1), (25, 0)]
 )
@@ -238,7 +257,9 @@ def test_none_keeps_everything() -> None:
     fitted = fit(TOTAL + 9, strategy=KeepAll(), memory=64, tools=9)
 
     assert fitted.blocks == BLOCKS
-    assert {each.outcome for each in fitted.decisions} == {"kept"}
+    assert [(each.message_ids, each.outcome) for each in fitted.decisions] == [
+        ((f"m{n}",), "kept") for n in range(3)
+    ]
     assert (sum(fitted.tokens.values()), fitted.tools) == (TOTAL, 9)
     with pytest.raises(BudgetExceededError, match=r"leaves nothing out.* 1 more .*MEMORY.*tools 9"):
         fit(TOTAL + 8, strategy=KeepAll(), tools=9)
@@ -287,6 +308,21 @@ def test_a_run_gives_way_first() -> None:
     assert [name for name, outcome in cleared.items() if outcome == "dropped"] == []
 
 
+def test_without_history_a_run_has_all_that_is_left() -> None:
+    """To the token."""
+    assert fit(100 + 157, (FIXED, RUN)).blocks == (FIXED, RUN)
+    assert outcomes(fit(100 + 156, (FIXED, RUN)))["a1"] == "cleared"
+
+
+def test_the_definitions_of_tools_are_no_room_for_a_run() -> None:
+    """They are paid for before the run and history share what is left."""
+    without = fit(FULL - CLEARING, IN_FLIGHT)
+    beside = fit(FULL - CLEARING + 50, IN_FLIGHT, tools=50)
+
+    assert beside.decisions == without.decisions
+    assert beside.tokens == without.tokens
+
+
 def test_history_takes_at_most_half_of_what_both_share() -> None:
     """A long history leaves a run its calls, and gets what the run leaves."""
     long = replace(MEMORY, entries=MEMORY.entries * 40)
@@ -297,10 +333,28 @@ def test_history_takes_at_most_half_of_what_both_share() -> None:
     assert TOTAL + 250 - 20 < sum(fitted.tokens.values()) <= TOTAL + 250
 
 
+def test_a_long_run_leaves_history_its_half() -> None:
+    """Both fill what they have, to the last entry that goes in."""
+    memory = replace(MEMORY, entries=MEMORY.entries * 40)
+    long = run(entries=tuple(said(f"u{n}", 13) for n in range(40)))
+    fitted = fit(100 + 27 + 13 + 200, (FIXED, memory, long))
+
+    assert fitted.tokens == {"FIXED": 100, "MEMORY": 131, "RUN": 104}
+
+
+def test_history_that_fits_into_its_half_is_whole_beside_a_long_run() -> None:
+    """The run takes what that leaves, to the token."""
+    memory = replace(MEMORY, entries=MEMORY.entries * 3)
+    long = run(entries=tuple(said(f"u{n}", 13) for n in range(40)))
+    fitted = fit(100 + 27 + 13 + 200, (FIXED, memory, long))
+
+    assert fitted.tokens == {"FIXED": 100, "MEMORY": 110, "RUN": 130}
+
+
 def test_what_history_may_not_use_is_the_runs() -> None:
-    """A cap on history leaves more for the run."""
+    """A cap on history leaves more for the run than half of what both share."""
     long = replace(MEMORY, entries=MEMORY.entries * 40)
-    fitted = fit(400, (FIXED, long, RUN), memory=64)
+    fitted = fit(330, (FIXED, long, RUN), memory=64)
 
     assert fitted.tokens["MEMORY"] <= 64
     assert fitted.tokens["RUN"] == 97 + 13 + 47

@@ -1,5 +1,6 @@
 import pytest
 
+from formatters.model import Message, Role, ToolCall
 from service.budget.groups import Group, cost, newest_that_fit, suffix_costs
 
 
@@ -54,3 +55,12 @@ def test_cleared_results_cost_less() -> None:
     assert cleared.cleared == {"a"}
     assert cleared.without_results(("a",)) == cleared
     assert cleared.without_results(("b",)) == group.without_results(("b", "a"))
+
+
+def test_one_call_is_enough_to_call_tools() -> None:
+    """A turn has messages that call nothing as well."""
+    human = Message(id="u", role=Role.HUMAN, content="hi")
+    called = Message(id="a", role=Role.AI, content="", tool_calls=(ToolCall(id="c", name="f"),))
+
+    assert Group(index=0, tokens=1, tokens_last=1, messages=(human, called)).calls_tools
+    assert not Group(index=0, tokens=1, tokens_last=1, messages=(human,)).calls_tools

@@ -1,5 +1,6 @@
 """The counter that estimates."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ def test_the_ratio_can_be_set() -> None:
     """Forty letters at two a token are twenty."""
     assert HeuristicTokenCounter.with_ratio(2.0).count("a" * 40) == 20
     assert HeuristicTokenCounter.with_ratio(3.5).count("a" * 8) == 3
-    with pytest.raises(ValueError, match="more than 0"):
+    assert HeuristicTokenCounter.with_ratio(0.5).count("a" * 8) == 16
+    with pytest.raises(ValueError, match=r"^chars_per_token has to be more than 0$"):
         HeuristicTokenCounter.with_ratio(0)
 
 
@@ -68,3 +70,18 @@ def test_messages_and_tools_add_up() -> None:
     assert counter.estimate_tools([tool]) == 2 + 1 + 5
     assert counter.estimate_tools([tool, tool, {}]) == 2 * 8 + 1
     assert not counter.exact
+
+
+@pytest.mark.parametrize(
+    ("input_", "tokens"),
+    [
+        ({"a": 1, "b": 2, "c": 3}, 5),
+        ({"a": "äöüß"}, 4),
+        ({"a": date(2025, 12, 9)}, 5),
+    ],
+)
+def test_json_is_counted_as_it_is_sent(input_: dict[str, Any], tokens: int) -> None:
+    """Without blanks and with every letter as it is; what JSON doesn't know counts as its text."""
+    content = [{"type": "tool_use", "name": "", "input": input_}]
+
+    assert HeuristicTokenCounter().estimate_messages([{"content": content}]) == 4 + tokens

@@ -186,6 +186,16 @@ def test_scores_are_passed_on() -> None:
     ]
 
 
+def test_the_hard_cut_leaves_scores_as_they_are() -> None:
+    """It speaks only of what it takes."""
+    fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Keep((0, 1)), REST + 40, len)
+
+    assert [(each.reason, each.score) for each in fitted.decisions] == [
+        ("insufficient", None),
+        ("fits", 0.5),
+    ]
+
+
 def test_a_strategy_that_gives_no_reason() -> None:
     """A group that goes without a word was too large."""
 
@@ -376,6 +386,7 @@ def test_a_summary_is_the_first_entry_of_the_block() -> None:
 
     assert fitted.block.text.startswith(f"[M count=1]\n[CONTEXT SUMMARY]\n{SENTENCE}\n[d]")
     assert [each.outcome for each in fitted.decisions] == ["summarized"] * 3 + ["kept"]
+    assert [each.reason for each in fitted.decisions] == ["summarized"] * 3 + ["fits"]
     assert fitted.blocks == (fitted.block,)
 
 
@@ -424,6 +435,16 @@ def test_a_summary_may_stand_alone(block: Block) -> None:
     assert SENTENCE in fitted.blocks[0].text
     assert [each.outcome for each in fitted.decisions] == ["summarized"] * 3
     assert [each.outcome for each in nothing.decisions] == ["dropped"] * 3
+
+
+def test_a_summary_that_stands_alone_may_fill_the_room() -> None:
+    """To the token."""
+    block = memory(*(turn(name, 60) for name in "abc"))
+    room = REST + len(f"[CONTEXT SUMMARY]\n{SENTENCE}\n")
+    fitted, less = (fit_history(block, CountSummary(max_items=0), n, len) for n in (room, room - 1))
+
+    assert {each.outcome for each in fitted.decisions} == {"summarized"}
+    assert {each.outcome for each in less.decisions} == {"dropped"}
 
 
 def test_the_smallest_form() -> None:

@@ -54,6 +54,13 @@ def test_the_oldest_results_are_cleared_first(budget: int, cleared: set[str]) ->
     assert fitted.block.entries[0].native[1].content == CLEARED
 
 
+def test_the_group_before_the_newest_is_cleared_too() -> None:
+    """Only the newest keeps its results whatever they cost."""
+    fitted = fit_run(run(entries=ENTRIES[1::2]), 57 + 76 - 1, len)
+
+    assert fates(fitted) == {"b": "kept", "b1": "cleared", "d": "kept", "d1": "kept"}
+
+
 def test_then_the_oldest_groups_go() -> None:
     """A result that clearing would not make smaller stays as it is."""
     fitted = fit_run(BLOCK, 76 + 27 + 7 + STUB, len)

@@ -232,6 +232,8 @@ def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.Mo
         ("memory: {limit: many}", "c.yml:1:10  memory.limit"),
         ("budget: {strategy: luck}", "'luck' is no strategy"),
         ("tools: {paths: [missing.yml]}", "missing.yml: there is no such file"),
+        ("prompts: {identity_file: missing.md}", "missing.md: there is no such file"),
+        ("prompts: {injections: [{text: x}]}", "c.yml:1:24  prompts.injections.0: needs either"),
     ],
 )
 def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ctxb) -> None:

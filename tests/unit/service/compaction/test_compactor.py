@@ -17,6 +17,7 @@ from service.compaction.job import job_of
 from service.compaction.making import Made, Maker, Unmade
 from service.config.summaries import SummariesSettings
 from service.errors import StoreError, SummarizerError
+from service.event import UNCAUSED, Compacted, EventMetadata, Summarized
 from service.ports import HistoryPage
 from service.result import BuildSuccess
 from service.wire import BuildRequest
@@ -52,7 +53,13 @@ class Heard:
         self.told: dict[str, Mapping[str, Any]] = {}
 
     async def publish(
-        self, topic: str, content: Mapping[str, object], *, owner_key: str, run_id: str | None
+        self,
+        topic: str,
+        content: Mapping[str, object],
+        *,
+        owner_key: str,
+        run_id: str | None,
+        cause: EventMetadata = UNCAUSED,
     ) -> None:
         """Note an event."""
         assert owner_key == "o"
@@ -165,6 +172,8 @@ async def test_both_events_are_told(case: Case) -> None:
     (summary,) = await case.summaries.read("o")
 
     summarized, compacted = case.events.told.values()
+    assert Summarized.model_validate(summarized).message_ids == list(summary.message_ids)
+    assert Compacted.model_validate(compacted).new_tokens == summary.tokens
     assert list(case.events.told) == ["context.summarized", "context.compacted"]
     assert summarized["message_ids"] == list(summary.message_ids)
     assert summarized["summarized"] + summarized["kept"] == len(ROWS)

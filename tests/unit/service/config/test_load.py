@@ -24,6 +24,14 @@ def test_without_sources_there_are_the_defaults() -> None:
     assert {setting.origin for setting in describe(settings)} == {"default"}
 
 
+def test_settings_in_a_list_are_shown_as_they_are_written(write: Write) -> None:
+    """Each with what was set of it."""
+    write("prompts: {sections: [{label: Rules, file: rules.md}]}")
+    shown = {setting.path: setting.value for setting in describe(load_settings())}
+
+    assert shown["prompts.sections"] == [{"label": "Rules", "file": "rules.md", "priority": 0}]
+
+
 def test_the_order_of_the_sources(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments go before variables, these before .env, this before YAML, key by key."""
     write("worker: {concurrency: 1, consumer: a}\nbus: {max_backlog: 1, max_deliveries: 1}\n")

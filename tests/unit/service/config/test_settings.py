@@ -32,6 +32,18 @@ Problems = Callable[..., list[str]]
         ({"budget": {"strategy": ""}}, "budget.strategy: string should have at least 1 character"),
         ({"memory": {"message_chars": 19}}, "memory.message_chars"),
         ({"memory": {"timezone": "mars"}}, "memory.timezone"),
+        ({"prompts": {"sections": [{"label": "a"}]}}, "prompts.sections.0: needs either text or"),
+        (
+            {"prompts": {"sections": [{"label": "a", "text": "b", "file": "c"}]}},
+            "prompts.sections.0: needs either text or file",
+        ),
+        ({"prompts": {"sections": [{"label": "", "text": "b"}]}}, "prompts.sections.0.label"),
+        (
+            {"prompts": {"injections": [{"text": "a"}]}},
+            "prompts.injections.0: needs either every_n_turns or on_token_threshold",
+        ),
+        ({"prompts": {"injections": [{"text": "a", "every_n_turns": 0}]}}, "0.every_n_turns"),
+        ({"prompts": {"reload_seconds": 0}}, "prompts.reload_seconds"),
         ({"log": {"level": "loud"}}, "log.level"),
         ({"bux": {}}, "bux: unknown key; did you mean bus?"),
     ],

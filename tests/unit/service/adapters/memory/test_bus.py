@@ -3,8 +3,8 @@ from dataclasses import replace
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
+from service.bus import Answer, Enqueued, Identity, Outcome
 from service.inbox import Delivery
-from service.ports import Answer, Enqueued, Identity, Outcome
 from service.wire import Topics
 
 OPTIONS = BusOptions(consumer="one", lease_seconds=5, result_ttl_seconds=60)

@@ -23,7 +23,9 @@ rows = st.fixed_dictionaries(
         "conversation_id": st.sampled_from([None, "x", "y"]),
     }
 )
-batches = st.lists(st.lists(rows, max_size=5), max_size=6)
+names = st.lists(st.integers(0, 12).map(str), max_size=4)
+#: Rows that are stored, then ids that are pruned, then ids that are restored.
+batches = st.lists(st.tuples(st.lists(rows, max_size=5), names, names), max_size=6)
 bounds = st.none() | st.integers(0, 12)
 
 
@@ -43,6 +45,7 @@ class PlainHistory:
 
     def __init__(self) -> None:
         self.rows: list[tuple[datetime, Row]] = []
+        self.pruned: set[object] = set()
 
     def append(self, batch: list[Row]) -> int:
         """Add rows that are new by their id; returns how many were."""
@@ -61,6 +64,18 @@ class PlainHistory:
                 new += 1
         return new
 
+    def prune(self, ids: list[str]) -> int:
+        """Hide rows; returns how many were shown."""
+        before = len(self.pruned)
+        self.pruned |= {row["id"] for _, row in self.rows} & set(ids)
+        return len(self.pruned) - before
+
+    def restore(self, ids: list[str]) -> int:
+        """Show rows again; returns how many were hidden."""
+        before = len(self.pruned)
+        self.pruned -= set(ids)
+        return before - len(self.pruned)
+
     def recent(
         self, conversation: str | None, max_rows: int | None, max_tokens: int | None
     ) -> tuple[list[object], int]:
@@ -68,7 +83,7 @@ class PlainHistory:
         members = [
             row
             for _, row in sorted(self.rows, key=lambda entry: entry[0])
-            if conversation is None or row["conversation_id"] == conversation
+            if conversation in (None, row["conversation_id"]) and row["id"] not in self.pruned
         ]
         ids: list[object] = []
         tokens = 0
@@ -82,15 +97,19 @@ class PlainHistory:
 
 @given(batches=batches, max_rows=bounds, max_tokens=bounds)
 def test_pages_are_those_of_a_plain_list(
-    batches: list[list[Row]], max_rows: int | None, max_tokens: int | None
+    batches: list[tuple[list[Row], list[str], list[str]]],
+    max_rows: int | None,
+    max_tokens: int | None,
 ) -> None:
-    """Late, repeated and untimed rows leave every page as sorting all rows would make it."""
+    """Late, repeated, untimed and pruned rows leave every page as sorting all would make it."""
     plain = PlainHistory()
 
     async def compare() -> None:
         async with open_memory_store(Words(), lambda: RECEIPT) as stores:
-            for batch in batches:
+            for batch, pruned, restored in batches:
                 assert await stores.history.append("o", batch) == plain.append(batch)
+                assert await stores.history.prune("o", pruned) == plain.prune(pruned)
+                assert await stores.history.restore("o", restored) == plain.restore(restored)
             for conversation in (None, "x", "y"):
                 page = await stores.history.recent(
                     "o", conversation, max_rows=max_rows, max_tokens=max_tokens

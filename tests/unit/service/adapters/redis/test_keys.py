@@ -1,7 +1,7 @@
 import hashlib
 
 from service.adapters.redis.keys import result_key, shard
-from service.ports import Identity
+from service.bus import Identity
 
 
 def test_result_key_is_the_documented_one() -> None:

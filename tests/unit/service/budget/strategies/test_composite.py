@@ -6,6 +6,7 @@ from formatters.model import Message, Role
 from service.budget.groups import Fit, Group, Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
+from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.smart_window import SmartWindow
 from service.budget.strategies.window_size import WindowSize
@@ -31,10 +32,26 @@ def test_strategies_run_in_turn_until_the_budget_is_met() -> None:
     """The second one is not asked where the first was enough."""
     both = Composite(strategies=(WindowSize(max_messages=5), OldestFirst()))
 
-    assert indices(both.fit(GROUPS, 1_000)) == list(range(10))
+    assert indices(both.fit(GROUPS, 100)) == list(range(10))
     assert indices(both.fit(GROUPS, 60)) == [5, 6, 7, 8, 9]
     assert indices(both.fit(GROUPS, 30)) == [7, 8, 9]
     assert {v.reason for v in both.fit(GROUPS, 30).verdicts.values()} == {"window", "older"}
+
+
+def test_what_is_left_over_the_budget_is_told() -> None:
+    """A list says of its last choice what a single strategy says of its own."""
+    windows = Composite(strategies=(WindowSize(max_messages=5), WindowSize(max_messages=3)))
+
+    assert windows.fit(GROUPS, 29).over_budget
+    assert not windows.fit(GROUPS, 30).over_budget
+
+
+def test_a_summary_is_passed_on() -> None:
+    """Whoever comes next only leaves out more for it to speak of."""
+    summarizing = Composite(strategies=(CountSummary(max_items=5), OldestFirst()))
+
+    assert summarizing.fit(GROUPS, 30).summary
+    assert summarizing.fit(GROUPS, 1_000).summary is None
 
 
 def test_a_composite_reads_what_its_members_need() -> None:
@@ -61,23 +78,38 @@ def test_parameters_and_lists_are_read() -> None:
 @pytest.mark.parametrize(
     ("spec", "place", "told"),
     [
-        ("best", "", "'best' is no strategy; there are count_summary, importance"),
+        ("best", "", "'best' is no strategy; there are composite, count_summary, importance"),
         (None, "", "None is no strategy"),
         ({}, "", "no strategy"),
-        ([], "", "at least one"),
+        ([], "", "^a list of strategies needs at least one$"),
         (["oldest_first", "best"], "/1", "'best' is no strategy"),
         ([["oldest_first"]], "/0", "no strategy"),
-        ({"name": "oldest_first", "n": 1}, "/n", "no parameter 'n'; it has none"),
+        (
+            {"name": "oldest_first", "n": 1},
+            "/n",
+            "^oldest_first has no parameter 'n'; it has none$",
+        ),
         ({"name": "window_size", "name_": 1}, "/name_", "it has max_messages"),
-        ({"name": "window_size", "max_messages": "3"}, "/max_messages", "of the type int"),
+        (
+            {"name": "window_size", "max_messages": "3"},
+            "/max_messages",
+            "^max_messages has to be of the type int$",
+        ),
         ({"name": "window_size", "max_messages": True}, "/max_messages", "of the type int"),
+        ({"name": "importance", "recency_weight": "7"}, "/recency_weight", "of the type float"),
+        ({"name": "smart_window", "prioritize_tools": 1}, "/prioritize_tools", "of the type bool"),
+        (
+            {"name": "smart_window", "most": 1},
+            "/most",
+            "it has max_messages, preserve_initial, prioritize_tools$",
+        ),
         ({"name": "window_size", "reads_all": True}, "/reads_all", "no parameter"),
         ([{"name": "window_size", "max_messages": 0}], "/0", "at least 1"),
         ({"name": "importance", "role_weights": {}}, "/role_weights", "no parameter"),
         (
             {"name": "importance", "recency_weight": 10**310},
             "/recency_weight",
-            "has to lie between",
+            "^recency_weight has to lie between -1000000000 and 1000000000$",
         ),
         ({"name": "importance", "length_weight": float("nan")}, "/length_weight", "has to lie"),
     ],
@@ -113,3 +145,25 @@ def test_a_strategy_from_elsewhere_has_no_parameters() -> None:
 def test_a_list_of_one_is_that_one() -> None:
     """So `none` means the same in a list."""
     assert read_strategy(["none"]) is STRATEGIES["none"]
+
+
+def test_a_list_may_be_called_by_name() -> None:
+    """The list and the composite of that list are the same, and so are their errors."""
+    strategies = [{"name": "window_size", "max_messages": 3}, "oldest_first"]
+
+    assert read_strategy({"name": "composite", "strategies": strategies}) == read_strategy(
+        strategies
+    )
+    with pytest.raises(UnknownStrategyError, match="'x' is no strategy") as raised:
+        read_strategy({"name": "composite", "strategies": ["none", "x"]})
+    assert raised.value.place == "/strategies/1"
+    for spec in ({"name": "composite"}, {"name": "composite", "strategies": "none"}):
+        with pytest.raises(UnknownStrategyError, match="'composite' is no strategy"):
+            read_strategy(spec)
+
+
+def test_a_long_name_is_told_in_short() -> None:
+    """An error doesn't send back all that a stranger sent."""
+    with pytest.raises(UnknownStrategyError) as raised:
+        read_strategy("x" * 10_000)
+    assert len(str(raised.value)) < 400

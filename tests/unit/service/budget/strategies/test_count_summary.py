@@ -30,6 +30,17 @@ def test_older_groups_are_counted() -> None:
     )
 
 
+def test_what_is_counted_has_its_reason_and_the_budget_is_told() -> None:
+    """As with the other windows."""
+    fit = CountSummary(max_items=5).fit(GROUPS, 18)
+
+    assert {index: verdict.reason for index, verdict in fit.verdicts.items()} == dict.fromkeys(
+        range(4), "window"
+    )
+    assert fit.over_budget
+    assert not CountSummary(max_items=5).fit(GROUPS, 19).over_budget
+
+
 def test_the_sentence_of_the_source() -> None:
     """Fifty turns are told in the words of the source document."""
     call = ToolCall(id="c", name="f")
@@ -55,5 +66,5 @@ def test_what_fits_is_left_alone() -> None:
 def test_a_number_below_nothing_is_refused() -> None:
     """Fewer than no messages can't be kept; none can."""
     assert CountSummary(max_items=0).fit(GROUPS, 30).kept == ()
-    with pytest.raises(ValueError, match="less than 0"):
+    with pytest.raises(ValueError, match=r"^max_items can't be less than 0$"):
         CountSummary(max_items=-1)

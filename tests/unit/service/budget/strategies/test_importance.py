@@ -47,6 +47,7 @@ def test_what_scores_highest_is_kept_in_order() -> None:
     assert [group.index for group in fit.kept] == [2, 3, 4]
     assert fit.verdicts[0].score == 20
     assert fit.verdicts[4].score == 60
+    assert {verdict.reason for verdict in fit.verdicts.values()} == {"score"}
     assert not fit.over_budget
 
 
@@ -78,3 +79,18 @@ def test_the_newest_is_kept_over_the_budget() -> None:
     assert Importance().fit(TALK, 5).over_budget
     assert [group.index for group in Importance().fit(TALK, 5).kept] == [4]
     assert Importance().fit([], 5).kept == ()
+
+
+def test_scores_are_told_to_two_places() -> None:
+    """A seventh of the recency is no round number; only what is told is rounded."""
+    groups = [said(n, Role.AI) for n in range(7)]
+
+    assert Importance().fit(groups, 70).verdicts[1].score == 15.71
+    assert Importance().scores(groups)[1] == pytest.approx(10 + 40 / 7)
+
+
+def test_other_roles_have_no_points_of_their_own() -> None:
+    """The oldest of them scores nothing at all, nor does a group without messages."""
+    groups = [said(0, Role.OTHER), said(1, Role.OTHER), Group(index=2, tokens=1, tokens_last=1)]
+
+    assert Importance().scores(groups) == {0: 0, 1: 40, 2: 0}

@@ -15,8 +15,10 @@ def groups(*sizes: int) -> list[Group]:
         ([13] * 10, 65, [0, 6, 7, 8, 9], False),
         ([13] * 10, 64, [0, 7, 8, 9], False),
         ([13] * 10, 130, list(range(10)), False),
+        ([13] * 10, 1_000, list(range(10)), False),
         ([13] * 10, 26, [0, 9], False),
         ([13] * 10, 12, [0, 9], True),
+        ([13] * 10, 1, [0, 9], True),
         ([13] * 10, 0, [9], True),
         ([13] * 10, -5, [9], True),
         ([14, 104, 14, 14], 100, [0, 2, 3], False),
@@ -41,3 +43,19 @@ def test_why_the_others_go() -> None:
     fit = MiddleOut().fit(groups(13, 13, 13), 26)
 
     assert {index: verdict.reason for index, verdict in fit.verdicts.items()} == {1: "middle"}
+
+
+def test_without_a_budget_the_others_go_for_the_same_reason() -> None:
+    """The first one too, which no budget brings back beside the newest."""
+    fit = MiddleOut().fit(groups(13, 13, 13), 0)
+
+    assert {index: verdict.reason for index, verdict in fit.verdicts.items()} == {
+        0: "middle",
+        1: "middle",
+    }
+
+
+def test_the_least_budgets() -> None:
+    """The newest needs its own tokens, the first both, any other what lies behind it as well."""
+    assert MiddleOut().least(groups(13, 7, 5)) == {0: 18, 1: 25, 2: 5}
+    assert MiddleOut().least(groups(13, 7)) == {0: 20, 1: 7}

@@ -95,6 +95,7 @@ PINNED = [each._replace(pinned=each.index == 4) for each in MATRIX]
         (WindowSize(max_messages=1), [4]),
         (WindowSize(max_messages=2), [4, 5]),
         (WindowSize(max_messages=3), [4, 5]),
+        (WindowSize(max_messages=4), [3, 4, 5]),
         (SlidingWindow(window_size=0), []),
         (SlidingWindow(window_size=1), [4]),
         (SmartWindow(max_messages=1), [4]),
@@ -130,24 +131,36 @@ def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "told"),
     [
-        lambda: WindowSize(max_messages=0),
-        lambda: SlidingWindow(window_size=-1),
-        lambda: SmartWindow(max_messages=0),
-        lambda: SmartWindow(preserve_initial=-1),
-        lambda: SmartWindow(max_messages=3, preserve_initial=3),
+        (lambda: WindowSize(max_messages=0), "max_messages has to be at least 1"),
+        (lambda: SlidingWindow(window_size=-1), "window_size can't be less than 0"),
+        (lambda: SmartWindow(max_messages=0), "max_messages has to be at least 1"),
+        (
+            lambda: SmartWindow(preserve_initial=-1),
+            "preserve_initial has to be at least 0 and less than max_messages",
+        ),
+        (
+            lambda: SmartWindow(max_messages=3, preserve_initial=3),
+            "preserve_initial has to be at least 0 and less than max_messages",
+        ),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
+def test_sizes_that_make_no_sense_are_refused(wrong: object, told: str) -> None:
     """When the strategy is made, not when it is used."""
-    with pytest.raises(ValueError, match=r"max_messages|window_size|preserve_initial"):
+    with pytest.raises(ValueError, match=f"^{told}$"):
         wrong()  # type: ignore[operator] # a function that makes one
 
 
-def test_what_a_window_drops_has_its_reason_and_the_budget_is_told() -> None:
+@pytest.mark.parametrize(
+    "strategy",
+    [WindowSize(max_messages=2), SlidingWindow(window_size=2), SmartWindow(max_messages=2)],
+)
+def test_what_a_window_drops_has_its_reason_and_the_budget_is_told(
+    strategy: WindowSize | SlidingWindow | SmartWindow,
+) -> None:
     """A window that costs more than the budget says so."""
-    fit = WindowSize(max_messages=2).fit(MATRIX, 1)
+    fit = strategy.fit(MATRIX, 1)
 
     assert {verdict.reason for verdict in fit.verdicts.values()} == {"window"}
     assert sorted(fit.verdicts) == [0, 1, 2, 3]

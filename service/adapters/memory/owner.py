@@ -1,0 +1,122 @@
+"""The rows of one owner in memory: in order by conversation, with the marks that they bear."""
+
+import json
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from formatters.model import Row
+from service.adapters.rows import Record
+from service.marks import ArchivedRow, Archiving, HistoryStats
+
+
+class Kept(NamedTuple):
+    """A row in its place: tuples sort by time, then by arrival."""
+
+    sort_time: int
+    sequence: int
+    printed_tokens: int
+    body: str
+    conversation_id: str | None
+
+    @property
+    def scopes(self) -> set[str | None]:
+        """Return the lists that it stands in; None is that of all rows."""
+        return {None, self.conversation_id}
+
+
+@dataclass(slots=True)
+class OwnerRows:
+    """An owner's rows."""
+
+    #: All of them, by id.
+    kept: dict[str, Kept] = field(default_factory=dict)
+    #: Those that are not pruned, in order by conversation; None holds them all.
+    shown: dict[str | None, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    pruned: set[str] = field(default_factory=set)
+    fallen: set[str] = field(default_factory=set)
+    #: Oldest first.
+    archive: list[ArchivedRow] = field(default_factory=list)
+    #: The sort time of the newest row, pruned or not.
+    newest: int | None = None
+
+    def add(self, record: Record, sort_time: int) -> None:
+        """Put a row in its place, unless there is one with its id."""
+        if record.id in self.kept:
+            return
+        self.kept[record.id] = row = Kept(
+            sort_time,
+            len(self.kept) + 1,
+            record.printed_tokens,
+            record.body,
+            record.conversation_id,
+        )
+        self.newest = sort_time if self.newest is None else max(self.newest, sort_time)
+        self._show(row)
+
+    def newest_first(self, conversation_id: str | None) -> Iterator[Kept]:
+        """Yield the rows that are shown of a conversation, or of all."""
+        return reversed(self.shown.get(conversation_id, []))
+
+    def prune(self, ids: Iterable[str]) -> int:
+        """Hide rows; returns how many were shown before."""
+        chosen = {name for name in ids if name in self.kept and name not in self.pruned}
+        for name in chosen:
+            row = self.kept[name]
+            for scope in row.scopes:
+                rows = self.shown[scope]
+                del rows[bisect_left(rows, row)]
+        self.pruned |= chosen
+        return len(chosen)
+
+    def restore(self, ids: Iterable[str]) -> int:
+        """Show hidden rows again; returns how many there were."""
+        chosen = self.pruned & set(ids)
+        for name in chosen:
+            self._show(self.kept[name])
+        self.pruned -= chosen
+        return len(chosen)
+
+    def fell_out(self, ids: Iterable[str]) -> list[str]:
+        """Mark rows that are shown as fallen out; returns those that were not marked before."""
+        unknown = self.pruned | self.fallen
+        new = [name for name in dict.fromkeys(ids) if name in self.kept and name not in unknown]
+        self.fallen.update(new)
+        return new
+
+    def copy(self, ids: Sequence[str], archiving: Archiving, now: datetime) -> None:
+        """Archive rows, and forget copies that have grown too old."""
+        self.archive = [row for row in self.archive if row.at >= now - archiving.retention]
+        self.archive += [
+            ArchivedRow(
+                row=self.row(name),
+                reason=archiving.reasons[name],
+                run_id=archiving.run_id,
+                build_id=archiving.build_id,
+                at=now,
+            )
+            for name in ids
+        ]
+
+    def row(self, name: str) -> Row:
+        """Return a row as a reader's own."""
+        row: Row = json.loads(self.kept[name].body)
+        return row
+
+    def stats(self) -> HistoryStats:
+        """Count what there is."""
+        shown = self.shown.get(None, [])
+        return HistoryStats(
+            rows=len(shown),
+            tokens=sum(row.printed_tokens for row in shown),
+            pruned=len(self.pruned),
+            fallen=len(self.fallen),
+            archived=len(self.archive),
+        )
+
+    def _show(self, row: Kept) -> None:
+        for scope in row.scopes:
+            insort(self.shown[scope], row)

@@ -1,0 +1,1 @@
+"""Prompts in files: loaders, facts about the machine, and the watch over what was loaded."""

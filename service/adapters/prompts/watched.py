@@ -1,0 +1,122 @@
+"""The configured texts, read at the start and again when a file of theirs changes."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from prompts.identity import CORE_IDENTITY
+from prompts.injector import EveryNTurns, InjectionTrigger, OnTokenThreshold, SystemInjector
+from prompts.layers import labelled
+from prompts.sections import GAP, ContextSection, PersistentContext
+from prompts.system_prompt import SystemPrompt
+from service.adapters.prompts.folders import ContextLoader
+from service.adapters.prompts.reading import read_text
+from service.config.prompts import Injection, PromptSection, PromptsSettings
+from service.errors import PromptError
+
+log = structlog.get_logger()
+
+#: What of a file changes with it: device and inode, size, and the times of content and inode.
+#: None where there is no file.
+Stamp = tuple[int, ...] | None
+
+
+class WatchedPrompts:
+    """The `Prompts` of a configuration; the last texts that could be read are those in effect."""
+
+    def __init__(self, settings: PromptsSettings) -> None:
+        """Read all files; raises `PromptError` where one is missing or can't be used."""
+        self._settings = settings
+        self._injector = _injector(settings.injections)
+        folder = settings.project_folder
+        names = settings.instruction_files
+        self._loader = ContextLoader(folder, instruction_files=names) if folder else None
+        self._stamps = self._look()
+        self._current = self._read()
+        self._complaint = ""
+
+    @property
+    def current(self) -> SystemPrompt:
+        """The texts in effect."""
+        return self._current
+
+    async def refresh(self) -> None:
+        """Read the files again if one has changed; where that fails, log it once and keep on."""
+        try:
+            changed = await asyncio.to_thread(self._reread)
+        except PromptError as error:
+            if error.detail != self._complaint:
+                log.warning("prompts.unreadable", reason=error.detail)
+            self._complaint = error.detail
+            return
+        self._complaint = ""
+        if changed:
+            log.info("prompts.reloaded", characters=len(self._current.text()))
+
+    def _reread(self) -> bool:
+        """Return whether the texts are others than before."""
+        # stamps first: what changes while files are read shows in the next look
+        stamps = self._look()
+        if stamps == self._stamps:
+            return False
+        before, self._current = self._current, self._read()
+        self._stamps = stamps
+        return self._current.text() != before.text()
+
+    def _look(self) -> dict[Path, Stamp]:
+        return {path: _stamp(path) for path in self._paths()}
+
+    def _paths(self) -> Iterator[Path]:
+        if self._settings.identity_file:
+            yield self._settings.identity_file
+        if self._loader:
+            yield from self._loader.instruction_paths()
+        yield from (section.file for section in self._settings.sections if section.file)
+
+    def _read(self) -> SystemPrompt:
+        identity = self._settings.identity_file
+        layers = labelled(self._loader.instructions()) if self._loader else ""
+        sections = PersistentContext(map(_section, self._settings.sections)).render()
+        return SystemPrompt(
+            identity=_needed(identity) if identity else CORE_IDENTITY,
+            sections=GAP.join(filter(None, (layers, sections))),
+            injector=self._injector,
+        )
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # reading will tell what is wrong
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _needed(path: Path) -> str:
+    """Return the text of a file that has to be there and to say something."""
+    text = read_text(path)
+    if text is None:
+        raise PromptError(f"{path}: there is no such file")
+    if not text.strip():
+        raise PromptError(f"{path}: is blank")
+    return text.strip()
+
+
+def _section(section: PromptSection) -> ContextSection:
+    text = _needed(section.file) if section.file else section.text or ""
+    return ContextSection(section.label, text, section.priority)
+
+
+def _injector(injections: tuple[Injection, ...]) -> SystemInjector:
+    injector = SystemInjector()
+    for injection in injections:
+        injector.add_rule(_trigger(injection), injection.text)
+    return injector
+
+
+def _trigger(injection: Injection) -> InjectionTrigger:
+    if injection.every_n_turns is not None:
+        return EveryNTurns(injection.every_n_turns)
+    return OnTokenThreshold(injection.on_token_threshold or 0)

@@ -1,0 +1,90 @@
+"""The marks on rows in SQL: pruned, fallen out, archived. Ids and owners are keys of the tables."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.rows import from_microseconds, microseconds
+from service.adapters.sql.bodies import portions, read_bodies
+from service.adapters.sql.queries import (
+    ARCHIVED,
+    COUNTS,
+    FALL,
+    FORGET,
+    LOCK_OWNER,
+    OWNER,
+    PRUNE,
+)
+from service.adapters.sql.schema import archive, insert
+from service.adapters.sql.totals import recount
+from service.marks import ArchivedRow, Archiving, HistoryStats
+
+
+async def set_pruned(
+    connection: AsyncConnection, owner: str, ids: Sequence[str], *, pruned: bool
+) -> int:
+    """Hide rows, or show them again; returns how many that changed."""
+    await connection.execute(LOCK_OWNER, {"in_owner": owner})
+    changed: list[tuple[str | None, int, int]] = []
+    for some in portions(ids):
+        chosen = {"in_owner": owner, "ids": some, "now_pruned": int(pruned)}
+        changed += await connection.execute(PRUNE, chosen)
+    return await recount(connection, owner, changed)
+
+
+async def mark_fallen(connection: AsyncConnection, owner: str, ids: Sequence[str]) -> list[str]:
+    """Mark rows as fallen out; returns those that were not, in the order of ``ids``."""
+    new: set[str] = set()
+    for some in portions(ids):
+        new.update(await connection.scalars(FALL, {"in_owner": owner, "ids": some}))
+    return [name for name in dict.fromkeys(ids) if name in new]
+
+
+async def copy_fallen(
+    connection: AsyncConnection,
+    owner: str,
+    reasons: Mapping[str, str],
+    archiving: Archiving,
+    now: datetime,
+) -> None:
+    """Archive rows, given with their reasons, and delete all copies that have grown too old."""
+    bodies = await read_bodies(connection, owner, list(reasons))
+    copies = [
+        {
+            "owner_key": owner,
+            "archived_at": microseconds(now),
+            "reason": reason,
+            "run_id": archiving.run_id,
+            "build_id": archiving.build_id,
+            "body": bodies[name],
+        }
+        for name, reason in reasons.items()
+    ]
+    if copies:
+        await connection.execute(insert(archive), copies)
+    await connection.execute(FORGET, {"until": microseconds(now - archiving.retention)})
+
+
+async def read_archive(connection: AsyncConnection, owner: str, limit: int) -> list[ArchivedRow]:
+    """Return the newest copies, the last that fell out first."""
+    found = await connection.execute(ARCHIVED, {"in_owner": owner, "limit": max(limit, 0)})
+    return [
+        ArchivedRow(
+            row=json.loads(copy.body),
+            reason=copy.reason,
+            run_id=copy.run_id,
+            build_id=copy.build_id,
+            at=from_microseconds(copy.archived_at),
+        )
+        for copy in found
+    ]
+
+
+async def count_marks(connection: AsyncConnection, owner: str) -> HistoryStats:
+    """Count what there is of an owner."""
+    last = (await connection.execute(OWNER.newest, {"in_owner": owner})).first()
+    rows, tokens = (last[1], last[2]) if last else (0, 0)
+    pruned, fallen, archived = (await connection.execute(COUNTS, {"in_owner": owner})).one()
+    return HistoryStats(rows=rows, tokens=tokens, pruned=pruned, fallen=fallen, archived=archived)

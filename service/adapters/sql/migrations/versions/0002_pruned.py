@@ -1,0 +1,53 @@
+"""Let rows be pruned, fall out of a context, and be archived."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the mark of pruned rows, and the tables of those that fell out; no row is copied."""
+    op.add_column(
+        "messages", sa.Column("pruned", sa.Integer, nullable=False, server_default=sa.text("0"))
+    )
+    _index_totals(then=["pruned"])
+    op.create_table(
+        "fallen",
+        sa.Column("owner_key", sa.Text, primary_key=True),
+        sa.Column("id", sa.Text, primary_key=True),
+    )
+    op.create_table(
+        "archive",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+        sa.Column("owner_key", sa.Text, nullable=False),
+        sa.Column("archived_at", sa.BigInteger, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("build_id", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+    )
+    op.create_index("archive_by_owner", "archive", ["owner_key", "number"])
+    op.create_index("archive_by_time", "archive", ["archived_at"])
+
+
+def downgrade() -> None:
+    """Take them back."""
+    op.drop_table("archive")
+    op.drop_table("fallen")
+    _index_totals(then=[])
+    op.drop_column("messages", "pruned")
+
+
+def _index_totals(*, then: list[str]) -> None:
+    """Make the indexes of the running totals anew, with more columns before the totals."""
+    for scope, members in SCOPES.items():
+        op.drop_index(f"messages_by_{scope}_tokens", "messages")
+        columns = [*members, *then, f"{scope}_tokens", "sort_time", "sequence"]
+        op.create_index(f"messages_by_{scope}_tokens", "messages", columns)
+
+
+SCOPES = {"owner": ["owner_key"], "conversation": ["owner_key", "conversation_id"]}

@@ -1,0 +1,173 @@
+"""What the service needs of a bus: requests in, answers out, manifests and events."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from service.event import UNCAUSED, EventMetadata
+from service.inbox import Delivery, Inbox
+
+ReplyKind = Literal["channel", "stream", "list"]
+
+#: ``first`` is stored, and yields to one that is; ``unstored`` yields as well; ``again`` is sent.
+AnswerMode = Literal["first", "unstored", "again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes two requests the same one."""
+
+    owner_key: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """The answer that a request already got."""
+
+    #: Of the request that was answered; another one under the same identity is a conflict.
+    fingerprint: str
+    #: The response as JSON; None where it was larger than the bus stores.
+    response: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A response on its way out, with the delivery that it settles."""
+
+    delivery: Delivery
+    identity: Identity
+    fingerprint: str
+    response: bytes
+    reply_to: str
+    reply_kind: ReplyKind = "channel"
+    mode: AnswerMode = "first"
+    #: Why the request goes to the dead letter as well, where it does.
+    dead_letter: str | None = None
+
+
+class Outcome(StrEnum):
+    """What became of an answer."""
+
+    #: Sent, and the delivery settled.
+    SENT = "sent"
+    #: Not sent: another answer is stored. The delivery is still this worker's and unsettled.
+    ANSWERED = "answered"
+    #: Not sent: the delivery is no longer this worker's.
+    NOT_MINE = "not_mine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of an answer, and how many heard it."""
+
+    outcome: Outcome
+    #: Subscribers that a channel reply reached; None for other kinds.
+    receivers: int | None = None
+
+
+class Enqueued(StrEnum):
+    """What became of a payload heard on the request channel."""
+
+    ENQUEUED = "enqueued"
+    #: Another worker enqueued this copy.
+    KNOWN = "known"
+    #: The backlog is full; told to one of the workers that heard it, KNOWN to the others.
+    REFUSED = "refused"
+
+
+class Bus(Protocol):
+    """The one place where requests come from and responses go to."""
+
+    @property
+    def requests(self) -> Inbox:
+        """Requests, in the group ``context-builders``."""
+        ...
+
+    @property
+    def results(self) -> Inbox:
+        """Rows on `llm.results` and `tools.results`, in the recorder's group."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time by the bus's clock, which stamps its entries."""
+        ...
+
+    def heard(self) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        """Listen on the request channel; yields what came in, in batches, across reconnects."""
+        ...
+
+    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
+        """Put what was heard into the request stream, each copy once over all workers.
+
+        A payload that this worker hears a second time is a retry and is enqueued again.
+        """
+        ...
+
+    async def submit(self, payload: bytes) -> str:
+        """Put a request into the stream durably; returns the entry's id."""
+        ...
+
+    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+        """Return the answers that these requests already got."""
+        ...
+
+    async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
+        """Store, send and settle, each answer in one atomic step, all in one round trip."""
+        ...
+
+    async def publish(self, topic: str, payload: bytes) -> int:
+        """Send to a topic's channel; returns how many subscribers heard it."""
+        ...
+
+    async def tell(self, channel: str, payload: bytes) -> int:
+        """Send to a channel named in full, as in a `reply_to`; returns how many heard it."""
+        ...
+
+    async def append(self, topic: str, payload: bytes) -> str:
+        """Add an entry to a stream; returns its id."""
+        ...
+
+    @property
+    def manifests(self) -> "ManifestStore":
+        """Where the manifests of builds are kept for a while."""
+        ...
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Subscribe to a channel; the subscription stands when the context is entered."""
+        ...
+
+    async def ping(self) -> None:
+        """Raise `BusError` unless the bus answers."""
+        ...
+
+
+class ManifestStore(Protocol):
+    """Keeps the manifests of builds, packed, for a while. Raises `BusError`."""
+
+    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Keep a manifest for so many seconds, in place of one that the build has."""
+        ...
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Return a build's manifest, or None where there is none any more."""
+        ...
+
+
+class Events(Protocol):
+    """Tells what happens to contexts; raises nothing, and promises nothing."""
+
+    async def publish(
+        self,
+        topic: str,
+        content: Mapping[str, object],
+        *,
+        owner_key: str,
+        run_id: str | None,
+        cause: EventMetadata = UNCAUSED,
+    ) -> None:
+        """Tell on a topic; ``content`` has the shape that `service.event` has for it."""
+        ...

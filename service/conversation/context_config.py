@@ -1,0 +1,66 @@
+"""How a `ContextManager` fits a conversation (NEXUS3's settings and defaults)."""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from service.budget.groups import Strategy
+from service.budget.strategy_names import read_strategy
+
+#: Where the date and the time stand.
+DatetimeIn = Literal["message", "system"]
+
+_PLACES: Final = ("message", "system")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """When a conversation is summarised, and how much of it stays. Raises `ValueError`."""
+
+    enabled: bool = True
+    #: Above this share of the available tokens a conversation asks for it.
+    trigger: float = 0.9
+    #: The share of the available tokens that summaries have at most, all together.
+    summary_budget_ratio: float = 0.25
+    #: The share of the available tokens that the newest messages keep.
+    recent_preserve_ratio: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("trigger", "summary_budget_ratio", "recent_preserve_ratio"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} has to lie between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextConfig:
+    """Limits in tokens, and what gives way. Raises `ValueError`, also for unknown strategies."""
+
+    #: The window of the model, answer included.
+    max_tokens: int = 8000
+    #: What of it is kept for the answer.
+    reserve_tokens: int = 2000
+    #: The name of a strategy; `service.budget.strategies` has the table of them.
+    truncation_strategy: str = "oldest_first"
+    #: In the newest user message, where prompts stay cacheable, or in the system prompt.
+    datetime_in: DatetimeIn = "message"
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    #: Tell in front of each tool result which call it answers: ``[#1: search(q="x")]``.
+    correlate_results: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError("max_tokens has to be at least 1")
+        if not 0 <= self.reserve_tokens <= self.max_tokens:
+            raise ValueError("reserve_tokens has to lie between 0 and max_tokens")
+        if self.datetime_in not in _PLACES:
+            raise ValueError(f"datetime_in has to be one of {', '.join(_PLACES)}")
+        read_strategy(self.truncation_strategy)
+
+    @property
+    def available(self) -> int:
+        """Return the tokens that a context may have."""
+        return self.max_tokens - self.reserve_tokens
+
+    @property
+    def strategy(self) -> Strategy:
+        """Return the strategy of that name."""
+        return read_strategy(self.truncation_strategy)

@@ -1,0 +1,119 @@
+"""What of a message is sent to a model, and what that costs."""
+
+import json
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from formatters.guard import quoted
+from formatters.model import Count, Message, Role, Row
+from service.budget.counting import MESSAGE_OVERHEAD
+from service.conversation.messages import arguments_json, create_assistant_tool_call_message
+from service.conversation.reading import is_system, mapping, speaker
+from service.conversation.row_shape import ROWS
+from service.conversation.shapes import shape_of
+
+#: Marks, in the metadata of a message, what the system wrote itself and no user: such text is not
+#: guarded. Nothing in a text can set it.
+OWN: Final = "written_by"
+SUMMARY: Final = "summary"
+SESSION: Final = "session"
+
+#: Keys besides the content in which providers have more of an answer.
+_MORE: Final = ("provider_parts", "refusal", "audio", "function_call")
+
+#: Where the text of a part stands, and that of a result in a block.
+_TEXTS: Final = frozenset({"text", "content"})
+
+_ROLES: Final = {Role.HUMAN: "user", Role.AI: "assistant", Role.TOOL: "tool"}
+
+
+def written_by(row: Row) -> str | None:
+    """Tell what of the system wrote a message, if anything did: `SUMMARY` or `SESSION`."""
+    mark = mapping(row.get("metadata")).get(OWN)
+    return mark if isinstance(mark, str) else None
+
+
+def own(row: Row, writer: str) -> Row:
+    """Mark a message as written by the system itself."""
+    return {**row, "metadata": {**mapping(row.get("metadata")), OWN: writer}}
+
+
+def is_summary(row: Row) -> bool:
+    """Tell whether a message is a summary of others."""
+    return written_by(row) == SUMMARY
+
+
+def can_be_sent(row: Row) -> bool:
+    """Tell whether a message has a role that models know."""
+    if is_system(row) or speaker(row) is not Role.OTHER:
+        return True
+    # results say what they are, whatever the role of their message
+    return any(message.role is not Role.OTHER for message in shape_of(row).read(row, ""))
+
+
+def sent(row: Row) -> dict[str, Any]:
+    """Return a message as models' APIs take it: without what callers keep beside it.
+
+    Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
+    that could be read as our structure are escaped, but for what a model said in blocks or parts,
+    which providers may have signed.
+    """
+    if "parts" in row:
+        role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
+        return {"role": role, "parts": _parts(row, row["parts"])}
+    if shape_of(row) is not ROWS:
+        role = _ROLES.get(speaker(row), "system")
+        return {"role": role, "content": _parts(row, row["content"])}
+    (message,) = ROWS.read(row, "")
+    role = _ROLES.get(message.role, "system")
+    chat: dict[str, Any] = {"role": role, "content": _content(row, message)}
+    if role == "user" and message.name:
+        chat["name"] = message.name
+    if message.tool_calls and role == "assistant":
+        chat["tool_calls"] = create_assistant_tool_call_message(message.tool_calls)["tool_calls"]
+    if role == "tool":
+        chat["tool_call_id"] = message.tool_call_id
+    given = {**row, **mapping(row.get("metadata"))}
+    return chat | {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
+
+
+def message_tokens(row: Row, count: Count) -> int:
+    """Return what a message costs as it is sent: 4, its text, and its calls.
+
+    Of a call, the name and the arguments count, each by itself; ids are free (NEXUS3's rule).
+    """
+    said = shape_of(row).read(row, "")
+    return MESSAGE_OVERHEAD + sum(
+        count(message.content)
+        + sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
+        for message in said
+    )
+
+
+def _content(row: Row, message: Message) -> object:
+    content = row.get("content")
+    if isinstance(content, str):
+        trusted = is_system(row) or written_by(row) is not None
+        return content if trusted else quoted(content)
+    if content is None:
+        return None if message.tool_calls else ""
+    if message.role is Role.TOOL or not isinstance(content, Sequence):
+        # in a form of its own: sent as the text that it is read as, else as JSON
+        text = message.content or json.dumps(content, ensure_ascii=False, default=str)
+        return quoted(text)
+    return [_part(part) for part in content]
+
+
+def _parts(row: Row, value: object) -> object:
+    if speaker(row) is Role.AI or not isinstance(value, Sequence) or isinstance(value, str):
+        return deepcopy(value)
+    return [_part(part) for part in value]
+
+
+def _part(part: object) -> object:
+    if isinstance(part, str):
+        return quoted(part)
+    texts = {key: each for key, each in mapping(part).items() if key in _TEXTS}
+    guarded = {key: quoted(each) for key, each in texts.items() if isinstance(each, str)}
+    return {**deepcopy(mapping(part)), **guarded} if guarded else deepcopy(part)

@@ -1,0 +1,153 @@
+"""A conversation in process over a store: it loads, appends, flushes and compacts.
+
+The one module of this package that waits: for the store, and for whoever uses it at the same time.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from formatters.model import Row
+from service.conversation.compacting import CompactionResult, Summarizes
+from service.conversation.manager import ContextManager
+from service.conversation.messages import AnyCall
+from service.conversation.store_rows import is_kept, loaded, merged, stamped
+from service.ports import HistoryStore
+
+#: Of a history, the newest rows that a conversation takes in at most.
+MAX_ROWS: Final = 1_000
+
+
+def new_id() -> str:
+    """Return an id that no other message has."""
+    return f"msg_{uuid4().hex}"
+
+
+class Conversation:
+    """One conversation of an owner: a `ContextManager` whose messages are kept in a store.
+
+    Several tasks, and several objects on one conversation, lose nothing: a message gets its id
+    when it is added, the store knows each id once, and loading adds what others stored. A message
+    that could not be stored is stored with the next flush. Summaries stay in memory: the store
+    keeps what was said.
+
+    Raises:
+        StoreError: The store can't be read or written; messages stay, and so do their ids.
+    """
+
+    def __init__(
+        self,
+        store: HistoryStore,
+        owner_key: str,
+        conversation_id: str,
+        *,
+        manager: ContextManager | None = None,
+        max_rows: int = MAX_ROWS,
+        make_id: Callable[[], str] = new_id,
+    ) -> None:
+        self.owner_key = owner_key
+        self.conversation_id = conversation_id
+        #: Prompt, tools, budget and strategy; other conversations in it are nobody's here.
+        self.manager = manager or ContextManager()
+        histories = self.manager.histories
+        histories.replace(histories.rows(conversation_id), conversation_id)
+        self._store = store
+        self._max_rows = max_rows
+        self._make_id = make_id
+        #: Messages that the store hasn't got yet, whatever became of them here.
+        self._pending: dict[str, Row] = {}
+        self._known: set[str] = set()
+        self._lock = asyncio.Lock()
+
+    # --- adding ------------------------------------------------------------------------------
+
+    def add_user_message(self, content: str, *, name: str | None = None) -> None:
+        """Add what the user says."""
+        self.manager.add_user_message(content, conversation_id=self.conversation_id, name=name)
+        self._stamp()
+
+    def add_assistant_message(
+        self, content: str | None, tool_calls: Iterable[AnyCall] | None = ()
+    ) -> None:
+        """Add an answer of the model."""
+        self.manager.add_assistant_message(
+            content, tool_calls, conversation_id=self.conversation_id
+        )
+        self._stamp()
+
+    def add_tool_result(self, *, tool_call_id: str, name: str, result: object) -> None:
+        """Add a tool's result."""
+        self.manager.add_tool_result(
+            tool_call_id=tool_call_id,
+            name=name,
+            result=result,
+            conversation_id=self.conversation_id,
+        )
+        self._stamp()
+
+    # --- the store ---------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Store what is new here, and take in what is new there."""
+        async with self._lock:
+            await self._flush()
+            page = await self._store.recent(
+                self.owner_key, self.conversation_id, max_rows=self._max_rows
+            )
+            rows = [loaded(row) for row in reversed(page.rows)]
+            self._stamp()
+            self._put(merged(self._rows(), rows, self._known))
+            self._known |= {str(row["id"]) for row in rows}
+
+    async def flush(self) -> None:
+        """Store what was added since the last time."""
+        async with self._lock:
+            await self._flush()
+
+    # --- building ----------------------------------------------------------------------------
+
+    async def build_messages(self) -> list[dict[str, Any]]:
+        """Return the messages for the next call, with all that is stored by now."""
+        await self.load()
+        return self.manager.build_messages(conversation_id=self.conversation_id)
+
+    async def compact(
+        self, summarizer: Summarizes, *, force: bool = False
+    ) -> CompactionResult | None:
+        """Put a summary in the place of older messages; the store keeps those."""
+        await self.load()
+        return await self.manager.compact(
+            summarizer, force=force, conversation_id=self.conversation_id
+        )
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _stamp(self) -> None:
+        """Give messages that are new an id and a time, and the form that stores have."""
+        now = datetime.now(UTC)
+        rows: list[Row] = []
+        for row in self._rows():
+            kept = row if is_kept(row) else stamped(row, self._make_id(), now)
+            if kept is not row:
+                self._pending[str(kept["id"])] = kept
+            rows.append(kept)
+        self._put(rows)
+
+    async def _flush(self) -> None:
+        self._stamp()
+        rows = dict(self._pending)
+        if rows:
+            await self._store.append(
+                self.owner_key, [*rows.values()], conversation_id=self.conversation_id
+            )
+        self._known |= rows.keys()
+        for id_ in rows:
+            del self._pending[id_]
+
+    def _rows(self) -> Sequence[Row]:
+        return self.manager.histories.rows(self.conversation_id)
+
+    def _put(self, rows: Sequence[Row]) -> None:
+        self.manager.histories.replace(rows, self.conversation_id)

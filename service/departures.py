@@ -1,0 +1,169 @@
+"""Tells of rows that fall out of their owner's context, each once, when the answer is out."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from service.account import HISTORY_BLOCKS
+from service.backlog import Backlog
+from service.budget.decisions import PRESENT
+from service.bus import Events
+from service.config.settings import EventSettings
+from service.errors import StoreError
+from service.event import EventMetadata, Pruned
+from service.marks import Archiving
+from service.ports import HistoryStore, Tokenizers
+from service.provenance import Built
+from service.wire import Topics
+
+log = structlog.get_logger()
+
+#: Builds that wait to be looked at; they hold all that was read, so there is a bound.
+WAITING: Final = 256
+#: Seconds for what still waits when a worker ends.
+DRAIN: Final = 2.0
+#: Histories of which it is known what fell out last, so that the store isn't asked again.
+REMEMBERED: Final = 1_000
+#: Characters from which on texts are counted in a thread, so that the event loop stays free.
+LARGE: Final = 50_000
+#: Outcomes of rows that are out of the context; what is filtered never was part of it.
+_OUT: Final = frozenset({"dropped", "summarized"})
+
+
+class Departures:
+    """Marks rows as fallen out, archives and tells of them; what goes wrong is only logged."""
+
+    def __init__(
+        self, history: HistoryStore, events: Events, tokenizers: Tokenizers, settings: EventSettings
+    ) -> None:
+        self._history = history
+        self._events = events
+        self._tokenizers = tokenizers
+        self._settings = settings
+        self._backlog = Backlog(self.tell, size=WAITING)
+        self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
+
+    def keep(self, built: Built | None) -> None:
+        """Have `run` look at a build; neither waits nor raises."""
+        # what was left out is counted anyway: a build that left nothing out costs nothing here
+        if built is None or not built.content.dropped or not self._wanted:
+            return
+        if not self._backlog.put(built):
+            _lose(built, f"{WAITING} others wait already")
+
+    async def run(self) -> None:
+        """Look at what is given to `keep`, until cancelled."""
+        await self._backlog.run()
+
+    async def drain(self) -> None:
+        """Wait for `run` to look at what it has, but not for long."""
+        await self._backlog.drain(DRAIN)
+
+    async def tell(self, built: Built) -> None:
+        """Mark the rows that a build left out, and tell of those that are new among them."""
+        reasons = left_out(built)
+        history = (built.request.owner_key, built.plan.conversation_id)
+        if reasons.keys() <= self._known.get(history, frozenset()):
+            return
+        try:
+            new = await self._history.fell_out(
+                built.request.owner_key, list(reasons), archiving=self._archiving(built, reasons)
+            )
+            if new and self._settings.pruned:
+                await self._publish(built, new)
+        except StoreError as error:
+            _lose(built, str(error))
+            return
+        self._remember(history, frozenset(reasons))
+
+    @property
+    def _wanted(self) -> bool:
+        return self._settings.pruned or self._settings.archive
+
+    def _archiving(self, built: Built, reasons: Mapping[str, str]) -> Archiving | None:
+        if not self._settings.archive:
+            return None
+        return Archiving(
+            reasons=reasons,
+            run_id=built.request.run_id,
+            build_id=built.content.build_id,
+            retention=timedelta(days=self._settings.retention_days),
+        )
+
+    async def _publish(self, built: Built, new: Sequence[str]) -> None:
+        request, kept = built.request, _kept(built)
+        rows = await self._history.rows(request.owner_key, new) if self._settings.content else None
+        pruned = Pruned(
+            original=kept + len(new),
+            final=kept,
+            removed=len(new),
+            removed_messages=list(new),
+            token_reduction=await self._tokens(built, new),
+            run_id=request.run_id,
+            rows=None if rows is None else [dict(row) for row in rows],
+        )
+        await self._events.publish(
+            Topics.CONTEXT_PRUNED,
+            pruned.model_dump(),
+            owner_key=request.owner_key,
+            run_id=request.run_id,
+            cause=EventMetadata(
+                request_id=request.id,
+                correlation_id=request.metadata.correlation_id,
+                traceparent=request.metadata.traceparent,
+                build_id=built.content.build_id,
+            ),
+        )
+
+    async def _tokens(self, built: Built, names: Sequence[str]) -> int:
+        wanted = set(names)
+        gone = [message for message in built.gathered.history.messages if message.id in wanted]
+        count = self._tokenizers.counter(built.plan.tokenizer).count
+
+        def total() -> int:
+            return sum(count(message.content) for message in gone)
+
+        small = sum(len(message.content) for message in gone) < LARGE
+        return total() if small else await asyncio.to_thread(total)
+
+    def _remember(self, history: tuple[str, str | None], out: frozenset[str]) -> None:
+        self._known[history] = out
+        self._known.move_to_end(history)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def left_out(built: Built) -> dict[str, str]:
+    """Return the rows of the store that a build left out, oldest first, each with its reason.
+
+    Rows that a request brought along are nobody's history here, and rows that were not read were
+    left out by an earlier build.
+    """
+    if built.request.options.past is not None:
+        return {}
+    block = HISTORY_BLOCKS[built.plan.layout]
+    reasons = {
+        name: decision.reason
+        for decision in built.fitted.decisions
+        if decision.block == block and decision.outcome in _OUT
+        for name in decision.message_ids
+    }
+    read = built.gathered.history.messages
+    return {message.id: reasons[message.id] for message in read if message.id in reasons}
+
+
+def _kept(built: Built) -> int:
+    block = HISTORY_BLOCKS[built.plan.layout]
+    return sum(
+        len(decision.message_ids)
+        for decision in built.fitted.decisions
+        if decision.block == block and decision.outcome in PRESENT
+    )
+
+
+def _lose(built: Built, reason: str) -> None:
+    log.warning("departures.lost", build_id=built.content.build_id, reason=reason)

@@ -1,0 +1,48 @@
+"""Tests for `service.conversation.context_config`."""
+
+from typing import Any
+
+import pytest
+
+from service.conversation.context_config import CompactionConfig, ContextConfig
+
+
+def test_defaults_are_those_of_the_source() -> None:
+    """8000 tokens, 2000 of them for the answer."""
+    config = ContextConfig()
+
+    assert (config.max_tokens, config.reserve_tokens, config.available) == (8000, 2000, 6000)
+    assert config.strategy.name == config.truncation_strategy == "oldest_first"
+    assert config.datetime_in == "message"
+    assert config.compaction == CompactionConfig(
+        enabled=True, trigger=0.9, summary_budget_ratio=0.25, recent_preserve_ratio=0.25
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"reserve_tokens": -1}, "reserve_tokens"),
+        ({"reserve_tokens": 8001}, "reserve_tokens"),
+        ({"datetime_in": "footer"}, "datetime_in"),
+        ({"truncation_strategy": "newest_first"}, "newest_first"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], told: str) -> None:
+    """An unknown strategy too, which the source took for another one."""
+    with pytest.raises(ValueError, match=told):
+        ContextConfig(**fields)
+
+
+@pytest.mark.parametrize("name", ["trigger", "summary_budget_ratio", "recent_preserve_ratio"])
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_shares_lie_between_none_and_all(name: str, share: float) -> None:
+    """Each of the three."""
+    with pytest.raises(ValueError, match=name):
+        CompactionConfig(**{name: share})  # type: ignore[arg-type] # a name of a share
+
+
+def test_all_may_be_reserved() -> None:
+    """Then nothing is available."""
+    assert ContextConfig(max_tokens=5, reserve_tokens=5).available == 0

@@ -1,0 +1,189 @@
+"""Tests for `service.conversation.message_log`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from service.conversation.context_config import ContextConfig
+from service.conversation.message_log import EMPTY_ANSWER, NO_CONVERSATION
+from service.conversation.messages import ToolResult
+from tests.unit.service.conversation.managing import Log, WarnedLog, contents, manager
+from tests.unit.service.conversation.talk import said
+
+CALLS = [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]
+
+
+@dataclass
+class Spade:
+    """A message between agents."""
+
+    body: str | None = "Hello"
+    sender: Any = "ann@x/phone"
+    to: Any = "bot@x"
+    thread: str | None = None
+
+
+def test_what_is_said_is_remembered_in_its_order() -> None:
+    """In chat form."""
+    log = manager()
+    log.add_user_message("Find x.")
+    log.add_assistant_message("", CALLS)
+    log.add_tool_result(
+        tool_call_id="c1", name="search", result=ToolResult(output="out", error="err")
+    )
+    log.add_assistant_message("It failed.")
+
+    assert [row["role"] for row in log.messages] == ["user", "assistant", "tool", "assistant"]
+    assert contents(log.messages) == ["Find x.", None, "err", "It failed."]
+    assert log.messages[2]["tool_call_id"] == "c1"
+    assert log.messages[2]["metadata"] == {"name": "search"}
+
+
+def test_messages_are_copies() -> None:
+    """Whatever is done to them, and to what was given, the conversation stays."""
+    log = manager()
+    given = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+    log.add_message_dict(given, "x")
+    given["content"][0]["text"] = "changed"  # type: ignore[index] # a list, as above
+    copy: Any = log.messages
+    copy[0]["content"][0]["text"] = "changed"
+    copy.clear()
+
+    assert log.messages == [said("user", [{"type": "text", "text": "hi"}])]
+
+
+def test_a_dictionary_comes_back_as_it_is() -> None:
+    """With all that a caller keeps in it."""
+    log = manager()
+    row = {"role": "user", "content": "hi", "ticket": 7}
+    log.add_message_dict(row, "x")
+
+    assert log.get_conversation_history("x") == [row]
+    assert log.get_conversation_history("y") == []
+
+
+def test_an_empty_answer_is_left_out() -> None:
+    """With a warning, where the logger hears any; calls without words are an answer."""
+    warned = WarnedLog()
+    log = manager(logger=warned)
+    log.add_assistant_message("", None)
+    log.add_assistant_message(" \n")
+    log.add_assistant_message(None)
+
+    assert log.messages == []
+    assert warned.heard == [("warning", EMPTY_ANSWER)] * 3
+    log.add_assistant_message(None, CALLS)
+    assert len(log.messages) == 1
+    manager(logger=Log()).add_assistant_message("")
+
+
+def test_a_result_for_an_unknown_conversation_is_left_out() -> None:
+    """It answers nothing there."""
+    warned = WarnedLog()
+    log = manager(logger=warned)
+    log.add_tool_result(tool_call_id="c1", name="f", result="r", conversation_id="x")
+
+    assert log.get_conversation_history("x") == []
+    assert warned.heard == [("warning", NO_CONVERSATION)]
+
+
+def test_the_logger_hears_all_in_order() -> None:
+    """The system prompt too, whenever it is set."""
+    heard = Log()
+    log = manager(system_prompt="Be brief.", logger=heard)
+    log.add_user_message("hi")
+    log.add_assistant_message("Let me look.", CALLS)
+    log.add_tool_result(tool_call_id="c1", name="search", result="r")
+    log.add_message(Spade(), "x")
+    log.system_prompt = "Be kind."
+
+    assert heard.heard == [
+        ("system", "Be brief."),
+        ("user", "hi"),
+        ("assistant", "Let me look.", 1),
+        ("tool", "c1", "search", "r"),
+        ("user", "Hello"),
+        ("system", "Be kind."),
+    ]
+
+
+def test_an_agent_speaks_as_a_user_under_its_name() -> None:
+    """Its address and thread stay beside, and are never sent."""
+    log = manager()
+    log.add_message(Spade(thread="t1"), "x")
+
+    (row,) = log.get_conversation_history("x")
+    assert row == {
+        "role": "user",
+        "content": "Hello",
+        "name": "ann@x",
+        "sender": "ann@x/phone",
+        "receiver": "bot@x",
+        "thread": "t1",
+    }
+    assert log.get_prompt("x") == [{"role": "user", "content": "Hello", "name": "ann@x"}]
+    log.add_message(Spade(body=None, sender=None, to=None), "y")
+    assert log.get_conversation_history("y")[0]["content"] == ""
+
+
+def test_the_newest_conversation_of_a_user_is_the_current_one() -> None:
+    """Answers go to it, and don't change which it is."""
+    log = manager()
+    log.add_user_message("a", conversation_id="x")
+    log.add_assistant_message("b", conversation_id="y")
+    log.add_assistant_message("c")
+
+    assert log.current_conversation == "x"
+    assert contents(log.messages) == ["a", "c"]
+    assert log.get_active_conversations() == ["x", "y"]
+    assert log.set_current_conversation("y")
+    assert contents(log.messages) == ["b"]
+    assert not log.set_current_conversation("z")
+
+
+def test_conversations_are_cleared() -> None:
+    """One is there afterwards, all are not; prompt and tools stay."""
+    log = manager(system_prompt="Sys")
+    log.set_tool_definitions([{"type": "function"}])
+    log.add_user_message("a", conversation_id="x")
+    log.add_user_message("b", conversation_id="y")
+    log.clear_messages()
+    assert (log.messages, log.current_conversation) == ([], "y")
+    log.clear("x")
+    assert log.set_current_conversation("x")
+    log.clear("all")
+    assert not log.set_current_conversation("x")
+    assert (log.system_prompt, log.get_tool_definitions()) == ("Sys", [{"type": "function"}])
+
+
+def test_a_session_starts_with_its_time() -> None:
+    """Before all that is said, as a user's message."""
+    heard = Log()
+    log = manager(logger=heard)
+    log.add_user_message("hi")
+    log.add_session_start_message()
+    start = "[Session started: 2026-01-13 14:30 (local)]"
+
+    assert log.get_prompt() == [said("user", start), said("user", "hi")]
+    assert heard.heard[-1] == ("user", start)
+    log.add_session_start_message({"Agent": "scout"}, conversation_id="x")
+    assert contents(log.get_prompt("x")) == [f"{start[:-1]} | Agent: scout]"]
+
+
+def test_where_a_message_came_from_is_kept_beside_it() -> None:
+    """And its speaker's name is sent."""
+    log = manager()
+    log.add_user_message("hi", name="ann", meta={"source": "mail"})
+
+    assert log.messages == [{**said("user", "hi"), "name": "ann", "metadata": {"source": "mail"}}]
+    assert log.get_prompt() == [{**said("user", "hi"), "name": "ann"}]
+
+
+def test_results_tell_their_calls_where_that_is_asked_for() -> None:
+    """The log hears the result alone."""
+    heard = Log()
+    log = manager(ContextConfig(correlate_results=True), logger=heard)
+    log.add_assistant_message("", CALLS)
+    log.add_tool_result(tool_call_id="c1", name="search", result="found")
+
+    assert contents(log.messages)[-1] == '[#1: search(q="x")]\nfound'
+    assert heard.heard[-1] == ("tool", "c1", "search", "found")

@@ -1,0 +1,100 @@
+"""Tests for `service.conversation.messages`."""
+
+import json
+
+import pytest
+
+from formatters.model import ToolCall
+from service.conversation.messages import (
+    MAX_NAME,
+    ToolResult,
+    arguments_json,
+    create_assistant_message,
+    create_assistant_tool_call_message,
+    create_system_message,
+    create_tool_result_message,
+    create_user_message,
+    result_text,
+    speaker_name,
+)
+
+
+def test_messages_have_the_form_of_chat_messages() -> None:
+    """A name that is empty is none."""
+    assert create_system_message("Be brief.") == {"role": "system", "content": "Be brief."}
+    assert create_user_message("Hello", "ann@x") == {
+        "role": "user",
+        "content": "Hello",
+        "name": "ann@x",
+    }
+    assert create_user_message("Hello", "") == {"role": "user", "content": "Hello"}
+    assert create_assistant_message("Hi") == {"role": "assistant", "content": "Hi"}
+    assert create_tool_result_message("22", "c1") == {
+        "role": "tool",
+        "content": "22",
+        "tool_call_id": "c1",
+    }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"id": "c1", "name": "weather", "arguments": {"city": "Málaga"}},
+        {"id": "c1", "name": "weather", "arguments": '{"city": "Málaga"}'},
+        {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": "weather", "arguments": '{"city": "Málaga"}'},
+        },
+        ToolCall(id="c1", name="weather", arguments={"city": "Málaga"}),
+    ],
+)
+def test_arguments_of_any_form_become_json(call: object) -> None:
+    """A message that only calls has no content."""
+    message = create_assistant_tool_call_message([call])  # type: ignore[list-item] # forms vary
+
+    assert message["content"] is None
+    (written,) = message["tool_calls"]
+    assert (written["id"], written["type"]) == ("c1", "function")
+    assert written["function"]["name"] == "weather"
+    assert json.loads(written["function"]["arguments"]) == {"city": "Málaga"}
+
+
+def test_a_call_without_arguments_has_an_empty_object() -> None:
+    """And one without an id an empty one, which repair replaces."""
+    message = create_assistant_tool_call_message([{"name": "now"}], "Let me look.")
+
+    assert message["content"] == "Let me look."
+    assert message["tool_calls"][0]["id"] == ""
+    assert arguments_json(ToolCall(id="c", name="now")) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("22 °C", "22 °C"),
+        ({"a": 1}, "{'a': 1}"),
+        (None, "None"),
+        (ToolResult(output="out"), "out"),
+        (ToolResult(output="out", error="err"), "err"),
+        (ToolResult(), ""),
+    ],
+)
+def test_a_result_is_a_text(result: object, text: str) -> None:
+    """An error goes before an output; what has neither is printed as Python does."""
+    assert result_text(result) == text
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("user@example.com", "user@example.com"),
+        ("user@example.com/phone/2", "user@example.com"),
+        ("a b\tc<d>|e\\f", "a_b_c_d__e_f"),
+        ("x" * 100, "x" * MAX_NAME),
+        ("", ""),
+    ],
+)
+def test_an_address_becomes_a_name_that_apis_take(address: str, name: str) -> None:
+    """Without its resource, and without what APIs refuse."""
+    assert speaker_name(address) == name

@@ -1,0 +1,199 @@
+"""Tests for `service.conversation.stored`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from formatters.model import Row
+from service.adapters.memory.store import MemoryHistory
+from service.conversation.context_config import ContextConfig
+from service.conversation.manager import ContextManager
+from service.conversation.sending import is_summary
+from service.conversation.stored import Conversation
+from service.errors import StoreError
+from tests.support import NOW
+from tests.unit.service.conversation.managing import (
+    SIMPLE,
+    Summariser,
+    Waiting,
+    contents,
+    manager,
+    numbered,
+)
+
+CALLS = [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]
+
+
+class Flaky(MemoryHistory):
+    """Fails as long as it is told to, after it has stored what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(SIMPLE, lambda: NOW)
+        self.fails = False
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Store rows, and say nothing of it."""
+        added = await super().append(owner_key, messages, conversation_id=conversation_id)
+        await asyncio.sleep(0)  # others have their turn, as with a real store
+        if self.fails:
+            raise StoreError("the connection broke")
+        return added
+
+
+def talk(
+    store: MemoryHistory, context: ContextManager | None = None, **options: Any
+) -> Conversation:
+    """Return a conversation over a store."""
+    return Conversation(store, "ann", "c1", manager=context or manager(), **options)
+
+
+async def stored(store: MemoryHistory) -> list[Any]:
+    """Return the texts in a store, oldest first."""
+    return contents((await store.recent("ann", "c1")).rows)[::-1]
+
+
+def here(conversation: Conversation) -> list[Any]:
+    """Return the texts in memory."""
+    return contents(conversation.manager.get_conversation_history("c1"))
+
+
+async def test_what_is_said_is_there_for_the_next_process() -> None:
+    """Calls, results and names included."""
+    store = Flaky()
+    first = talk(store)
+    first.add_user_message("Find x.", name="ann")
+    first.add_assistant_message("", CALLS)
+    first.add_tool_result(tool_call_id="c1", name="search", result="found")
+    first.add_assistant_message("It is there.")
+    sent = await first.build_messages()
+
+    assert sent == await talk(store).build_messages()
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant"]
+    assert sent[0]["name"] == "ann"
+    (page,) = [row for row in await store.get_history("ann", 9) if row["role"] == "TOOL"]
+    assert page["metadata"] == {"tool_call_id": "c1", "name": "search"}
+
+
+async def test_what_could_not_be_stored_is_stored_later_and_once() -> None:
+    """Even where it was, and the answer got lost."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.add_user_message("a")
+    store.fails = True
+    with pytest.raises(StoreError):
+        await conversation.flush()
+    conversation.add_user_message("b")
+    store.fails = False
+    await conversation.flush()
+    await conversation.flush()
+
+    assert await stored(store) == here(conversation) == ["a", "b"]
+
+
+async def test_two_tasks_on_one_conversation_lose_nothing() -> None:
+    """Whether they share the object or the store alone."""
+    store = Flaky()
+    shared, other = talk(store), talk(store)
+
+    async def say(conversation: Conversation, name: str) -> None:
+        for number in range(10):
+            conversation.add_user_message(f"{name}{number}")
+            await conversation.build_messages()
+
+    async with asyncio.TaskGroup() as tasks:
+        for conversation, name in ((shared, "a"), (shared, "b"), (other, "c")):
+            tasks.create_task(say(conversation, name))
+
+    all_said = {f"{name}{number}" for name in "abc" for number in range(10)}
+    await shared.load()
+    await other.load()
+    assert len(await stored(store)) == 30
+    assert set(await stored(store)) == all_said
+    for conversation in (shared, other):
+        assert here(conversation) == await stored(store)
+
+
+async def test_what_was_added_by_the_manager_is_stored_too() -> None:
+    """It gets its id with the next flush."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.manager.add_user_message("a", conversation_id="c1")
+    conversation.manager.add_user_message("elsewhere", conversation_id="c2")
+    await conversation.flush()
+
+    assert await stored(store) == ["a"]
+
+
+async def test_only_the_newest_rows_are_taken_in() -> None:
+    """Of a long history; the ids are the caller's to make."""
+    store, ids = Flaky(), iter("abcdef")
+    first = talk(store, make_id=lambda: next(ids))
+    for number in range(5):
+        first.add_user_message(f"{number}")
+    await first.flush()
+    second = talk(store, max_rows=2)
+    await second.load()
+
+    assert here(second) == ["3", "4"]
+    assert [row["id"] for row in second.manager.get_conversation_history("c1")] == ["d", "e"]
+
+
+def long(store: MemoryHistory) -> Conversation:
+    """Return a conversation that is worth a summary."""
+    conversation = talk(store, manager(ContextConfig(max_tokens=1000, reserve_tokens=0)))
+    for number in range(40):
+        conversation.add_user_message(numbered(number))
+    return conversation
+
+
+async def test_a_summary_stays_in_memory() -> None:
+    """The store keeps what was said, and what was summarised does not come back."""
+    store = Flaky()
+    conversation = long(store)
+    made = await conversation.compact(Summariser(), force=True)
+    assert made is not None
+    assert made.committed
+    conversation.add_user_message("Next.")
+    messages = await conversation.build_messages()
+
+    assert len(messages) == 1 + 19 + 1
+    assert is_summary(conversation.manager.get_conversation_history("c1")[0])
+    assert len(await stored(store)) == 41
+    assert not any("CONTEXT SUMMARY" in text for text in await stored(store))
+
+
+async def test_what_others_say_meanwhile_stays() -> None:
+    """Theirs comes in with the next load, behind what was preserved."""
+    store = Flaky()
+    conversation, other, summariser = long(store), talk(store), Waiting()
+    task = asyncio.create_task(conversation.compact(summariser, force=True))
+    await summariser.asked.wait()
+    await other.load()
+    other.add_user_message("From elsewhere.")
+    await other.flush()
+    conversation.add_user_message("From here.")
+    await conversation.flush()
+    summariser.go.set()
+    made = await task
+    await conversation.load()
+
+    assert made is not None
+    assert made.committed
+    assert here(conversation)[-2:] == ["From elsewhere.", "From here."]
+
+
+async def test_what_is_forgotten_here_was_stored_before() -> None:
+    """A conversation that holds no more than the model sees loses nothing either."""
+    store = Flaky()
+    conversation = talk(store, manager(available=70, sync_history=True))
+    for number in range(10):
+        conversation.add_user_message(numbered(number))
+    messages = await conversation.build_messages()
+    await conversation.load()
+
+    assert len(await stored(store)) == 10
+    assert len(here(conversation)) == len(messages) < 10
