@@ -1,6 +1,7 @@
 """Two workers over one database, and workers that die: one summary, and the history whole."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from formatters.model import Message
-from service.app import open_builder
+from service.adapters.bus_options import BusOptions
+from service.adapters.memory.bus import open_memory_bus
+from service.app import open_builder, open_worker
 from service.builder import ContextBuilder
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Unmade
@@ -152,3 +155,28 @@ async def test_rows_that_come_late_are_not_covered(settings: Settings) -> None:
 
     assert isinstance(made, Made)
     assert "late" in made.summary.covers
+
+
+async def test_a_worker_tells_of_its_summaries_on_the_bus(settings: Settings) -> None:
+    """After the answer, on `context.compacted`, with what was saved."""
+    async with open_builder(settings) as builder:
+        await builder.history.append("o", ROWS)
+    asked = {"strategy": "summarization", "memory_tokens": 600, "memory_limit": None}
+    content = {"current_input": "Well?", "context": asked}
+    payload = json.dumps({"id": "q", "owner_key": "o", "content": content}).encode()
+    stop = asyncio.Event()
+    async with (
+        open_memory_bus(BusOptions()) as bus,
+        open_worker(settings, bus) as worker,
+        bus.listen("context.compacted") as heard,
+    ):
+        working = asyncio.create_task(worker.run(stop))
+        await bus.submit(payload)
+        async with asyncio.timeout(30):
+            told = json.loads(await anext(aiter(heard)))
+        stop.set()
+        assert await working
+
+    assert told["owner_key"] == "o"
+    assert told["content"]["original_tokens"] > told["content"]["new_tokens"]
+    assert told["content"]["summariser"] == "extractive"
