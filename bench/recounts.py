@@ -30,7 +30,7 @@ NO_MEMORY: Final = (
 NO_PROFILE: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n(shortened)"
 
 _MOMENT: Final = "[THIS_MOMENT]\n"
-_SUMMARY: Final = "[CONTEXT SUMMARY]"
+_SUMMARY: Final = "[CONTEXT SUMMARY"
 _JOINT: Final = "\n\n"
 
 

@@ -3,7 +3,7 @@
 Everything here is frozen: a step that changes something returns a new value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -74,6 +74,36 @@ class ChatMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What was said in a stretch of history, in few words; kept beside the rows that it covers."""
+
+    id: str
+    owner_key: str
+    #: The conversation that it was made in; None where that is all of the owner's history.
+    conversation_id: str | None = None
+    text: str
+    #: The rows that it covers, in their order.
+    message_ids: tuple[str, ...]
+    #: Of the rows that it covers, where they have any.
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    #: Always 1: it is made from rows, never from a summary.
+    generation: int = 1
+    #: Tokens of the text.
+    tokens: int
+    created: datetime
+    #: What made it.
+    summarizer: str
+    #: Of the contents of the rows that it covers, as they were.
+    fingerprint: str
+    #: The same ids, to look them up.
+    covers: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "covers", frozenset(self.message_ids))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
     """How history is shown."""
 
@@ -100,6 +130,8 @@ class Facts:
     history: tuple[Message, ...] = ()
     #: Whether there is more history than was read.
     more_history: bool = False
+    #: Summaries of the history, by age; no strategy but those that use them is given any.
+    summaries: tuple[Summary, ...] = ()
     #: The run so far behind the current input: calls and their results, oldest first.
     run: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
@@ -142,6 +174,21 @@ class Entry:
     shorten: Callable[[int], "Entry"] | None = None
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.
     longest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryForm:
+    """Summaries as they are shown together, in one entry."""
+
+    entry: Entry
+    #: The rows that each of them covers.
+    covers: tuple[frozenset[str], ...]
+    #: True where they cover rows that no entry shows, whatever the budget.
+    beyond: bool = False
+
+    def covers_all(self, message_ids: Iterable[str]) -> bool:
+        """Tell whether each of these rows is covered."""
+        return all(any(id_ in each for each in self.covers) for id_ in message_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +242,8 @@ class Block:
     #: True where its text changes from build to build, so that a provider's cache ends here.
     volatile: bool = False
     omissions: tuple[Omission, ...] = ()
+    #: What may stand for entries that are left out: all summaries, then fewer, the oldest first.
+    forms: tuple[SummaryForm, ...] = ()
 
     @property
     def heading(self) -> str:

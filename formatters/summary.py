@@ -17,6 +17,11 @@ def summary_entry(sentence: str) -> Entry:
     return Entry(text=f"{HEADER}\n{quoted(sentence)}")
 
 
+def stored_block(entry: Entry) -> Block:
+    """Return stored summaries as a message before native history; the next build has the same."""
+    return Block(tag="SUMMARY", entries=(entry,))
+
+
 def summary_block(sentence: str) -> Block:
     """Return the summary as a message before native history."""
     return Block(tag="SUMMARY", entries=(summary_entry(sentence),), volatile=True)

@@ -29,11 +29,15 @@ from service.adapters.tools.sources import discover, load_tools, tool_files
 from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
+from service.budget.strategies.summarization import Summarization
 from service.builder import ContextBuilder
-from service.bus import Bus
+from service.bus import Bus, Events
 from service.client import ContextClient, open_client
+from service.compaction.compactor import Compactor, running
+from service.compaction.making import Maker
 from service.config.settings import Settings
 from service.errors import ConfigError
+from service.events import BusEvents
 from service.gather import Sources
 from service.plan import limits_of
 from service.plugins import load_strategies
@@ -51,8 +55,16 @@ def now() -> datetime:
 
 
 @asynccontextmanager
-async def open_builder(settings: Settings | None = None) -> AsyncIterator[ContextBuilder]:
+async def open_builder(
+    settings: Settings | None = None,
+    *,
+    summarizer: Summarizer | None = None,
+    events: Events | None = None,
+) -> AsyncIterator[ContextBuilder]:
     """Open a builder for use in this process, without a bus; its store is in memory by default.
+
+    In the background it makes the summaries that its builds need, with the configured summarizer
+    unless one is given, and tells of them where it may.
 
     Raises:
         ConfigError: There is no such strategy, or no adapter knows the store's URL.
@@ -64,20 +76,40 @@ async def open_builder(settings: Settings | None = None) -> AsyncIterator[Contex
     strategies = check_strategy(settings)
     tokenizers, models = TiktokenTokenizers(), open_models().models
     await asyncio.to_thread(tokenizers.load, *_used_by_default(settings, models))
-    async with open_stores(settings, tokenizers) as stores:
-        yield ContextBuilder(
-            sources=Sources(
+    async with AsyncExitStack() as stack:
+        stores = await stack.enter_async_context(open_stores(settings, tokenizers))
+        sources = Sources(
+            history=stores.history,
+            profiles=stores.profiles,
+            tools=open_registry(settings),
+            prompts=await asyncio.to_thread(open_prompts, settings),
+            summaries=stores.summaries,
+        )
+        compactor = None
+        if settings.summaries.enabled:
+            if summarizer is None:
+                counter = tokenizers.counter(settings.budget.tokenizer)
+                summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
+            maker = Maker(
                 history=stores.history,
-                profiles=stores.profiles,
-                tools=open_registry(settings),
-                prompts=await asyncio.to_thread(open_prompts, settings),
-            ),
+                summaries=stores.summaries,
+                summarizer=summarizer,
+                tokenizers=tokenizers,
+                clock=now,
+                settings=settings.summaries,
+            )
+            compactor = await stack.enter_async_context(
+                running(Compactor(maker, sources.lacking, events))
+            )
+        yield ContextBuilder(
+            sources=sources,
             tokenizers=tokenizers,
             clock=now,
             settings=settings,
             strategies=strategies,
             models=models,
             archive=Archive(MemoryManifests(), settings),
+            compactor=compactor,
         )
 
 
@@ -90,7 +122,11 @@ def _used_by_default(settings: Settings, models: Models) -> set[str]:
 
 def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
     """Return the strategies there are; raises `ConfigError` unless the configured one is there."""
-    strategies = load_strategies()
+    shares = settings.summaries
+    summarization = Summarization(
+        summary_budget_ratio=shares.summary_budget_ratio, trigger_ratio=shares.trigger_ratio
+    )
+    strategies = {**load_strategies(), summarization.name: summarization}
     name = settings.budget.strategy
     if name not in strategies:
         known = ", ".join(sorted(strategies))
@@ -208,7 +244,7 @@ async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
 @asynccontextmanager
 async def open_worker(settings: Settings, bus: Bus) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
-    async with open_builder(settings) as builder:
+    async with open_builder(settings, events=BusEvents(bus)) as builder:
         yield Worker(bus, builder)
 
 

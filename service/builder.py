@@ -23,6 +23,7 @@ from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
+from prompts.stored import summary_forms
 from prompts.system_prompt import SystemPrompt
 from service.account import account
 from service.archive import Archive
@@ -32,6 +33,7 @@ from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.budget.strategies import STRATEGIES
 from service.budget.toolset import Toolset
+from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.gather import Gathered, Sources, gather
@@ -84,6 +86,8 @@ class ContextBuilder:
     models: Models = field(default_factory=dict)
     #: Where `build` files what its contexts were made of.
     archive: Archive | None = None
+    #: Makes the summaries that builds turn out to need, when their answers are out.
+    compactor: Compactor | None = None
 
     @property
     def history(self) -> HistoryStore:
@@ -95,6 +99,8 @@ class ContextBuilder:
         answered = await self.answer(request)
         if answered.built and self.archive:
             await self.archive.file(answered.built)
+        if self.compactor:
+            self.compactor.keep(answered.built)
         return answered.response
 
     async def answer(self, request: BuildRequest) -> "Answered":
@@ -139,6 +145,7 @@ class ContextBuilder:
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
+            summaries=gathered.summaries,
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
@@ -167,7 +174,7 @@ class ContextBuilder:
         )
         if not chat:
             return (*texts, last(facts), *run_so_far(facts))
-        history = native_history(facts)
+        history = _with_summaries(native_history(facts), facts)
         return (*in_one_message(texts), history, last(facts), *run_so_far(facts, history))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
@@ -213,7 +220,13 @@ def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
     """Show facts as a block; that of the tools is made once for each toolset."""
     if show is capabilities:
         return toolset.block(facts.tags, lambda: show(facts))
-    return show(facts)
+    return _with_summaries(show(facts), facts) if show is HISTORY else show(facts)
+
+
+def _with_summaries(history: Block, facts: Facts) -> Block:
+    if not facts.summaries:
+        return history
+    return replace(history, forms=summary_forms(facts, history))
 
 
 def _size(facts: Facts) -> int:

@@ -8,23 +8,22 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from formatters.friends_info import profile_text
-from formatters.model import Message, Row, Tool
+from formatters.model import Message, Row, Summary
 from formatters.rows import read_rows
 from formatters.turns import count_rows
+from service.budget.groups import uses_summaries
 from service.budget.toolset import Toolset, Toolsets
 from service.config.settings import Settings
 from service.errors import (
     HistoryUnavailableError,
-    InvalidRequestError,
-    Problem,
     StoreError,
     ToolError,
-    shown,
 )
+from service.offered import offered_tools
 from service.plan import Plan
 from service.ports import HistoryStore, ProfileStore, Prompts, ToolRegistry
 from service.result import WarningRecord
-from service.toolcheck import check_definition
+from service.summaries import Lacking, Scope, SummaryStore
 from service.wire import BuildRequest
 
 log = structlog.get_logger()
@@ -52,6 +51,10 @@ class Sources:
     prompts: Prompts | None = None
     #: What was made of the registry's tools for earlier builds.
     toolsets: Toolsets = field(default_factory=Toolsets)
+    #: None where there are none.
+    summaries: SummaryStore | None = None
+    #: The histories that should have a summary and couldn't get one.
+    lacking: Lacking = field(default_factory=Lacking)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,8 @@ class Gathered:
     run: tuple[Message, ...] = ()
     toolset: Toolset
     profile: Mapping[str, object]
+    #: Of rows that are unchanged, in the order in which they were made.
+    summaries: tuple[Summary, ...] = ()
     warnings: tuple[WarningRecord, ...] = ()
 
 
@@ -98,7 +103,10 @@ async def gather(
             history = tasks.create_task(_history(request, plan, sources.history, settings))
             tools = tasks.create_task(
                 _or_nothing(
-                    "tools", _tools(request, sources), Toolset(), limits.tools_timeout_seconds
+                    "tools",
+                    offered_tools(request, sources.tools, sources.toolsets),
+                    Toolset(),
+                    limits.tools_timeout_seconds,
                 )
             )
             profile = tasks.create_task(
@@ -109,18 +117,28 @@ async def gather(
                     limits.profile_timeout_seconds,
                 )
             )
+            summaries = tasks.create_task(
+                _or_nothing(
+                    "summary",
+                    _summaries(request, plan, sources.summaries),
+                    (),
+                    limits.history_timeout_seconds,
+                )
+            )
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from errors  # one is enough to answer with
-    reads = (history.result(), tools.result(), profile.result())
+    reads = (history.result(), tools.result(), profile.result(), summaries.result())
     run = await asyncio.to_thread(_run, request) if request.run.history[1:] else ()
     return Gathered(
         run=run,
         history=reads[0].value,
         toolset=reads[1].value,
         profile=reads[2].value,
+        summaries=tuple(_intact(reads[3].value, reads[0].value, request)),
         warnings=(
             *(read.warning for read in reads if read.warning),
             *_shortcomings(plan, history.result().value, run),
+            *_unsummarized(request, plan, sources.lacking),
         ),
     )
 
@@ -223,66 +241,37 @@ def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Itera
         yield WarningRecord(code="content_skipped", detail=detail)
 
 
-# --- tools and profile -----------------------------------------------------------------------
+# --- summaries -------------------------------------------------------------------------------
 
 
-async def _tools(request: BuildRequest, sources: Sources) -> Toolset:
-    """Return the tools that the request asks for; the registry is read once for each version.
-
-    A registry may block; in a thread it delays nobody else, and the timeout holds.
-    """
-    asked = request.run.tools
-    if asked is None:
-        return Toolset()
-    if asked and not isinstance(asked[0], str):
-        return Toolset(_brought(asked))
-    # the version first: what changes while the tools are read belongs to the next one
-    names, version = tuple(asked), sources.tools.version
-    known = sources.toolsets.get(version, names)
-    if known is None:
-        known = await asyncio.to_thread(_offered, names, sources.tools)
-        sources.toolsets.put(version, names, known)
-    return known
+async def _summaries(
+    request: BuildRequest, plan: Plan, store: SummaryStore | None
+) -> Sequence[Summary]:
+    """Read the summaries of the stored history, if that is shown and its strategy uses any."""
+    if store is None or request.options.past is not None or not uses_summaries(plan.strategy):
+        return ()
+    return await store.read(request.owner_key, plan.conversation_id)
 
 
-def _offered(names: Sequence[str], registry: ToolRegistry) -> Toolset:
-    return Toolset(_chosen(names, registry) if names else registry.get_all_tool_definitions())
+def _intact(
+    summaries: Sequence[Summary], history: History, request: BuildRequest
+) -> Iterator[Summary]:
+    """Yield the summaries whose rows are all there, as far as the rows that were read tell."""
+    read = {message.id for message in (*history.messages, *history.current)}
+    read |= {str(row["id"]) for row in request.run_rows}
+    for summary in summaries:
+        if history.not_read or summary.covers <= read:
+            yield summary
 
 
-def _chosen(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
-    found = {name: registry.get_tool_definition(name) for name in names}
-    problems = [
-        Problem(f"/content/tools/{place}", f"the registry has no tool {shown(name)}")
-        for place, name in enumerate(names)
-        if found[name] is None
-    ]
-    if problems:
-        raise InvalidRequestError(problems[0].detail, problems)
-    return tuple(tool for tool in found.values() if tool)
+def _unsummarized(request: BuildRequest, plan: Plan, lacking: Lacking) -> Iterator[WarningRecord]:
+    scope = Scope(request.owner_key, plan.conversation_id)
+    if uses_summaries(plan.strategy) and request.options.past is None and scope in lacking:
+        detail = "the last summary could not be made; older turns are left out without one"
+        yield WarningRecord(code="summary_unavailable", detail=detail)
 
 
-def _brought(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
-    problems: list[Problem] = []
-    names: set[object] = set()
-    for place, definition in enumerate(definitions):
-        pointer = f"/content/tools/{place}"
-        try:
-            check_definition(definition, pointer)
-        except ToolError as error:
-            problems += [Problem(pointer + p.pointer, p.detail) for p in error.problems]
-            continue
-        name = _name(definition)
-        if name in names:
-            problems.append(Problem(pointer, f"there is another tool {shown(name)}"))
-        names.add(name)
-    if problems:
-        raise InvalidRequestError(f"{problems[0].pointer}: {problems[0].detail}", problems)
-    return tuple(definitions)
-
-
-def _name(definition: Tool) -> object:
-    function = definition["function"]
-    return function["name"] if isinstance(function, Mapping) else None
+# --- profile ---------------------------------------------------------------------------------
 
 
 async def _profile(request: BuildRequest, store: ProfileStore) -> Mapping[str, object]:

@@ -104,6 +104,8 @@ class Handler:
         if receipt.outcome is Outcome.SENT:
             for work in self._afterwards:
                 work.keep(built)
+            if self._builder.compactor:
+                self._builder.compactor.keep(built)
         return receipt
 
     async def refuse(self, payload: bytes) -> None:

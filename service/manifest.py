@@ -103,6 +103,8 @@ class Manifest(_Record):
     profile: str
     #: The codes of the warnings.
     warnings: list[str]
+    #: The ids of the summaries that were read.
+    summaries: list[str] = []
 
     def packed(self) -> bytes:
         """Return it as it is stored: JSON, compressed by zlib."""

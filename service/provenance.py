@@ -32,7 +32,7 @@ DIGITS: Final = 16
 #: Options of a request that hold people's words.
 _WORDS: Final = frozenset({"past", "blocks", "identity"})
 #: The sections of the settings that a context depends on.
-_SECTIONS: Final = ("budget", "memory", "prompts", "user_defaults")
+_SECTIONS: Final = ("budget", "memory", "prompts", "summaries", "user_defaults")
 
 #: JSON with its keys sorted, and in their given order; made once, since rows are many.
 _SORTED: Final = json.JSONEncoder(sort_keys=True, default=str)
@@ -76,6 +76,7 @@ def make_manifest(built: Built, on: Ground) -> Manifest:
         tools={str(tool["function"].get("name")): _ordered(tool) for tool in content.tools},
         profile=hashed(gathered.profile),
         warnings=[warning.code for warning in content.warnings],
+        summaries=[summary.id for summary in built.gathered.summaries],
     )
 
 

@@ -14,7 +14,7 @@ from service.manifest import Candidate, Manifest, MessageRecord
 from service.plan import Plan
 from service.ports import HistoryStore
 from service.provenance import ground, make_manifest
-from service.snapshot import Snapshot
+from service.snapshot import Snapshot, SummarySnapshot
 from service.wire import SCHEMA_VERSION, BuildRequest, decode
 
 
@@ -92,7 +92,10 @@ async def replay(
     again = await _again(manifest, history) if request is None else _given(manifest, request)
     ids = [candidate.id for candidate in manifest.candidates]
     then = Snapshot(await history.rows(again.owner_key, ids), manifest.read.not_read)
-    frozen = replace(builder, sources=replace(builder.sources, history=then))
+    kept = builder.sources.summaries
+    summaries = SummarySnapshot(kept, manifest.summaries) if kept else None
+    sources = replace(builder.sources, history=then, summaries=summaries)
+    frozen = replace(builder, sources=sources)
     try:
         built = await frozen.built(again)
     except ContextBuilderError as error:

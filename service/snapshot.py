@@ -1,13 +1,14 @@
-"""A history as it was: the rows of one build, and no others."""
+"""A history as it was: the rows of one build and their summaries, and no others."""
 # ruff: noqa: ARG002 - it holds the rows of one owner and one reading, and is never written to
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from formatters.model import Row
+from formatters.model import Row, Summary
 from service.errors import StoreError
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
+from service.summaries import Expected, SummaryStore
 
 _READ_ONLY: Final = "a snapshot can only be read"
 
@@ -70,3 +71,33 @@ class Snapshot:
     async def stats(self, owner_key: str) -> HistoryStats:
         """Count the rows."""
         return HistoryStats(rows=len(self._rows))
+
+
+class SummarySnapshot:
+    """The `SummaryStore` that has some of another's summaries, and is never written to."""
+
+    def __init__(self, store: SummaryStore, ids: Collection[str]) -> None:
+        self._store = store
+        self._ids = ids
+
+    async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
+        """Return those of the summaries that there are still."""
+        found = await self._store.read(owner_key, conversation_id)
+        return [summary for summary in found if summary.id in self._ids]
+
+    async def put(
+        self, summary: Summary, expected: Expected, *, replaces: Collection[str] = ()
+    ) -> bool:
+        """Put nothing."""
+        return False
+
+    async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:
+        """Forget nothing."""
+        return 0
+
+    async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
+        """Give nobody the right to summarise what is past."""
+        return False
+
+    async def release(self, owner_key: str, token: str) -> None:
+        """Do nothing."""

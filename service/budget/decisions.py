@@ -28,6 +28,7 @@ REASONS: Final = {
     "tool_only": "it holds tool results without a message that belongs to them",
     "result_cleared": "its tool result was cleared, since newer messages needed the tokens",
     "summarized": "a sentence that counts it with others stands in its place",
+    "in_summary": "a summary that was made of it and others stands in its place",
     "run_older": "newer messages of the run filled the tokens that the run may use",
     "orphan_result": "it is the result of a call that is not there",
     "duplicate_result": "its call has another result",

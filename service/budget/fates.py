@@ -45,7 +45,7 @@ class Fates:
         Decisions are made when they are asked for: for a long history they take longer than the
         choice itself.
         """
-        decisions = [*_omitted(self.block)]
+        decisions = [*self._omitted()]
         least = self.least()
         for group in self.groups:
             each = self.shown.get(group.index)
@@ -55,14 +55,37 @@ class Fates:
                 decisions += self._sent(group, each)
         return tuple(decisions)
 
+    def _omitted(self) -> Iterator[Decision]:
+        for omission in self.block.omissions:
+            outcome: Outcome = "filtered"
+            reason = omission.reason
+            if reason == "memory_limit":
+                outcome, reason = self._replaced(omission.message_ids) or ("dropped", reason)
+            yield Decision(
+                message_ids=omission.message_ids,
+                block=self.block.tag,
+                outcome=outcome,
+                reason=reason,
+            )
+
+    def _replaced(self, message_ids: Sequence[str]) -> tuple[Outcome, str] | None:
+        """Return the fate of messages for which stored summaries stand, or None."""
+        stand_in = self.fit.stand_in
+        covered = stand_in is not None and stand_in.form.covers_all(message_ids)
+        return ("summarized", "in_summary") if covered else None
+
     def _left_out(self, group: Group, least: int | None) -> Decision:
         verdict = self.fit.verdicts.get(group.index)
-        reason = verdict.reason if verdict else "too_large"
+        ids = _ids(group.messages)
+        fate: tuple[Outcome, str] = ("dropped", verdict.reason if verdict else "too_large")
+        if self.fit.summary:
+            fate = ("summarized", "summarized")
+        outcome, reason = self._replaced(ids) or fate
         return Decision(
-            message_ids=_ids(group.messages),
+            message_ids=ids,
             block=self.block.tag,
-            outcome="summarized" if self.fit.summary else "dropped",
-            reason="summarized" if self.fit.summary else reason,
+            outcome=outcome,
+            reason=reason,
             tokens=group.tokens,
             score=verdict.score if verdict else None,
             smallest_budget=least,
@@ -85,17 +108,6 @@ class Fates:
                 _fates(group.messages, shown, self.block.entries[group.index])
             )
         ]
-
-
-def _omitted(block: Block) -> Iterator[Decision]:
-    for omission in block.omissions:
-        beyond = omission.reason == "memory_limit"
-        yield Decision(
-            message_ids=omission.message_ids,
-            block=block.tag,
-            outcome="dropped" if beyond else "filtered",
-            reason=omission.reason,
-        )
 
 
 def _fates(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from formatters.model import Message
+from formatters.model import Message, SummaryForm
 
 
 class Group(NamedTuple):
@@ -59,6 +59,17 @@ class Verdict:
     score: float | None = None
 
 
+class StandIn(NamedTuple):
+    """Summaries that may stand for groups that are left out, and what showing them costs."""
+
+    tokens: int
+    form: SummaryForm
+
+    def covers(self, group: Group) -> bool:
+        """Tell whether each message of a group is in one of the summaries."""
+        return self.form.covers_all(message.id for message in group.messages)
+
+
 #: Say in a sentence what was in groups.
 Summarize = Callable[[Sequence[Group]], str]
 
@@ -75,6 +86,10 @@ class Fit:
     over_budget: bool = False
     #: Says what was in the groups that are left out, where a sentence is to stand for them.
     summary: Summarize | None = None
+    #: The stored summaries that are shown; they go before a sentence.
+    stand_in: StandIn | None = None
+    #: True where summaries should be made, for the builds to come.
+    wanted_summary: bool = False
 
 
 class Strategy(Protocol):
@@ -106,6 +121,34 @@ class TellsLeast(Protocol):
         those that more tokens may also push out.
         """
         ...
+
+
+@runtime_checkable
+class UsesSummaries(Protocol):
+    """What a strategy may do besides: choose groups and the summaries that stand for others."""
+
+    @property
+    def uses_summaries(self) -> bool:
+        """Whether stored summaries are worth reading for it."""
+        ...
+
+    def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
+        """Return what fits; of the ``stand_ins``, each with fewer summaries, one at most."""
+        ...
+
+
+def uses_summaries(strategy: Strategy) -> bool:
+    """Tell whether stored summaries are worth reading for a strategy."""
+    return isinstance(strategy, UsesSummaries) and strategy.uses_summaries
+
+
+def fit_with(
+    strategy: Strategy, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]
+) -> Fit:
+    """Let a strategy choose, with the summaries there are where it uses any."""
+    if stand_ins and isinstance(strategy, UsesSummaries):
+        return strategy.fit_beside(groups, budget, stand_ins)
+    return strategy.fit(groups, budget)
 
 
 def cost(groups: Sequence[Group]) -> int:

@@ -6,11 +6,21 @@ from functools import partial
 from typing import Final
 
 from formatters.model import Block, Count, Entry
-from formatters.summary import summary_block, summary_entry
+from formatters.summary import stored_block, summary_block, summary_entry
 from service.budget.counting import block_tokens, entry_tokens, last_tokens
 from service.budget.decisions import Decision
 from service.budget.fates import Fates, Shown
-from service.budget.groups import Fit, Group, Strategy, TellsLeast, Verdict, cost, newest_that_fit
+from service.budget.groups import (
+    Fit,
+    Group,
+    StandIn,
+    Strategy,
+    TellsLeast,
+    Verdict,
+    cost,
+    fit_with,
+    newest_that_fit,
+)
 from service.budget.priced import clamped, fixed_tokens, priced, with_cleared
 
 #: Characters a message below which a shortened turn says nothing any more.
@@ -54,7 +64,9 @@ def fit_history(
     fixed = fixed_tokens(block, count)
     fitting = _Fitting(block, groups, budget - fixed, count)
     choice, fit = fitting.chosen(strategy)
-    fitted = fitting.fitted(fit, partial(_least, strategy, groups, fixed))
+    # beside summaries, more tokens may bring back another one instead of a group
+    least = dict if block.forms else partial(_least, strategy, groups, fixed)
+    fitted = fitting.fitted(fit, least)
     return replace(fitted, insufficient=True) if len(fit.kept) < len(choice.kept) else fitted
 
 
@@ -78,12 +90,14 @@ class _Fitting:
     def chosen(self, strategy: Strategy) -> tuple[Fit, Fit]:
         """Return what the strategy chose, and what of it is sent."""
         weighed = [clamped(group, self.room) for group in self.groups]
-        choice = strategy.fit(weighed, self.room)
+        stand_ins = self._stand_ins()
+        choice = fit_with(strategy, weighed, self.room, stand_ins)
         fit = self._cut(choice)
         if all(map(self._has_form, fit.kept)):
             return choice, fit
         hopeless = {g.index: Verdict("too_large") for g in weighed if not self._has_form(g)}
-        choice = strategy.fit([g for g in weighed if g.index not in hopeless], self.room)
+        hopeful = [g for g in weighed if g.index not in hopeless]
+        choice = fit_with(strategy, hopeful, self.room, stand_ins)
         fit = self._cut(choice)
         return choice, replace(fit, verdicts={**fit.verdicts, **hopeless})
 
@@ -98,13 +112,32 @@ class _Fitting:
             volatile=self.block.volatile or cut,
         )
         fates = Fates(self.block, self.groups, shown, fit, least)
-        if fit.summary is None or len(shown) == len(self.groups):
+        summary = self._summary(fit, shown)
+        if summary is None:
             return FittedHistory(block=block, fates=fates)
-        sentence = fit.summary([group for group in self.groups if group.index not in shown])
         if block.native:
-            return FittedHistory(block=block, fates=fates, summary=summary_block(sentence))
-        entries = (summary_entry(sentence), *entries)
+            return FittedHistory(block=block, fates=fates, summary=summary)
+        entries = (*summary.entries, *entries)
         return FittedHistory(block=replace(block, entries=entries), fates=fates)
+
+    def _summary(self, fit: Fit, shown: Mapping[int, Shown]) -> Block | None:
+        """Return what stands for the groups that are not shown."""
+        if fit.stand_in:
+            return stored_block(fit.stand_in.form.entry)
+        if fit.summary is None or len(shown) == len(self.groups):
+            return None
+        return summary_block(
+            fit.summary([group for group in self.groups if group.index not in shown])
+        )
+
+    def _stand_ins(self) -> list[StandIn]:
+        return [StandIn(self._price(form.entry), form) for form in self.block.forms]
+
+    def _price(self, summary: Entry) -> int:
+        """Return what a summary costs before the entries, or as a message of its own."""
+        if self.block.native:
+            return block_tokens(stored_block(summary), self.count)
+        return entry_tokens(summary, self.count)
 
     def _cut(self, choice: Fit) -> Fit:
         """Cut what a strategy left over the budget: here no group is protected.
@@ -112,12 +145,13 @@ class _Fitting:
         A summary goes first where it does not fit, or leaves no room for any chosen group.
         """
         weights = [self._weight(group) for group in choice.kept]
-        if choice.summary is None and cost(weights) <= self.room:
+        summarized = choice.summary is not None or choice.stand_in is not None
+        if not summarized and cost(weights) <= self.room:
             return choice
         room = self.room - self._summary_tokens(choice)
         kept = self._newest(weights, room)
-        if choice.summary and (room < 0 or (weights and not kept)):
-            choice = replace(choice, summary=None)
+        if summarized and (room < 0 or (weights and not kept)):
+            choice = replace(choice, summary=None, stand_in=None)
             kept = self._newest(weights, self.room)
         left = {group.index for group in kept}
         cut = {g.index: Verdict("insufficient") for g in choice.kept if g.index not in left}
@@ -136,12 +170,11 @@ class _Fitting:
 
     def _summary_tokens(self, choice: Fit) -> int:
         """Price the summary by the largest numbers that can stand in it."""
+        if choice.stand_in:
+            return choice.stand_in.tokens
         if choice.summary is None:
             return 0
-        sentence = choice.summary(self.groups)
-        if self.block.native:
-            return block_tokens(summary_block(sentence), self.count)
-        return entry_tokens(summary_entry(sentence), self.count)
+        return self._price(summary_entry(choice.summary(self.groups)))
 
     def _has_form(self, group: Group) -> bool:
         """Tell whether a group fits as it was left, or shortened."""

@@ -127,6 +127,22 @@ def show(
 
 
 @history.command()
+def compact(ctx: typer.Context, owner: NamedOwner, conversation: Conversation = None) -> None:
+    """Put a history in few words, but for its newest turns.
+
+    ctxb history compact ana
+
+    The summary stands beside the history, which stays whole, and is shown
+    under the strategy summarization.
+    """
+    from service.cli.compaction import compact_history, told
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    typer.echo(told(asyncio.run(compact_history(settings, owner, conversation))))
+
+
+@history.command()
 def prune(ctx: typer.Context, owner: NamedOwner, ids: Ids) -> None:
     """Leave rows out of all contexts from now on; nothing is deleted.
 

@@ -8,6 +8,8 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
+#: A share of something, from nothing to all of it.
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from service.config.section import Count, Seconds, Section, Text
+from service.config.section import Count, Ratio, Seconds, Section, Text
 
 
 class SummarizerSettings(Section):
@@ -65,6 +65,25 @@ class SummarizerSettings(Section):
 
 
 class SummariesSettings(Section):
-    """Summaries of history that no longer fits."""
+    """Summaries of history that no longer fits, under the strategy `summarization`.
 
+    The ratios are shares of the tokens that history may use.
+    """
+
+    #: False makes no more of them; those that are stored go on to be shown.
+    enabled: bool = True
+    #: From where on what has no summary should get one.
+    trigger_ratio: Ratio = 0.9
+    #: What is left at most without a summary, the summaries' own share included.
+    target_ratio: Ratio = 0.8
+    #: The newest turns, which are never summarised.
+    recent_preserve_ratio: Ratio = 0.25
+    #: What summaries may take.
+    summary_budget_ratio: Ratio = 0.25
+    #: For one summary, all its chunks included.
+    timeout_seconds: Seconds = 300.0
+    #: Summaries that are made at the same time.
+    concurrency: Annotated[int, Field(ge=1, le=100)] = 1
+    #: Histories that wait for one at most.
+    max_waiting: Count = 256
     summarizer: SummarizerSettings = SummarizerSettings()

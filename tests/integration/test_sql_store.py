@@ -32,7 +32,7 @@ from service.marks import Archiving
 
 RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 #: The newest revision of the schema.
-NEWEST = "0002"
+NEWEST = "0003"
 MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.recounts import cost_of_tools, floor, parts_of
+from formatters.model import Summary
+from formatters.rows import well_formed
 from prompts.injector import EveryNTurns, SystemInjector
 from prompts.system_prompt import SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
@@ -20,6 +24,7 @@ from service.config.prompts import PromptsSettings
 from service.config.settings import Settings
 from service.gather import Sources
 from service.result import BuildFailure, BuildSuccess
+from service.snapshot import Snapshot
 from service.wire import BuildRequest
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
 from tests.support import NOW, Written
@@ -60,21 +65,58 @@ _builder = ContextBuilder(
 )
 
 
+class Summarized:
+    """The summaries of one generated past."""
+
+    def __init__(self, asked: Asked) -> None:
+        rows = iter([row["id"] for row in asked.past])
+        taken = [(tuple(islice(rows, covered)), text) for covered, text in asked.summaries]
+        self._summaries = [
+            Summary(
+                id=f"s{place}",
+                owner_key="o",
+                text=well_formed(text),
+                message_ids=ids,
+                tokens=1,
+                created=NOW,
+                summarizer="test",
+                fingerprint="",
+            )
+            for place, (ids, text) in enumerate(taken)
+            if ids
+        ]
+
+    async def read(self, owner_key: str, conversation_id: str | None = None) -> list[Summary]:
+        """Return the summaries."""
+        return self._summaries
+
+
+def summarized(asked: Asked) -> ContextBuilder:
+    """Return a builder that has the past stored, and its summaries beside it."""
+    kept: Any = Summarized(asked)
+    sources = replace(_builder.sources, history=Snapshot(asked.past, 0), summaries=kept)
+    return replace(_builder, sources=sources)
+
+
 def build(asked: Asked, strategy: object, **context: Any) -> BuildSuccess | BuildFailure:
     """Build a context; ``context`` goes before what was asked."""
     options = {"max_tokens": AMPLE, **asked.context, **context, "strategy": strategy}
+    past: list[Any] | None = asked.past
+    builder = _builder
+    if asked.summaries:
+        past, builder = None, summarized(asked)
     content = {
         "tools": asked.tools,
         "history": [{"id": "q", "content": asked.words}, *asked.run],
         "metadata": {
             "user_profile": {"prompt_overrides": {"friends_profile": asked.profile}},
-            "context": {"past": asked.past, "explain": True, "reserve_tokens": 0, **options},
+            "context": {"past": past, "explain": True, "reserve_tokens": 0, **options},
         },
     }
     request = BuildRequest.model_validate(
         {"id": "q", "run_id": "run_q", "owner_key": "o", "content": content}
     )
-    return asyncio.run(_builder.build(request)).content
+    return asyncio.run(builder.build(request)).content
 
 
 def built(asked: Asked, strategy: object, **context: Any) -> BuildSuccess:

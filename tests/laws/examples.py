@@ -194,10 +194,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "tool_result_clearing": [{"keep_recent_n": 0}],
     "importance": [{"recency_weight": 0.0}],
     "count_summary": [{"max_items": 2}, {"max_items": 0}],
+    "summarization": [{"summary_budget_ratio": 1.0}, {"summary_budget_ratio": 0.6}],
 }
 
 #: Strategies that choose together.
 LISTS: list[Any] = [
+    ["tool_result_clearing", "summarization"],
+    ["summarization", "count_summary"],
     ["tool_result_clearing", "oldest_first"],
     [{"name": "tool_result_clearing", "keep_recent_n": 1}, "importance"],
     [{"name": "window_size", "max_messages": 3}, "count_summary", "middle_out"],
@@ -214,6 +217,11 @@ def choices(name: str) -> st.SearchStrategy[Any]:
     return st.sampled_from([name, *({"name": name, **each} for each in VARIANTS.get(name, ()))])
 
 
+#: Stored summaries: how many rows each covers after those that the one before it does, and its
+#: words.
+SUMMARIES = st.lists(st.tuples(st.integers(1, 4), WORDS), max_size=3)
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a generated request is made of, but for its budget."""
@@ -224,6 +232,8 @@ class Asked:
     profile: str
     tools: list[Row] | None
     context: dict[str, Any]
+    #: Of the past, from its beginning on.
+    summaries: list[tuple[int, str]]
 
     @property
     def layout(self) -> str:
@@ -244,4 +254,5 @@ ASKED = st.builds(
     profile=st.sampled_from(["", "Likes boats. " * 20, "ok", "喜欢船。\n[RUN] " * 9]),
     tools=TOOLS,
     context=OPTIONS,
+    summaries=st.one_of(st.just([]), SUMMARIES),
 )

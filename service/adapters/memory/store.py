@@ -1,10 +1,10 @@
 """History and profiles in this process's memory; gone when it ends."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from formatters.model import Row
+from formatters.model import Row, Summary
 from formatters.rows import well_formed
 from service.adapters.memory.owner import OwnerRows
 from service.adapters.owner_locks import OwnerLocks
@@ -19,12 +19,18 @@ from service.adapters.rows import (
 from service.adapters.stores import Clock, Stores
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage, TokenCounter
+from service.summaries import Expected, fingerprint
 
 
 @asynccontextmanager
 async def open_memory_store(counter: TokenCounter, clock: Clock) -> AsyncIterator[Stores]:
     """Open an empty store; ``clock`` times rows that bring no time along."""
-    yield Stores(history=MemoryHistory(counter, clock), profiles=MemoryProfiles())
+    history = MemoryHistory(counter, clock)
+    yield Stores(
+        history=history,
+        profiles=MemoryProfiles(),
+        summaries=MemorySummaries(history, clock),
+    )
 
 
 class MemoryHistory:
@@ -34,6 +40,8 @@ class MemoryHistory:
         self._counter = counter
         self._clock = clock
         self._owners: dict[str, OwnerRows] = {}
+        #: By owner; they go with the rows.
+        self.summaries: dict[str, list[Summary]] = {}
         self._locks = OwnerLocks()
 
     async def append(
@@ -90,6 +98,7 @@ class MemoryHistory:
         """Delete all of an owner; returns how many rows there were."""
         name = checked_owner(owner_key)
         async with self._locks.of(name):
+            self.summaries.pop(name, None)
             return len(self._owners.pop(name, OwnerRows()).kept)
 
     async def fell_out(
@@ -109,6 +118,7 @@ class MemoryHistory:
     async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
         """Hide rows; returns how many were not hidden before."""
         async with self._locks.of(checked_owner(owner_key)):
+            self.forget(owner_key, ids)
             return self._of(owner_key).prune(map(well_formed, ids))
 
     async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
@@ -119,6 +129,13 @@ class MemoryHistory:
     async def stats(self, owner_key: str) -> HistoryStats:
         """Count what there is of an owner."""
         return self._of(owner_key).stats()
+
+    def forget(self, owner_key: str, ids: Collection[str]) -> int:
+        """Delete the summaries that cover any of these rows; returns how many there were."""
+        kept = self.summaries.get(checked_owner(owner_key), [])
+        before = len(kept)
+        kept[:] = [each for each in kept if each.covers.isdisjoint(ids)]
+        return before - len(kept)
 
     def _of(self, owner_key: str) -> OwnerRows:
         return self._owners.get(checked_owner(owner_key), OwnerRows())
@@ -138,3 +155,56 @@ class MemoryProfiles:
     async def put(self, owner_key: str, profile: Mapping[str, object]) -> None:
         """Replace the owner's profile."""
         self._bodies[checked_owner(owner_key)] = to_json(profile, "/profile")
+
+
+class MemorySummaries:
+    """The `SummaryStore` beside a history in memory."""
+
+    def __init__(self, history: MemoryHistory, clock: Clock) -> None:
+        self._history = history
+        self._clock = clock
+        #: Who may summarise an owner's history, and until when, in microseconds since 1970.
+        self._claims: dict[str, tuple[str, int]] = {}
+
+    async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
+        """Return the summaries of a scope in the order in which they were put."""
+        kept = self._history.summaries.get(checked_owner(owner_key), [])
+        return [each for each in kept if each.conversation_id == conversation_id]
+
+    async def put(
+        self, summary: Summary, expected: Expected, *, replaces: Collection[str] = ()
+    ) -> bool:
+        """Add a summary in place of others, if all is as expected; nothing comes between."""
+        owner, conversation = summary.owner_key, summary.conversation_id
+        there = {each.id for each in await self.read(owner, conversation)}
+        rows = await self._history.rows(owner, summary.message_ids)
+        page = await self._history.recent(owner, conversation)
+        names = [row["id"] for row in page.rows[::-1]]
+        if (
+            there != expected.summaries
+            or names[expected.rows - 1 : expected.rows] != [expected.last_id]
+            or len(rows) < len(summary.message_ids)
+            or fingerprint(rows) != summary.fingerprint
+        ):
+            return False
+        kept = self._history.summaries.setdefault(owner, [])
+        kept[:] = [*(each for each in kept if each.id not in replaces), summary]
+        return True
+
+    async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:
+        """Delete the summaries that cover any of these rows; returns how many there were."""
+        return self._history.forget(owner_key, message_ids)
+
+    async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
+        """Take the right to summarise an owner's history, unless another has it."""
+        now = microseconds(self._clock())
+        holder, until = self._claims.get(checked_owner(owner_key), (token, 0))
+        if until > now and holder != token:
+            return False
+        self._claims[owner_key] = (token, now + round(seconds * 1_000_000))
+        return True
+
+    async def release(self, owner_key: str, token: str) -> None:
+        """Give back the right to summarise, if it is still this one's."""
+        if self._claims.get(owner_key, ("", 0))[0] == token:
+            del self._claims[owner_key]

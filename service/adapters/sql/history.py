@@ -34,7 +34,8 @@ from service.adapters.sql.queries import (
     Scope,
     scope,
 )
-from service.adapters.sql.schema import archive, fallen, key, messages, owners
+from service.adapters.sql.schema import archive, fallen, key, messages, owners, summaries
+from service.adapters.sql.summaries import forget_rows
 from service.adapters.sql.totals import recount
 from service.adapters.stores import Clock
 from service.marks import ArchivedRow, Archiving, HistoryStats
@@ -132,7 +133,7 @@ class SqlHistory:
         owner = key(checked_owner(owner_key))
 
         async def forget(connection: AsyncConnection) -> int:
-            for table in (owners, fallen, archive):
+            for table in (owners, fallen, archive, summaries):
                 await connection.execute(delete(table).where(table.c.owner_key == owner))
             erased = await connection.execute(delete(messages).where(messages.c.owner_key == owner))
             return erased.rowcount
@@ -142,10 +143,14 @@ class SqlHistory:
 
     async def _set_pruned(self, owner_key: str, ids: Sequence[str], *, pruned: bool) -> int:
         owner, names = key(checked_owner(owner_key)), _keys(ids)
+
+        async def change(connection: AsyncConnection) -> int:
+            if pruned:
+                await forget_rows(connection, owner, ids)
+            return await set_pruned(connection, owner, names, pruned=pruned)
+
         async with self._locks.of(owner):
-            return await self._database.write(
-                lambda changing: set_pruned(changing, owner, names, pruned=pruned)
-            )
+            return await self._database.write(change)
 
     async def _placed(
         self, connection: AsyncConnection, owner: str, records: Sequence[Record]

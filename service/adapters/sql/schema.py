@@ -83,6 +83,27 @@ profiles: Final = Table(
     Column("body", Text, nullable=False),
 )
 
+#: Numbered in the order in which they were put, over all owners.
+summaries: Final = Table(
+    "summaries",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("owner_key", Text, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("conversation_id", Text),
+    Column("body", Text, nullable=False),
+    Index("summaries_by_scope", "owner_key", "conversation_id", "number"),
+)
+
+#: Who may summarise an owner's history, and until when.
+claims: Final = Table(
+    "claims",
+    metadata,
+    Column("owner_key", Text, primary_key=True),
+    Column("token", Text, nullable=False),
+    Column("until", BigInteger, nullable=False),  # microseconds since 1970, UTC
+)
+
 #: INSERT … ON CONFLICT, the one statement that every dialect has a form of its own for.
 insert: Final = sqlite.insert
 

@@ -7,6 +7,7 @@ from service.adapters.sql.engine import Database
 from service.adapters.sql.history import SqlHistory
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.profiles import SqlProfiles
+from service.adapters.sql.summaries import SqlSummaries
 from service.adapters.stores import Clock, Stores
 from service.ports import TokenCounter
 
@@ -22,6 +23,10 @@ async def open_sql_store(url: str, counter: TokenCounter, clock: Clock) -> Async
     database = Database(url)
     try:
         history = SqlHistory(database, counter, clock)
-        yield Stores(history=history, profiles=SqlProfiles(database))
+        yield Stores(
+            history=history,
+            profiles=SqlProfiles(database),
+            summaries=SqlSummaries(database, clock),
+        )
     finally:
         await database.close()

@@ -10,6 +10,7 @@ from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.sliding_window import SlidingWindow
 from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.summarization import Summarization
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.window_size import WindowSize
 
@@ -25,5 +26,6 @@ STRATEGIES: Final[dict[str, Strategy]] = {
         ToolResultClearing(),
         Importance(),
         CountSummary(),
+        Summarization(),
     )
 }

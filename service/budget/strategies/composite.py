@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, Strategy, Summarize, Verdict, cost
+from service.budget.groups import (
+    Fit,
+    Group,
+    StandIn,
+    Strategy,
+    Summarize,
+    Verdict,
+    cost,
+    fit_with,
+    uses_summaries,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,16 +28,37 @@ class Composite:
         """Return whether any of them chooses from all of the history."""
         return any(strategy.reads_all for strategy in self.strategies)
 
+    @property
+    def uses_summaries(self) -> bool:
+        """Return whether any of them does."""
+        return any(map(uses_summaries, self.strategies))
+
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return what is kept in the end."""
+        return self.fit_beside(groups, budget, ())
+
+    def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
+        """Return what is kept in the end, beside the summaries that the last to use them chose."""
         kept: tuple[Group, ...] = tuple(groups)
         verdicts: dict[int, Verdict] = {}
         summary: Summarize | None = None
+        stand_in: StandIn | None = None
+        wanted = False
         for strategy in self.strategies:
-            if cost(kept) <= budget:
-                break
-            fit = strategy.fit(kept, budget)
+            # what fits may still have a past that only summaries tell of
+            if cost(kept) <= budget and not uses_summaries(strategy):
+                continue
+            fit = fit_with(strategy, kept, budget, stand_ins)
             kept = fit.kept
             verdicts |= fit.verdicts
             summary = fit.summary or summary
-        return Fit(kept=kept, verdicts=verdicts, over_budget=cost(kept) > budget, summary=summary)
+            stand_in = fit.stand_in or stand_in
+            wanted = wanted or fit.wanted_summary
+        return Fit(
+            kept=kept,
+            verdicts=verdicts,
+            over_budget=cost(kept) > budget,
+            summary=summary,
+            stand_in=stand_in,
+            wanted_summary=wanted,
+        )

@@ -18,6 +18,7 @@ from service.app import (
     open_models,
     open_summarizer,
 )
+from service.budget.strategies.summarization import Summarization
 from service.config.settings import (
     BudgetSettings,
     BusSettings,
@@ -114,6 +115,18 @@ async def test_a_builder_in_this_process_knows_what_it_built() -> None:
             assert builder.archive is not None
             found = await builder.archive.find(content.build_id)
             assert (found is not None) == bool(seconds)
+
+
+async def test_settings_of_summaries_reach_strategy_and_compactor() -> None:
+    """The shares are those of the configuration, and summaries can be switched off."""
+    ratios = {"summary_budget_ratio": 0.5, "trigger_ratio": 0.7}
+    async with open_builder(Settings.model_validate({"summaries": ratios})) as builder:
+        strategy = builder.strategies["summarization"]
+        assert strategy == Summarization(summary_budget_ratio=0.5, trigger_ratio=0.7)
+        assert builder.compactor
+        assert builder.compactor.idle
+    async with open_builder(Settings.model_validate({"summaries": {"enabled": False}})) as builder:
+        assert builder.compactor is None
 
 
 async def test_summaries_need_no_model() -> None:

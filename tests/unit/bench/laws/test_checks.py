@@ -22,7 +22,9 @@ ASK = Ask(layout="chat", memory_tokens=64)
 def context() -> BuildSuccess:
     """Give the context of the case."""
     options = {"layout": "chat", "memory_tokens": 64}
-    asked = Asked(past=PAST, run=RUN, words="Well?", profile="", tools=None, context=options)
+    asked = Asked(
+        past=PAST, run=RUN, words="Well?", profile="", tools=None, context=options, summaries=[]
+    )
     return built(asked, "oldest_first")
 
 

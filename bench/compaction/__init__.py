@@ -1,0 +1,1 @@
+"""Compaction over real conversations, replayed turn by turn."""

@@ -1,0 +1,35 @@
+"""Create the tables of summaries, and of who may make them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Create two tables, and the index by which a scope's summaries are found."""
+    op.create_table(
+        "summaries",
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("owner_key", sa.Text, nullable=False),
+        sa.Column("id", sa.Text, nullable=False),
+        sa.Column("conversation_id", sa.Text),
+        sa.Column("body", sa.Text, nullable=False),
+    )
+    columns = ["owner_key", "conversation_id", "number"]
+    op.create_index("summaries_by_scope", "summaries", columns)
+    op.create_table(
+        "claims",
+        sa.Column("owner_key", sa.Text, primary_key=True),
+        sa.Column("token", sa.Text, nullable=False),
+        sa.Column("until", sa.BigInteger, nullable=False),
+    )
+
+
+def downgrade() -> None:
+    """Drop the tables, with all that is in them; the history has everything still."""
+    op.drop_table("claims")
+    op.drop_table("summaries")

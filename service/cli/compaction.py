@@ -1,0 +1,46 @@
+"""A history summarised on demand, as far as its newest turns."""
+
+from service.app import open_builder
+from service.compaction.job import job_of
+from service.compaction.making import Made, Unmade
+from service.config.settings import Settings
+from service.errors import ConfigError
+from service.wire import BuildRequest
+
+
+async def compact_history(
+    settings: Settings, owner_key: str, conversation_id: str | None
+) -> Made | Unmade:
+    """Summarise what has no summary yet, for builds without wishes of their own.
+
+    Raises:
+        ConfigError: No summaries are to be made.
+        ContextBuilderError: There is no context for this owner, or no summary.
+    """
+    request = BuildRequest.model_validate(
+        {
+            "owner_key": owner_key,
+            "conversation_id": conversation_id,
+            "content": {"current_input": "-", "context": {"strategy": "summarization"}},
+        }
+    )
+    async with open_builder(settings) as builder:
+        if builder.compactor is None:
+            raise ConfigError("summaries.enabled: no summaries are made")
+        job = job_of(await builder.built(request), force=True)
+        return await builder.compactor.make(job) if job else Unmade.NOT_NEEDED
+
+
+def told(made: Made | Unmade) -> str:
+    """Say what came of it."""
+    if isinstance(made, Made):
+        covered = len(made.summary.message_ids)
+        return (
+            f"{covered} rows have a summary of {made.summary.tokens} tokens, in place of "
+            f"{made.replaced}; {made.kept} have none"
+        )
+    return {
+        Unmade.NOT_NEEDED: "nothing to summarise: too little has no summary, or all of it is new",
+        Unmade.BUSY: "another process summarises this owner's history just now",
+        Unmade.OVERTAKEN: "the history changed meanwhile; try again",
+    }[made]

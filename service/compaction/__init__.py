@@ -1,0 +1,1 @@
+"""Summaries of older history, made when the answers are out."""

@@ -1,0 +1,163 @@
+"""Makes the summaries that builds turn out to need, when their answers are out."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import structlog
+
+from service.bus import Events
+from service.compaction.job import Job, job_of
+from service.compaction.making import Made, Maker, Unmade
+from service.errors import StoreError, SummarizerError
+from service.provenance import Built
+from service.summaries import Lacking, Scope
+from service.wire import Topics
+
+log = structlog.get_logger()
+
+#: Seconds for what still waits when a process ends.
+DRAIN: Final = 2.0
+#: Rows by which a history has to grow before it is looked at again, where nothing could be done.
+GROWTH: Final = 8
+#: Histories of which that is remembered.
+REMEMBERED: Final = 10_000
+
+
+class Compactor:
+    """Has summaries made in the background; what goes wrong is logged, and told in later builds."""
+
+    def __init__(self, maker: Maker, lacking: Lacking, events: Events | None = None) -> None:
+        self._maker = maker
+        self._lacking = lacking
+        self._events = events
+        self._settings = maker.settings
+        self._waiting: asyncio.Queue[Job] = asyncio.Queue(self._settings.max_waiting)
+        self._scopes: set[Scope] = set()
+        #: How many rows there were when nothing could be done.
+        self._vain: OrderedDict[tuple[Scope, int], int] = OrderedDict()
+
+    def keep(self, built: Built | None) -> None:
+        """Have made what a build needs; neither waits nor raises."""
+        job = job_of(built) if built and self._settings.enabled else None
+        if job is None or job.scope in self._scopes or self._is_vain(job):
+            return
+        try:
+            self._waiting.put_nowait(job)
+        except asyncio.QueueFull:  # the next build asks again
+            log.warning("summary.postponed", owner_key=job.scope.owner_key)
+            return
+        self._scopes.add(job.scope)
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is being made, and nothing waits."""
+        return not self._scopes
+
+    async def run(self) -> None:
+        """Make what is asked for, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._settings.concurrency):
+                tasks.create_task(self._work())
+
+    async def drain(self) -> None:
+        """Wait for `run` to make what it was asked for, but not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN):
+                await self._waiting.join()
+
+    async def make(self, job: Job) -> Made | Unmade:
+        """Make the next summary of a history and tell of it, or tell why there is none.
+
+        Raises:
+            StoreError: History or summaries can't be read or written.
+            SummarizerError: There is no summary, or none that is any use.
+        """
+        made = await self._maker.make(job)
+        if isinstance(made, Made) and self._events:
+            await _tell(self._events, made, job.run_id)
+        return made
+
+    async def _work(self) -> None:
+        while True:
+            job = await self._waiting.get()
+            try:
+                await self._attempt(job)
+            except Exception:  # whatever a summariser does, builds go on
+                log.exception("summary.broken", owner_key=job.scope.owner_key)
+                self._lacking.add(job.scope)
+            finally:
+                self._scopes.discard(job.scope)
+                self._waiting.task_done()
+
+    async def _attempt(self, job: Job) -> None:
+        try:
+            made = await self.make(job)
+        except (StoreError, SummarizerError) as error:
+            log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
+            self._lacking.add(job.scope)
+            return
+        if made is Unmade.NOT_NEEDED:
+            self._remember_vain(job)
+            self._lacking.discard(job.scope)
+        if not isinstance(made, Made):
+            return
+        self._lacking.discard(job.scope)
+        log.info(
+            "summary.made",
+            owner_key=job.scope.owner_key,
+            rows=len(made.summary.message_ids),
+            replaced=made.replaced,
+            tokens=made.summary.tokens,
+            summarizer=made.summary.summarizer,
+        )
+
+    def _is_vain(self, job: Job) -> bool:
+        rows = self._vain.get(job.kind)
+        return rows is not None and rows <= job.rows < rows + GROWTH
+
+    def _remember_vain(self, job: Job) -> None:
+        self._vain[job.kind] = job.rows
+        if len(self._vain) > REMEMBERED:
+            self._vain.popitem(last=False)
+
+
+@asynccontextmanager
+async def running(compactor: Compactor) -> AsyncIterator[Compactor]:
+    """Run a compactor until the context ends, which waits for it a while."""
+    # no task group: it would wrap what is raised inside the context
+    task = asyncio.create_task(compactor.run())
+    try:
+        yield compactor
+    finally:
+        await compactor.drain()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _tell(events: Events, made: Made, run_id: str | None) -> None:
+    summary = made.summary
+    first, last = summary.first_timestamp, summary.last_timestamp
+    covered = len(summary.message_ids)
+    summarized = {
+        "summarized": covered,
+        "kept": made.kept,
+        "summary": summary.text,
+        "message_ids": list(summary.message_ids),
+        "from": first and first.isoformat(),
+        "to": last and last.isoformat(),
+        "generation": summary.generation,
+        "run_id": run_id,
+    }
+    compacted = {
+        "original_tokens": made.replaced,
+        "new_tokens": summary.tokens,
+        "messages_summarized": covered,
+        "messages_kept": made.kept,
+        "summariser": summary.summarizer,
+    }
+    told = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
+    for topic, content in told.items():
+        await events.publish(topic, content, owner_key=summary.owner_key, run_id=run_id)

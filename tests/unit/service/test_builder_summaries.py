@@ -1,0 +1,171 @@
+"""Builds that read stored summaries: which are used, and what can't be read."""
+
+from dataclasses import replace
+
+import pytest
+
+from formatters.model import Summary
+from service.adapters.memory.store import MemoryHistory, MemorySummaries
+from service.builder import ContextBuilder
+from service.errors import StoreError
+from service.provenance import ground, make_manifest
+from service.replay import replay
+from service.result import BuildSuccess
+from service.snapshot import SummarySnapshot
+from service.summaries import Expected, Scope, fingerprint
+from service.wire import BuildRequest
+from tests.support import NOW, MakeBuilder, MakeRequest, row
+
+ROWS = [row(n, "HUMAN", f"words of message {n} " * 6) for n in range(20)]
+
+
+class BrokenSummaries(MemorySummaries):
+    """Summaries that can't be read."""
+
+    async def read(self, owner_key: str, conversation_id: str | None = None) -> list[Summary]:
+        """Fail."""
+        raise StoreError("down")
+
+
+@pytest.fixture
+async def builder(make_builder: MakeBuilder) -> ContextBuilder:
+    """Return a builder over twenty rows, of which a summary covers ten."""
+    plain = make_builder()
+    history = plain.history
+    assert isinstance(history, MemoryHistory)
+    await history.append("o", [*ROWS, row(99, "HUMAN", "Hello there", id="in_q")])
+    summaries = MemorySummaries(history, lambda: NOW)
+    ids = tuple(f"m{n}" for n in range(10))
+    summary = Summary(
+        id="s",
+        owner_key="o",
+        text="They said words, ten times.",
+        message_ids=ids,
+        tokens=8,
+        created=NOW,
+        summarizer="test",
+        fingerprint=fingerprint(ROWS[:10]),
+    )
+    assert await summaries.put(summary, Expected(summaries=frozenset(), last_id="m9", rows=10))
+    return replace(plain, sources=replace(plain.sources, summaries=summaries))
+
+
+def asking(make_request: MakeRequest, **context: object) -> BuildRequest:
+    """Ask for a context with room for some of the rows."""
+    given = {"strategy": "summarization", "memory_tokens": 500, "memory_limit": None}
+    return make_request(**{**given, "explain": True, **context})
+
+
+async def content_of(builder: ContextBuilder, request: BuildRequest) -> BuildSuccess:
+    """Build a context that has to come about."""
+    content = (await builder.build(request)).content
+    assert content.status == "success"
+    return content
+
+
+def text_of(content: BuildSuccess) -> str:
+    """Return all that is sent."""
+    return "\n".join(str(message["content"]) for message in content.messages)
+
+
+async def test_a_summary_stands_for_rows_that_were_not_read(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Also for those beyond the limit of rows, which are decided on as summarised."""
+    unread = await content_of(builder, asking(make_request))
+    limited = await content_of(
+        builder, asking(make_request, memory_limit=12, memory_tokens=4_000, layout="tagged")
+    )
+
+    assert "They said words, ten times." in text_of(unread)
+    assert any(each.decision == "not_read" for each in unread.decisions)
+    assert "They said words, ten times." in text_of(limited)
+    fates = {id_: each.reason for each in limited.decisions for id_ in each.message_ids}
+    assert fates["m7"] == "in_summary"
+    assert fates["m8"] == "fits"
+
+
+async def test_other_strategies_and_other_histories_have_none(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Neither `oldest_first` nor a history that is sent along shows a summary."""
+    for context in ({"strategy": "oldest_first"}, {"past": ROWS}, {"strategy": "none"}):
+        content = await content_of(builder, asking(make_request, **context))
+        assert "They said words, ten times." not in text_of(content)
+
+
+async def test_a_summary_of_rows_that_are_gone_is_not_used(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Where all rows were read and one of those it covers isn't there, it tells of what is gone."""
+    history = MemoryHistory(builder.tokenizers.counter("o200k_base"), lambda: NOW)
+    await history.append("o", ROWS[1:])
+    without = replace(builder, sources=replace(builder.sources, history=history))
+    request = asking(make_request, memory_tokens=300, max_tokens=100_000)
+    read_all = replace(
+        without,
+        settings=without.settings.model_copy(
+            update={"memory": without.settings.memory.model_copy(update={"message_chars": 400})}
+        ),
+    )
+    content = await content_of(read_all, request)
+    assert "They said words, ten times." not in text_of(content)
+    assert not any(each.decision == "not_read" for each in content.decisions)
+
+
+async def test_summaries_that_cannot_be_read_are_done_without(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """The build goes on as `oldest_first` and says so."""
+    history = builder.history
+    assert isinstance(history, MemoryHistory)
+    broken = BrokenSummaries(history, lambda: NOW)
+    without = replace(builder, sources=replace(builder.sources, summaries=broken))
+    content = await content_of(without, asking(make_request))
+    assert [warning.code for warning in content.warnings] == ["summary_unavailable"]
+    assert "They said words, ten times." not in text_of(content)
+
+
+async def test_the_warning_is_of_one_scope(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Other owners, other strategies and histories that are sent along have none."""
+    builder.sources.lacking.add(Scope("o"))
+
+    async def codes(request: BuildRequest) -> list[str]:
+        return [each.code for each in (await content_of(builder, request)).warnings]
+
+    assert await codes(asking(make_request)) == ["summary_unavailable"]
+    assert await codes(asking(make_request, strategy="oldest_first")) == []
+    assert await codes(asking(make_request, past=[])) == []
+    assert await codes(asking(make_request, owner_key="p")) == []
+
+
+async def test_a_build_with_a_summary_is_repeated(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """With the summaries that it had; once they are gone, the messages differ."""
+    built = await builder.built(asking(make_request))
+    manifest = make_manifest(built, ground(builder.settings))
+    assert manifest.summaries == ["s"]
+    assert (await replay(manifest, builder)).identical
+
+    assert builder.sources.summaries
+    await builder.sources.summaries.forget("o", ["m1"])
+    assert not (await replay(manifest, builder)).identical
+
+
+async def test_a_snapshot_of_summaries_is_never_written_to(builder: ContextBuilder) -> None:
+    """It has those that are named, and takes no others."""
+    store = builder.sources.summaries
+    assert store
+    (summary,) = await store.read("o")
+    named, unnamed = SummarySnapshot(store, ["s"]), SummarySnapshot(store, [])
+
+    assert await named.read("o") == [summary]
+    assert await unnamed.read("o") == []
+    assert not await named.put(summary, Expected(summaries=frozenset(), last_id="m9", rows=10))
+    assert await named.forget("o", ["m1"]) == 0
+    assert not await named.claim("o", "t", 1)
+    await named.release("o", "t")
+    assert await store.read("o") == [summary]
