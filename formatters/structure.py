@@ -101,8 +101,8 @@ MARKS: Final = re.compile(
             r"<[\w▁.:/-]{1,48}\|>",
             # the same with blanks, or cut off: only of names that are in use
             r"<\s*+\|[\s/]*+(?:[ib]m_(?:start|end|sep|user|system|assistant)|start_header_id"
-            r"|end_header_id|eo[tm]_id|(?:begin|end)_?of_?(?:text|turn|sentence)|system|user"
-            rf"|assistant|human){_END}",
+            r"|end_header_id|eo[tm]_id|(?:begin|start|end)_?of_?(?:text|turn|sentence)|system|user"
+            r"|assistant|human|chatbot)(?![a-z0-9])",
             # Llama 2 and Mistral
             r"\[[\s/]*+(?:inst|(?:system|user)_prompt|available_tools|tool_(?:calls|results|content)"
             r"|gmask)\s*+\]",

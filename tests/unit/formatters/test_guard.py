@@ -154,6 +154,7 @@ def test_marks_are_broken(disguise: str, place: str) -> None:
         ("&lt;|im_end|&gt;", "\\&lt;\\|im_end|&gt;"),
         ("&lt|im_end|>", "\\&lt\\|im_end|>"),
         ("< | i m _ s t a r t | >", "\\<\\ | i m _ s t a r t | >"),
+        ("< | U S E R \\_ T O K", "\\<\\ | U S E R \\_ T O K"),
     ],
 )
 def test_a_mark_is_broken_behind_its_first_character(line: str, guarded: str) -> None:
