@@ -37,6 +37,9 @@ from formatters.rows import read_rows
 from formatters.times import stamp
 from service.adapters.tokens.tokenizers import TiktokenCounter
 
+#: The conversations with their questions, in the folder of data.
+FILE: Final = "locomo.jsonl.gz"
+
 BUDGETS: Final = (500, 1_000, 2_000, 4_000)
 
 #: The conversations that the extract was tuned on; nothing is reported of them.
@@ -67,7 +70,7 @@ class Conversation:
 
 def read(folder: Path) -> Iterator[Conversation]:
     """Yield the conversations that figures are reported of."""
-    with gzip.open(folder / "locomo.jsonl.gz", "rt", encoding="utf-8") as rows:
+    with gzip.open(folder / FILE, "rt", encoding="utf-8") as rows:
         for each in map(json.loads, rows):
             if each["id"] not in TUNED:
                 yield _conversation(each)
@@ -205,6 +208,8 @@ def measure(folder: Path) -> dict[str, Any]:
     """Return the figures of every method and budget, averaged over conversations."""
     count = TiktokenCounter("o200k_base").count
     conversations = list(read(folder))
+    if not conversations:
+        raise ValueError(f"{folder / FILE} has only conversations that the extract was tuned on")
     whole = fmean(count(_shown(conversation.messages)) for conversation in conversations)
     found: dict[str, Any] = {"conversations": len(conversations), "tokens": round(whole)}
     for budget in BUDGETS:

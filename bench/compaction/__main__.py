@@ -8,8 +8,10 @@ with little room for history and summaries made after each answer. Prints how ma
 ``invalid_sequences`` or ``over_budget``, and rows that were ``lost``, from the decisions or from
 the store; then the ``max_generation`` of a summary (1: made from rows alone), and the
 ``cpu_ratio``: the CPU time of a response with summaries over that of one under `oldest_first`
-without, the median over interleaved pairs. ``--quick`` takes the first 40 turns of each sixth
-conversation.
+without, the median over interleaved pairs. ``evidence`` is what `bench.summaries` finds of locomo's
+questions, where the folder has it: by the tokens of a summary, the share of the messages they need
+that survive in the extract, and in the newest messages of as many tokens. ``--quick`` takes the
+first 40 turns of each sixth conversation.
 """
 
 import argparse
@@ -22,7 +24,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
+from bench import summaries
 from bench.compaction.replay import Found, replayed
 from bench.laws.cases import Case, read_cases
 from service.logs import configure_logging
@@ -68,6 +72,17 @@ def figures(found: Found) -> dict[str, float]:
     }
 
 
+def evidence(folder: Path) -> dict[str, dict[str, float]]:
+    """Return which share of evidence survives, by tokens, then by what is sent of the rest."""
+    if not (folder / summaries.FILE).is_file():
+        return {}
+    found = summaries.measure(folder)
+    return {
+        str(budget): {name: found[str(budget)][name]["survived"] for name in ("extract", "newest")}
+        for budget in summaries.BUDGETS
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Replay, check and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -80,11 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = run(cases[::every], most)
     for law, example in found.examples.items():
         print(f"{law}: {example}", file=sys.stderr)
+    shown: dict[str, Any] = {**figures(found), "evidence": evidence(options.data)}
     if options.json:
-        print(json.dumps(figures(found)))
+        print(json.dumps(shown))
         return
-    for name, number in figures(found).items():
-        print(f"{name:>20}{number:>12}")
+    for name, number in shown.items():
+        print(f"{name:>20}  {number}")
 
 
 if __name__ == "__main__":
