@@ -13,20 +13,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from formatters.custom import custom
-from formatters.friends_info import friends_info, profile_text
-from formatters.model import Block, Facts, Formatter, Message
-from formatters.native_blocks import native_history, run_so_far
-from formatters.render import in_one_message
+from formatters.friends_info import friends_info
+from formatters.model import Facts, Formatter
 from formatters.rows import well_formed
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
-from prompts.stored import summary_forms
 from prompts.system_prompt import SystemPrompt
 from service.account import account
 from service.archive import Archive
+from service.arrangement import arranged
 from service.budget.counting import counting
 from service.budget.fitting import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
@@ -40,6 +37,7 @@ from service.gather import Gathered, Sources, gather
 from service.plan import Plan, make_plan
 from service.ports import HistoryStore, TokenCounter, Tokenizers
 from service.provenance import Built
+from service.weight import LARGE, weight
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
 #: The blocks in their order. Blocks that a request brings along go before the last one.
@@ -50,17 +48,6 @@ BLOCKS: Final[tuple[Formatter, ...]] = (
     friends_info,
     this_moment,
 )
-
-#: The block in whose place the chat layout has native messages.
-HISTORY: Final = shared_memory
-
-#: Characters from which on facts are fitted in a thread, so that the event loop stays free: about
-#: 10 ms of CPU where nothing has been counted before.
-LARGE: Final = 50_000
-#: What a message or a call weighs besides its text, in characters.
-WEIGHT: Final = 200
-#: What parts for a provider weigh, into which nobody looks.
-OPAQUE_WEIGHT: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +121,7 @@ class ContextBuilder:
                 content=content,
             )
 
-        small = _size(facts) + len(gathered.toolset.json) < LARGE
+        small = weight(facts) + len(gathered.toolset.json) < LARGE
         return finish() if small else await asyncio.to_thread(finish)
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
@@ -162,20 +149,7 @@ class ContextBuilder:
             strategy=plan.strategy,
             memory=plan.memory_tokens,
         )
-        return fit_blocks(self._arranged(facts, toolset), budget, counting(counter))
-
-    def _arranged(self, facts: Facts, toolset: Toolset) -> tuple[Block, ...]:
-        """Show facts as blocks, in the order of their layout."""
-        *leading, last = self.blocks
-        chat = facts.layout == "chat"
-        texts = (
-            *(_shown(show, facts, toolset) for show in leading if not chat or show is not HISTORY),
-            *custom(facts),
-        )
-        if not chat:
-            return (*texts, last(facts), *run_so_far(facts))
-        history = _with_summaries(native_history(facts), facts)
-        return (*in_one_message(texts), history, last(facts), *run_so_far(facts, history))
+        return fit_blocks(arranged(self.blocks, facts, toolset), budget, counting(counter))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.
@@ -214,29 +188,3 @@ class ContextBuilder:
         }
         named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
         return (await self.built(BuildRequest.model_validate(named))).content.messages
-
-
-def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
-    """Show facts as a block; that of the tools is made once for each toolset."""
-    if show is capabilities:
-        return toolset.block(facts.tags, lambda: show(facts))
-    return _with_summaries(show(facts), facts) if show is HISTORY else show(facts)
-
-
-def _with_summaries(history: Block, facts: Facts) -> Block:
-    if not facts.summaries:
-        return history
-    return replace(history, forms=summary_forms(facts, history))
-
-
-def _size(facts: Facts) -> int:
-    profile = profile_text(facts.profile) or facts.default_profile
-    texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values())
-    messages = (*facts.history, *facts.run)
-    return sum(map(len, texts)) + sum(map(_weight, messages))
-
-
-def _weight(message: Message) -> int:
-    """Return what showing a message costs, in characters of text."""
-    parts = OPAQUE_WEIGHT if message.provider_parts is not None else 0
-    return len(message.content) + WEIGHT * (1 + len(message.tool_calls)) + parts

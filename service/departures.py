@@ -14,7 +14,7 @@ from service.budget.decisions import PRESENT
 from service.bus import Events
 from service.config.settings import EventSettings
 from service.errors import StoreError
-from service.event import EventMetadata, Pruned
+from service.event import Pruned
 from service.marks import Archiving
 from service.ports import HistoryStore, Tokenizers
 from service.provenance import Built
@@ -111,12 +111,7 @@ class Departures:
             pruned.model_dump(),
             owner_key=request.owner_key,
             run_id=request.run_id,
-            cause=EventMetadata(
-                request_id=request.id,
-                correlation_id=request.metadata.correlation_id,
-                traceparent=request.metadata.traceparent,
-                build_id=built.content.build_id,
-            ),
+            cause=built.cause,
         )
 
     async def _tokens(self, built: Built, names: Sequence[str]) -> int:

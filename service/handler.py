@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from service.backlog import Afterwards
-from service.builder import LARGE, Answered, ContextBuilder
+from service.builder import Answered, ContextBuilder
 from service.bus import Answer, AnswerMode, Bus, Identity, Outcome, Receipt, ReplyKind, StoredResult
 from service.config.settings import BusSettings
 from service.envelope import Envelope
@@ -25,6 +25,7 @@ from service.inbox import Delivery
 from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
+from service.weight import LARGE
 from service.wire import (
     BuildRequest,
     BuildResponse,

@@ -21,6 +21,7 @@ from service.budget.strategy_names import PLAIN
 from service.compare import block_of
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
+from service.event import EventMetadata
 from service.gather import Gathered
 from service.manifest import Candidate, Ground, Manifest, MessageRecord, ReadRecord, RequestRecord
 from service.plan import Plan
@@ -49,6 +50,17 @@ class Built:
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
+
+    @property
+    def cause(self) -> EventMetadata:
+        """Return what events name of the build that led to them."""
+        asked = self.request.metadata
+        return EventMetadata(
+            request_id=self.request.id,
+            correlation_id=asked.correlation_id,
+            traceparent=asked.traceparent,
+            build_id=self.content.build_id,
+        )
 
 
 def make_manifest(built: Built, on: Ground) -> Manifest:

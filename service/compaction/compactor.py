@@ -77,7 +77,7 @@ class Compactor:
         """
         made = await self._maker.make(job)
         if isinstance(made, Made) and self._events:
-            await _tell(self._events, made, job.run_id)
+            await _tell(self._events, made, job)
         return made
 
     async def _work(self) -> None:
@@ -137,8 +137,8 @@ async def running(compactor: Compactor) -> AsyncIterator[Compactor]:
         await asyncio.wait([task])
 
 
-async def _tell(events: Events, made: Made, run_id: str | None) -> None:
-    summary = made.summary
+async def _tell(events: Events, made: Made, job: Job) -> None:
+    summary, run_id = made.summary, job.run_id
     first, last = summary.first_timestamp, summary.last_timestamp
     covered = len(summary.message_ids)
     summarized = {
@@ -160,4 +160,6 @@ async def _tell(events: Events, made: Made, run_id: str | None) -> None:
     }
     told = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
     for topic, content in told.items():
-        await events.publish(topic, content, owner_key=summary.owner_key, run_id=run_id)
+        await events.publish(
+            topic, content, owner_key=summary.owner_key, run_id=run_id, cause=job.cause
+        )

@@ -6,6 +6,7 @@ from typing import Literal
 from formatters.model import MemoryView
 from service.account import HISTORY_BLOCKS
 from service.budget.groups import uses_summaries
+from service.event import UNCAUSED, EventMetadata
 from service.provenance import Built
 from service.summaries import Scope
 
@@ -27,6 +28,8 @@ class Job:
     rows: int = 0
     #: The run that is going on, which isn't summarised.
     run_id: str | None = None
+    #: What events name of the build.
+    cause: EventMetadata = UNCAUSED
     #: True where it is summarised whether or not it has become long enough.
     force: bool = False
 
@@ -52,6 +55,7 @@ def job_of(built: Built, *, force: bool = False) -> Job | None:
         memory=plan.memory,
         rows=history.read + history.not_read,
         run_id=request.run_id,
+        cause=built.cause,
         force=force,
     )
 
