@@ -12,7 +12,7 @@ from service.errors import shown
 #: What a strategy says of itself, and no caller sets.
 _FIXED: Final = frozenset({"name", "reads_all"})
 
-#: A list of strategies, by name.
+#: The strategy that is also written as a list.
 COMPOSITE: Final = "composite"
 
 #: No parameter is larger, or smaller below 0.
@@ -61,8 +61,7 @@ def _read(spec: object, known: Mapping[str, Strategy], place: str) -> Strategy:
     name = parameters.pop("name", None)
     strategy = known.get(name) if isinstance(name, str) else None
     if strategy is None:
-        names = ", ".join(sorted({*known, COMPOSITE}))
-        detail = f"{shown(name)} is no strategy; there are {names}"
+        detail = f"{shown(name)} is no strategy; there are {', '.join(sorted(known))}"
         raise UnknownStrategyError(place, detail)
     return _with(strategy, parameters, place) if parameters else strategy
 

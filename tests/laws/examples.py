@@ -207,13 +207,13 @@ LISTS: list[Any] = [
 ]
 
 #: What the laws run over: every strategy there is, and lists.
-CHOICES = [*STRATEGIES, "composite"]
+CHOICES = list(STRATEGIES)
 
 
 def choices(name: str) -> st.SearchStrategy[Any]:
     """Draw what a request may ask for under a strategy's name."""
     if name == "composite":
-        return st.sampled_from(LISTS)
+        return st.sampled_from([name, *LISTS])
     return st.sampled_from([name, *({"name": name, **each} for each in VARIANTS.get(name, ()))])
 
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from service.budget.groups import Strategy
+from service.budget.strategies.composite import Composite
 from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.importance import Importance
 from service.budget.strategies.middle_out import MiddleOut
@@ -26,6 +27,7 @@ STRATEGIES: Final[dict[str, Strategy]] = {
         ToolResultClearing(),
         Importance(),
         CountSummary(),
+        Composite(),
         Summarization(),
     )
 }

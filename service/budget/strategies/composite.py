@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from service.budget.groups import (
     Fit,
@@ -14,13 +15,19 @@ from service.budget.groups import (
     fit_with,
     uses_summaries,
 )
+from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.tool_result_clearing import ToolResultClearing
+
+#: What costs least is tried first (neuron-context's advice): results that may be looked up again,
+#: then the oldest turns.
+CHEAP_FIRST: Final[tuple[Strategy, ...]] = (ToolResultClearing(), OldestFirst())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composite:
     """Let each strategy choose from what the one before it kept, until that fits."""
 
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[Strategy, ...] = CHEAP_FIRST
     name: str = "composite"
 
     @property

@@ -157,9 +157,15 @@ def test_a_list_may_be_called_by_name() -> None:
     with pytest.raises(UnknownStrategyError, match="'x' is no strategy") as raised:
         read_strategy({"name": "composite", "strategies": ["none", "x"]})
     assert raised.value.place == "/strategies/1"
-    for spec in ({"name": "composite"}, {"name": "composite", "strategies": "none"}):
-        with pytest.raises(UnknownStrategyError, match="'composite' is no strategy"):
-            read_strategy(spec)
+    for name, told in (("composite", "no parameter 'strategies'"), ("none", "has none")):
+        with pytest.raises(UnknownStrategyError, match=told):
+            read_strategy({"name": name, "strategies": "none"})
+
+
+def test_the_name_alone_tries_what_costs_least_first() -> None:
+    """Results that can be looked up again are cleared before turns go."""
+    assert read_strategy("composite") == Composite() == STRATEGIES["composite"]
+    assert Composite().fit(GROUPS, 30).kept == OldestFirst().fit(GROUPS, 30).kept
 
 
 def test_a_long_name_is_told_in_short() -> None:
