@@ -39,6 +39,7 @@ from service.config.settings import Settings
 from service.errors import ConfigError
 from service.events import BusEvents
 from service.gather import Sources
+from service.logs import keep_to_stderr
 from service.plan import limits_of
 from service.plugins import load_strategies
 from service.ports import Prompts, Summarizer, TokenCounter
@@ -72,6 +73,7 @@ async def open_builder(
         StoreError: The store can't be opened.
         ToolError: A tool file is wrong.
     """
+    keep_to_stderr()
     settings = settings or Settings()
     strategies = check_strategy(settings)
     tokenizers, models = TiktokenTokenizers(), open_models().models

@@ -69,6 +69,27 @@ def configure_logging(
         logging.getLogger(library).setLevel(max(threshold, logging.WARNING))
 
 
+def keep_to_stderr() -> None:
+    """Send warnings to stderr in a program that has configured no logs with structlog.
+
+    Without that, structlog prints everything to stdout, between the program's own output.
+    """
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            Redactor(content=False),
+            _renderer("auto", colors=True),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
 def owner_hash(owner_key: object) -> str:
     """Return what stands for an owner in logs: 12 hex digits of the key's SHA-256."""
     return hashlib.sha256(str(owner_key).encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -10,7 +10,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from service.logs import configure_logging, owner_hash
+from service.logs import configure_logging, keep_to_stderr, owner_hash
 from tests.support import quiet_logs
 
 
@@ -215,3 +215,28 @@ def test_configuring_again_replaces(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(level="debug", format="json")
     log.debug("shown")
     assert [event["event"] for event in _events(capsys)] == ["shown"]
+
+
+def test_a_program_without_logs_of_its_own_has_a_clean_stdout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Warnings go to stderr, without secrets; what is no news isn't said at all."""
+    structlog.reset_defaults()
+    keep_to_stderr()
+    log = structlog.get_logger()
+    log.info("summary.made")
+    log.warning("summary.failed", owner_key="ana", api_key="k")
+
+    (event,) = _events(capsys)
+    assert event["event"] == "summary.failed"
+    assert event["owner"] == owner_hash("ana")
+    assert event["api_key"] == "***"
+
+
+def test_a_program_with_logs_of_its_own_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who has configured structlog hears what they asked for."""
+    configure_logging("info", "json")
+    keep_to_stderr()
+    structlog.get_logger().info("summary.made")
+
+    assert [event["event"] for event in _events(capsys)] == ["summary.made"]
