@@ -31,7 +31,7 @@ class Pruned(BaseModel):
 class Summarized(BaseModel):
     """A summary of older rows was stored; `context.summarized`."""
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, validate_by_name=True)
 
     #: Rows that the summary stands for, and newer ones that stay as they are.
     summarized: int
@@ -56,7 +56,7 @@ class Compacted(BaseModel):
     messages_summarized: int
     messages_kept: int
     #: What made the summary: a model's name, or a method's.
-    summariser: str
+    summarizer: str
 
 
 class EventMetadata(BaseModel):

@@ -257,6 +257,8 @@ def _intact(
     summaries: Sequence[Summary], history: History, request: BuildRequest
 ) -> Iterator[Summary]:
     """Yield the summaries whose rows are all there, as far as the rows that were read tell."""
+    if not summaries:
+        return
     read = {message.id for message in (*history.messages, *history.current)}
     read |= {str(row["id"]) for row in request.run_rows}
     for summary in summaries:

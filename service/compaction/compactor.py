@@ -12,6 +12,7 @@ from service.bus import Events
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Maker, Unmade
 from service.errors import StoreError, SummarizerError
+from service.event import Compacted, Summarized
 from service.provenance import Built
 from service.summaries import Lacking, Scope
 from service.wire import Topics
@@ -138,28 +139,30 @@ async def running(compactor: Compactor) -> AsyncIterator[Compactor]:
 
 
 async def _tell(events: Events, made: Made, job: Job) -> None:
-    summary, run_id = made.summary, job.run_id
-    first, last = summary.first_timestamp, summary.last_timestamp
-    covered = len(summary.message_ids)
-    summarized = {
-        "summarized": covered,
-        "kept": made.kept,
-        "summary": summary.text,
-        "message_ids": list(summary.message_ids),
-        "from": first and first.isoformat(),
-        "to": last and last.isoformat(),
-        "generation": summary.generation,
-        "run_id": run_id,
-    }
-    compacted = {
-        "original_tokens": made.replaced,
-        "new_tokens": summary.tokens,
-        "messages_summarized": covered,
-        "messages_kept": made.kept,
-        "summariser": summary.summarizer,
-    }
+    summary = made.summary
+    summarized = Summarized(
+        summarized=len(summary.message_ids),
+        kept=made.kept,
+        summary=summary.text,
+        message_ids=list(summary.message_ids),
+        first=summary.first_timestamp,
+        last=summary.last_timestamp,
+        generation=summary.generation,
+        run_id=job.run_id,
+    )
+    compacted = Compacted(
+        original_tokens=made.replaced,
+        new_tokens=summary.tokens,
+        messages_summarized=len(summary.message_ids),
+        messages_kept=made.kept,
+        summarizer=summary.summarizer,
+    )
     told = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
     for topic, content in told.items():
         await events.publish(
-            topic, content, owner_key=summary.owner_key, run_id=run_id, cause=job.cause
+            topic,
+            content.model_dump(mode="json"),
+            owner_key=summary.owner_key,
+            run_id=job.run_id,
+            cause=job.cause,
         )

@@ -35,8 +35,8 @@ class Job:
 
     @property
     def kind(self) -> tuple[Scope, int]:
-        """Return what jobs share that come to the same."""
-        return self.scope, self.room
+        """Return what jobs share that come to the same: the room doesn't differ by much."""
+        return self.scope, self.room.bit_length()
 
 
 def job_of(built: Built, *, force: bool = False) -> Job | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
+from prompts.layers import deep_merge
 from service.config.paths import Keys, dotted
 
 #: Names of the source systems, and what they are called here.
@@ -69,16 +70,5 @@ def merged(layers: Sequence[Layer]) -> dict[str, object]:
     """Return the values of all layers; the first goes before the others, key by key."""
     values: dict[str, object] = {}
     for layer in reversed(layers):
-        values = _over(layer.values, values)
+        values = deep_merge(values, layer.values)
     return values
-
-
-def _over(upper: Mapping[str, object], lower: Mapping[str, object]) -> dict[str, object]:
-    result = dict(lower)
-    for key, value in upper.items():
-        below = result.get(key)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):
-            result[key] = _over(value, below)
-        else:
-            result[key] = value
-    return result

@@ -133,6 +133,9 @@ def bare(address: str) -> str:
 
 
 def _call(given: AnyCall) -> ToolCallDict:
+    if not isinstance(given, ToolCall | Mapping):
+        kind = type(given).__name__
+        raise TypeError(f"a call is a ToolCall or a mapping, not a {kind}; is it conversation_id=?")
     call = given if isinstance(given, ToolCall) else read_tool_calls([given])[0]
     function: FunctionCall = {"name": call.name, "arguments": arguments_json(call)}
     return {"id": call.id or "", "type": "function", "function": function}

@@ -180,4 +180,4 @@ async def test_a_worker_tells_of_its_summaries_on_the_bus(settings: Settings) ->
     assert told["owner_key"] == "o"
     assert told["metadata"]["request_id"] == "q"
     assert told["content"]["original_tokens"] > told["content"]["new_tokens"]
-    assert told["content"]["summariser"] == "extractive"
+    assert told["content"]["summarizer"] == "extractive"

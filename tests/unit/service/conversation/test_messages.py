@@ -1,6 +1,7 @@
 """Tests for `service.conversation.messages`."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -98,3 +99,10 @@ def test_a_result_is_a_text(result: object, text: str) -> None:
 def test_an_address_becomes_a_name_that_apis_take(address: str, name: str) -> None:
     """Without its resource, and without what APIs refuse."""
     assert speaker_name(address) == name
+
+
+@pytest.mark.parametrize("calls", ["user1_session", [None], ["search"]])
+def test_what_is_no_call_is_named(calls: Any) -> None:
+    """SPADE_LLM's second argument was the conversation's id, which is a keyword here."""
+    with pytest.raises(TypeError, match="conversation_id="):
+        create_assistant_tool_call_message(calls)
