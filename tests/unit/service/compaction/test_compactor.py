@@ -178,7 +178,7 @@ async def test_both_events_are_told(case: Case) -> None:
     assert summarized["message_ids"] == list(summary.message_ids)
     assert summarized["summarized"] + summarized["kept"] == len(ROWS)
     assert (summarized["summary"], summarized["run_id"]) == (summary.text, "run_q")
-    assert summarized["from"] == "2025-12-09T00:00:00+00:00"
+    assert summarized["from"] == "2025-12-09T00:00:00Z"
     assert (summarized["generation"], compacted["summarizer"]) == (1, "telling")
     assert compacted["original_tokens"] > compacted["new_tokens"] == summary.tokens
     assert compacted["messages_summarized"] == summarized["summarized"]

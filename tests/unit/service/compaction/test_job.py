@@ -1,5 +1,6 @@
 """Which builds show that a history needs a summary."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,4 +82,5 @@ async def test_a_job_tells_what_the_build_had(make: Any) -> None:
     chat = await make(layout="chat")
     assert chat.layout == "chat"
     assert 3_000 < chat.room < 6_000
-    assert chat.kind == (chat.scope, chat.room)
+    assert chat.kind == replace(chat, room=chat.room + 1).kind
+    assert chat.kind != replace(chat, room=chat.room * 2).kind
