@@ -118,6 +118,10 @@ class SummarizerError(ContextBuilderError):
     retryable = True
 
 
+class NoSummaryError(SummarizerError):
+    """The summarizer answered, but not with a summary of these messages."""
+
+
 class ToolError(ContextBuilderError):
     """A tool definition is not one."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from formatters.cut import cut
 from formatters.rows import well_formed
 from service.errors import InvalidRequestError, Problem
 
@@ -14,6 +15,8 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 #: Characters of the longest owner key and the longest id.
 MAX_OWNER_KEY: Final = 128
 MAX_ID: Final = 256
+#: Characters of a stranger's key that a place in an error or a warning has at most.
+POINTER_CHARS: Final = 128
 #: Levels of the deepest nesting that is read.
 MAX_DEPTH: Final = 64
 
@@ -92,8 +95,8 @@ def digest(*parts: str) -> str:
 
 
 def escaped(key: str) -> str:
-    """Escape a key for a JSON pointer (RFC 6901, section 3)."""
-    return key.replace("~", "~0").replace("/", "~1")
+    """Escape a key for a JSON pointer (RFC 6901, section 3); a long one is cut, with "..."."""
+    return cut(key, POINTER_CHARS).replace("~", "~0").replace("/", "~1")
 
 
 def _kind(value: object) -> str:

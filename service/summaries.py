@@ -40,7 +40,7 @@ class SummaryStore(Protocol):
     """
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
-        """Return the summaries of a scope in the order in which they were put."""
+        """Return the summaries of a scope in the order of the oldest rows that they cover."""
         ...
 
     async def put(

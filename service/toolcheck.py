@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from service.errors import Problem, ToolError, shown
+from service.payload import escaped
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -55,7 +56,7 @@ def _parameter_problems(parameters: object, pointer: str) -> Iterator[Problem]:
         if not isinstance(name, str):
             yield Problem(f"{pointer}/properties", f"the name {shown(name)} must be a string")
         elif not isinstance(schema, Mapping):
-            yield Problem(f"{pointer}/properties/{_escaped(name)}", "must be an object")
+            yield Problem(f"{pointer}/properties/{escaped(name)}", "must be an object")
     yield from _required_problems(parameters.get("required", []), properties, pointer)
 
 
@@ -77,8 +78,3 @@ def _json_problems(definition: object) -> Iterator[Problem]:
         json.dumps(definition, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         yield Problem("", f"cannot be written as JSON: {error}")
-
-
-def _escaped(name: str) -> str:
-    """Return a name as one step of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")

@@ -8,6 +8,7 @@ from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
 from service.errors import shown
+from service.payload import escaped
 
 #: What a strategy says of itself, and no caller sets.
 _FIXED: Final = frozenset({"name", "reads_all"})
@@ -72,15 +73,15 @@ def _with(strategy: Strategy, parameters: Mapping[str, object], place: str) -> S
         if name not in settable:
             has = ", ".join(sorted(settable)) or "none"
             detail = f"{strategy.name} has no parameter {shown(name)}; it has {has}"
-            raise UnknownStrategyError(f"{place}/{name}", detail)
+            raise UnknownStrategyError(f"{place}/{escaped(str(name))}", detail)
         if type(value) is not settable[name] and not (
             type(value) is int and settable[name] is float
         ):
             detail = f"{name} has to be of the type {settable[name].__name__}"
-            raise UnknownStrategyError(f"{place}/{name}", detail)
+            raise UnknownStrategyError(f"{place}/{escaped(str(name))}", detail)
         if isinstance(value, int | float) and not abs(value) <= MOST:
             detail = f"{name} has to lie between -{MOST} and {MOST}"
-            raise UnknownStrategyError(f"{place}/{name}", detail)
+            raise UnknownStrategyError(f"{place}/{escaped(str(name))}", detail)
     try:
         return replace(strategy, **parameters)  # type: ignore[type-var] # `_settable` has looked
     except ValueError as error:

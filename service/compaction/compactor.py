@@ -11,6 +11,7 @@ import structlog
 from service.bus import Events
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Maker, Unmade
+from service.compaction.resting import Resting
 from service.errors import StoreError, SummarizerError
 from service.event import Compacted, Summarized
 from service.provenance import Built
@@ -37,6 +38,7 @@ class Compactor:
         self._settings = maker.settings
         self._waiting: asyncio.Queue[Job] = asyncio.Queue(self._settings.max_waiting)
         self._scopes: set[Scope] = set()
+        self._resting = Resting()
         #: How many rows there were when nothing could be done.
         self._vain: OrderedDict[tuple[Scope, int], int] = OrderedDict()
 
@@ -44,6 +46,8 @@ class Compactor:
         """Have made what a build needs; neither waits nor raises."""
         job = job_of(built) if built and self._settings.enabled else None
         if job is None or job.scope in self._scopes or self._is_vain(job):
+            return
+        if self._resting.passes(job.scope):
             return
         try:
             self._waiting.put_nowait(job)
@@ -77,43 +81,54 @@ class Compactor:
             SummarizerError: There is no summary, or none that is any use.
         """
         made = await self._maker.make(job)
-        if isinstance(made, Made) and self._events:
-            await _tell(self._events, made, job)
+        await self._tell(made, job)
         return made
 
     async def _work(self) -> None:
         while True:
             job = await self._waiting.get()
+            made = None
             try:
-                await self._attempt(job)
+                made = await self._attempt(job)
+                await self._tell(made, job)
             except Exception:  # whatever a summariser does, builds go on
                 log.exception("summary.broken", owner_key=job.scope.owner_key)
-                self._lacking.add(job.scope)
+                if made is None:
+                    self._failed(job.scope)
             finally:
                 self._scopes.discard(job.scope)
                 self._waiting.task_done()
 
-    async def _attempt(self, job: Job) -> None:
+    async def _attempt(self, job: Job) -> Made | Unmade | None:
         try:
-            made = await self.make(job)
+            made = await self._maker.make(job)
         except (StoreError, SummarizerError) as error:
             log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
-            self._lacking.add(job.scope)
-            return
+            self._failed(job.scope)
+            return None
         if made is Unmade.NOT_NEEDED:
             self._remember_vain(job)
+        if made is Unmade.NOT_NEEDED or isinstance(made, Made):
             self._lacking.discard(job.scope)
-        if not isinstance(made, Made):
-            return
-        self._lacking.discard(job.scope)
-        log.info(
-            "summary.made",
-            owner_key=job.scope.owner_key,
-            rows=len(made.summary.message_ids),
-            replaced=made.replaced,
-            tokens=made.summary.tokens,
-            summarizer=made.summary.summarizer,
-        )
+            self._resting.succeeded(job.scope)
+        if isinstance(made, Made):
+            log.info(
+                "summary.made",
+                owner_key=job.scope.owner_key,
+                rows=len(made.summary.message_ids),
+                replaced=made.replaced,
+                tokens=made.summary.tokens,
+                summarizer=made.summary.summarizer,
+            )
+        return made
+
+    async def _tell(self, made: Made | Unmade | None, job: Job) -> None:
+        if isinstance(made, Made) and self._events:
+            await _tell(self._events, made, job)
+
+    def _failed(self, scope: Scope) -> None:
+        self._lacking.add(scope)
+        self._resting.failed(scope)
 
     def _is_vain(self, job: Job) -> bool:
         rows = self._vain.get(job.kind)

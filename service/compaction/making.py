@@ -13,7 +13,14 @@ from formatters.model import Count, Message, Row, Summary
 from formatters.rows import well_formed
 from prompts.summary import summary_text
 from service.compaction.job import Job
-from service.compaction.material import LEAST, Stretch, allowance, joined, oldest_stretch, whole
+from service.compaction.material import (
+    LEAST,
+    Stretch,
+    allowance,
+    chronological,
+    oldest_stretch,
+    whole,
+)
 from service.config.summaries import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports import HistoryStore, Summarizer, Tokenizers
@@ -145,14 +152,15 @@ class Maker:
     ) -> _Draft:
         """Take the rows of the stored summaries in: a summary is made of rows alone."""
         ids = [name for summary in stored for name in summary.message_ids]
-        rows = await self.history.rows(job.scope.owner_key, ids)
-        older = await asyncio.to_thread(whole, rows, job, count)
+        older = await self.history.rows(job.scope.owner_key, ids)
+        rows = await asyncio.to_thread(chronological, [*older, *draft.rows])
+        stretch = await asyncio.to_thread(whole, rows, job, count)
         return replace(
             draft,
-            stretch=joined(older, draft.stretch),
+            stretch=replace(stretch, kept=draft.stretch.kept),
             replaces=tuple(stored),
             replaced=sum(summary.tokens for summary in stored) + draft.stretch.tokens,
-            rows=[*rows, *draft.rows],
+            rows=rows,
         )
 
     async def _made(self, job: Job, draft: _Draft) -> Made | Unmade:

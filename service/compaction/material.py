@@ -8,6 +8,7 @@ from formatters.model import Block, Count, Facts, Message, Row
 from formatters.native_blocks import native_history
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
+from formatters.turns import in_order
 from service.budget.groups import Group, cost
 from service.budget.priced import priced
 from service.compaction.job import Job
@@ -69,14 +70,11 @@ def whole(rows: Sequence[Row], job: Job, count: Count) -> Stretch:
     )
 
 
-def joined(older: Stretch, newer: Stretch) -> Stretch:
-    """Return two stretches as one."""
-    return Stretch(
-        messages=(*older.messages, *newer.messages),
-        ids=(*older.ids, *newer.ids),
-        tokens=older.tokens + newer.tokens,
-        kept=newer.kept,
-    )
+def chronological(rows: Sequence[Row]) -> list[Row]:
+    """Return rows by their time; those of one moment stay in their order."""
+    ordered = in_order(read_rows(rows))
+    places = {message.id: place for place, message in enumerate(ordered)}
+    return sorted(rows, key=lambda row: places.get(str(row["id"]), len(places)))
 
 
 def allowance(share: int, taken: int) -> int | None:

@@ -182,7 +182,7 @@ async def test_nobody_listens() -> None:
 
 async def test_the_breaker_is_around_it() -> None:
     """After so many failures in a row the server is left in peace."""
-    async with chat_server([failed(400)]) as server:
+    async with chat_server([failed(401)]) as server:
         fields = settings(server.url, breaker_failures=2)
         chosen = Settings.model_validate({"summaries": {"summarizer": fields}})
         async with open_summarizer(chosen, HEURISTIC) as summarizer:

@@ -228,3 +228,25 @@ async def test_of_two_that_put_at_once_one_does(pair: tuple[Stores, Stores]) -> 
 
     assert sorted(put.result() for put in puts) == [False, True]
     assert len(await pair[1].summaries.read("o")) == 1
+
+
+async def test_older_stretches_come_first(stores: Stores) -> None:
+    """Whenever they were put: the oldest is to give way first."""
+    await stores.history.append("o", ROWS)
+    newer, older = await summary(stores, ["m3"], "n"), await summary(stores, ["m0", "m1"], "o")
+
+    assert await stores.summaries.put(newer, expected("m3", 4))
+    assert await stores.summaries.put(older, expected("m1", 2, "n"))
+    assert await stores.summaries.read("o") == [older, newer]
+
+
+async def test_a_row_that_is_pruned_meanwhile_is_not_covered(stores: Stores) -> None:
+    """Also where another change makes up for its place."""
+    await stores.history.append("o", ROWS)
+    await stores.history.prune("o", ["m0"])
+    made = await summary(stores, ["m1", "m2"])
+    await stores.history.prune("o", ["m1"])
+    await stores.history.restore("o", ["m0"])
+
+    assert not await stores.summaries.put(made, expected("m2", 2))
+    assert await stores.summaries.read("o") == []

@@ -167,9 +167,14 @@ class MemorySummaries:
         self._claims: dict[str, tuple[str, int]] = {}
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
-        """Return the summaries of a scope in the order in which they were put."""
-        kept = self._history.summaries.get(checked_owner(owner_key), [])
-        return [each for each in kept if each.conversation_id == conversation_id]
+        """Return the summaries of a scope in the order of what they cover."""
+        every = self._history.summaries.get(checked_owner(owner_key), [])
+        kept = [each for each in every if each.conversation_id == conversation_id]
+        if len(kept) < 2:
+            return kept
+        page = await self._history.recent(owner_key, conversation_id)
+        places = {row["id"]: place for place, row in enumerate(page.rows[::-1])}
+        return sorted(kept, key=lambda each: places.get(each.message_ids[0], 0))
 
     async def put(
         self, summary: Summary, expected: Expected, *, replaces: Collection[str] = ()
@@ -183,7 +188,7 @@ class MemorySummaries:
         if (
             there != expected.summaries
             or names[expected.rows - 1 : expected.rows] != [expected.last_id]
-            or len(rows) < len(summary.message_ids)
+            or not summary.covers <= set(names)
             or fingerprint(rows) != summary.fingerprint
         ):
             return False

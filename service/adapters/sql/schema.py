@@ -91,6 +91,7 @@ summaries: Final = Table(
     Column("owner_key", Text, nullable=False),
     Column("id", Text, nullable=False),
     Column("conversation_id", Text),
+    Column("first_id", Text, nullable=False),  # the oldest row that it covers
     Column("body", Text, nullable=False),
     Index("summaries_by_scope", "owner_key", "conversation_id", "number"),
 )

@@ -13,7 +13,7 @@ from formatters.model import Summary
 from formatters.rows import well_formed
 from formatters.times import parse_timestamp
 from service.adapters.rows import checked_owner, microseconds
-from service.adapters.sql.bodies import read_bodies
+from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.engine import Database
 from service.adapters.sql.schema import claims, insert, key, messages, summaries
 from service.adapters.stores import Clock
@@ -35,12 +35,17 @@ class SqlSummaries:
         self._known: OrderedDict[tuple[str, str], Summary] = OrderedDict()
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
-        """Return the summaries of a scope in the order in which they were put."""
+        """Return the summaries of a scope in the order of what they cover."""
         owner, conversation = _scope(owner_key, conversation_id)
         names = (
             select(summaries.c.id)
+            .outerjoin(
+                messages,
+                (messages.c.owner_key == summaries.c.owner_key)
+                & (messages.c.id == summaries.c.first_id),
+            )
             .where(summaries.c.owner_key == owner, _within(conversation))
-            .order_by(summaries.c.number)
+            .order_by(messages.c.sort_time, messages.c.sequence, summaries.c.number)
         )
 
         async def look(connection: AsyncConnection) -> list[Summary]:
@@ -79,6 +84,7 @@ class SqlSummaries:
                 "owner_key": owner,
                 "id": summary.id,
                 "conversation_id": conversation,
+                "first_id": key(summary.message_ids[0]),
                 "body": to_json(summary),
             }
             await connection.execute(insert(summaries).values(values))
@@ -138,7 +144,10 @@ async def forget_rows(connection: AsyncConnection, owner: str, message_ids: Coll
 
 
 async def _unchanged(connection: AsyncConnection, summary: Summary, expected: Expected) -> bool:
-    """Tell whether the summaries, the place of the last row and the covered rows are the same."""
+    """Tell whether the summaries, the place of the last row and the covered rows are the same.
+
+    A covered row that has been pruned meanwhile is no longer there.
+    """
     owner, conversation = _scope(summary.owner_key, summary.conversation_id)
     names = select(summaries.c.id).where(summaries.c.owner_key == owner, _within(conversation))
     if set(await connection.scalars(names)) != expected.summaries:
@@ -150,6 +159,12 @@ async def _unchanged(connection: AsyncConnection, summary: Summary, expected: Ex
     if await connection.scalar(place) != expected.rows:
         return False
     ids = [key(name) for name in summary.message_ids]
+    for some in portions(ids):
+        hidden = select(messages.c.id).where(
+            messages.c.owner_key == owner, messages.c.id.in_(some), messages.c.pruned == 1
+        )
+        if await connection.scalar(hidden.limit(1)) is not None:
+            return False
     bodies = await read_bodies(connection, owner, ids)
     if len(bodies) < len(ids):
         return False

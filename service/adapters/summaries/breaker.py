@@ -1,11 +1,12 @@
 """A circuit breaker: a summarizer that keeps failing is left in peace for a while."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from formatters.model import Message
-from service.errors import SummarizerError
+from service.errors import NoSummaryError, SummarizerError
 from service.ports import Summarizer
 
 log = structlog.get_logger()
@@ -13,6 +14,8 @@ log = structlog.get_logger()
 
 class CircuitBreaker:
     """The `Summarizer` that stops asking another one after some failures in a row.
+
+    An answer that is no summary of what was asked is no failure: the next history may have one.
 
     After ``open_seconds`` it lets one try through: if that succeeds all go through again, else the
     pause begins anew.
@@ -55,18 +58,24 @@ class CircuitBreaker:
     async def _passed_on(self, messages: Sequence[Message], max_tokens: int) -> str:
         try:
             summary = await self._summarizer.summarize(messages, max_tokens=max_tokens)
+        except NoSummaryError:
+            self._succeeded()
+            raise
         except SummarizerError as error:
-            self._failed(error)
+            self._failed(error.detail)
+            raise
+        except asyncio.CancelledError:  # whoever waited has lost patience
+            self._failed("it took too long")
             raise
         self._succeeded()
         return summary
 
-    def _failed(self, error: SummarizerError) -> None:
+    def _failed(self, reason: str) -> None:
         self._failures += 1
         if self._opened is None and self._failures < self._most:
             return
         if self._opened is None:
-            log.warning("summarizer.paused", summarizer=self.name, reason=error.detail)
+            log.warning("summarizer.paused", summarizer=self.name, reason=reason)
         self._opened = self._clock()
 
     def _succeeded(self) -> None:

@@ -10,7 +10,7 @@ from formatters.model import Count, Message
 from prompts.chunks import BETWEEN, Chunk, chunks
 from prompts.summary import summarize_prompt
 from service.config.summaries import SummarizerSettings
-from service.errors import SummarizerError
+from service.errors import NoSummaryError, SummarizerError
 
 #: Ask a model: prompt and the most tokens of its answer. Raises `SummarizerError`.
 Ask = Callable[[str, int], Awaitable[str]]
@@ -63,25 +63,25 @@ class ChunkedSummarizer:
 def shared_out(max_tokens: int, sizes: Sequence[int]) -> list[int]:
     """Return the tokens for the summary of each chunk: a least, and more by its size.
 
-    Raises `SummarizerError` where there is nothing to summarise, or too much for so few tokens.
+    Raises `NoSummaryError` where there is nothing to summarise, or too much for so few tokens.
     """
     room = max_tokens - len(sizes) * (LEAST_SHARE + BETWEEN)
     if not sizes:
-        raise SummarizerError("there is nothing to summarise")
+        raise NoSummaryError("there is nothing to summarise")
     if room < 0:
-        raise SummarizerError(f"{len(sizes)} chunks can't be told in {max_tokens} tokens")
+        raise NoSummaryError(f"{len(sizes)} chunks can't be told in {max_tokens} tokens")
     return [LEAST_SHARE + room * size // sum(sizes) for size in sizes]
 
 
 def within(text: str, most: int, count: Count) -> str:
     """Return the whole sentences of an answer that are ``most`` tokens at most.
 
-    Raises `SummarizerError` where that would be little of it.
+    Raises `NoSummaryError` where that would be little of it.
     """
     if (tokens := count(text)) <= most:
         return text
     ends = [found.end() for found in _SENTENCE_END.finditer(text)]
     fitting = bisect_right(ends, most, key=lambda end: count(text[:end]))
     if tokens > most * TOO_LONG or not fitting:
-        raise SummarizerError(f"the summary has {tokens} tokens in place of {most}")
+        raise NoSummaryError(f"the summary has {tokens} tokens in place of {most}")
     return text[: ends[fitting - 1]].strip()

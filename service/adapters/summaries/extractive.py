@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from formatters.extract.extract import extract
 from formatters.model import Count, Message
 from service.config.summaries import SummarizerSettings
-from service.errors import SummarizerError
+from service.errors import NoSummaryError
 from service.ports import Summarizer, TokenCounter
 
 
@@ -28,8 +28,8 @@ class ExtractiveSummarizer:
         self._count = count
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Return an extract; raises `SummarizerError` where not even one sentence fits."""
+        """Return an extract; raises `NoSummaryError` where not even one sentence fits."""
         text = await asyncio.to_thread(extract, messages, max_tokens, self._count)
         if not text:
-            raise SummarizerError(f"no sentence fits into {max_tokens} tokens")
+            raise NoSummaryError(f"no sentence fits into {max_tokens} tokens")
         return text

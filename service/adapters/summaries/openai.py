@@ -12,7 +12,7 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 from formatters.rows import well_formed
 from service.adapters.summaries.chunked import ChunkedSummarizer
 from service.config.summaries import SummarizerSettings
-from service.errors import SummarizerError
+from service.errors import NoSummaryError, SummarizerError
 from service.ports import Summarizer, TokenCounter
 
 #: Before the second attempt; each further wait is twice as long. Seconds.
@@ -26,6 +26,8 @@ NO_KEY: Final = "none"
 _TOO_MANY_REQUESTS: Final = 429
 _TIMEOUTS: Final = frozenset({408, 409})
 _SERVER_ERRORS: Final = 500
+#: What a server answers to a prompt that it does not take.
+_REFUSALS: Final = frozenset({400, 413, 422})
 
 #: All up to the last sentence that is whole.
 _WHOLE: Final = re.compile(r".*(?:[.!?](?=\s|$)|[。！？]|\n)", re.DOTALL)
@@ -123,7 +125,7 @@ def read_answer(body: bytes) -> str:
         case _:
             raise SummarizerError("the model's answer is no chat completion")
     if choice.get("finish_reason") == "content_filter":
-        raise SummarizerError("the model's answer was withheld by a filter")
+        raise NoSummaryError("the model's answer was withheld by a filter")
     if choice.get("finish_reason") == "length" and (whole := _WHOLE.match(text)):
         text = whole[0].strip()
     if not text:
@@ -147,5 +149,6 @@ def _may_pass(error: OpenAIError) -> bool:
 
 def _failed(error: OpenAIError) -> SummarizerError:
     if isinstance(error, APIStatusError):
-        return SummarizerError(f"the model's server answered with status {error.status_code}")
+        kind = NoSummaryError if error.status_code in _REFUSALS else SummarizerError
+        return kind(f"the model's server answered with status {error.status_code}")
     return SummarizerError(f"the model's server can't be asked: {type(error).__name__}")

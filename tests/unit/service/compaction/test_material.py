@@ -8,7 +8,7 @@ import pytest
 from formatters.model import MemoryView, Row
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.compaction.job import Job
-from service.compaction.material import Stretch, allowance, joined, oldest_stretch, whole
+from service.compaction.material import Stretch, allowance, chronological, oldest_stretch, whole
 from service.config.summaries import SummariesSettings
 from service.summaries import Scope
 from tests.support import row
@@ -130,11 +130,10 @@ def test_new_summaries_leave_room_for_others(share: int, taken: int, left: int |
     assert allowance(share, taken) == left
 
 
-def test_stretches_join() -> None:
-    """Older ones come first."""
-    count = TiktokenTokenizers().counter("o200k_base").count
-    older, newer = whole(TURNS[:2], job(), count), whole(TURNS[2:4], job(), count)
-    both = joined(older, replace(newer, kept=7))
-    assert both.ids == names(4)
-    assert both.tokens == older.tokens + newer.tokens
-    assert both.kept == 7
+def test_rows_are_put_in_order() -> None:
+    """By time; rows of one moment, and rows that are none, stay as they came."""
+    late, early, odd = (
+        {"id": name, "role": "human", "content": name, "timestamp": time}
+        for name, time in (("late", "2025-01-02"), ("early", "2025-01-01"), ("odd", "2025-01-02"))
+    )
+    assert chronological([late, early, odd]) == [early, late, odd]

@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("owner_key", sa.Text, nullable=False),
         sa.Column("id", sa.Text, nullable=False),
         sa.Column("conversation_id", sa.Text),
+        sa.Column("first_id", sa.Text, nullable=False),
         sa.Column("body", sa.Text, nullable=False),
     )
     columns = ["owner_key", "conversation_id", "number"]

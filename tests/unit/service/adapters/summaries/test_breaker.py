@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from formatters.model import Message
 from service.adapters.summaries.breaker import CircuitBreaker
-from service.errors import SummarizerError
+from service.errors import NoSummaryError, SummarizerError
 
 
 class Flaky:
@@ -109,7 +109,7 @@ async def test_failures_in_a_row_open_it(
 
 
 async def test_one_try_at_a_time(breaker: CircuitBreaker, flaky: Flaky, clock: Clock) -> None:
-    """Whoever comes while the try is under way is refused; a try given up makes way for another."""
+    """Whoever comes while the try is under way is refused; one given up begins the pause anew."""
     flaky.works = False
     await failing(breaker, 2)
     clock.seconds += 60
@@ -123,6 +123,8 @@ async def test_one_try_at_a_time(breaker: CircuitBreaker, flaky: Flaky, clock: C
     trying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await trying
+    assert await failing(breaker) == "summaries pause after failures"
+    clock.seconds += 60
     flaky.go_on.set()
     flaky.works = True
     assert await breaker.summarize([], max_tokens=10) == "short"
@@ -143,3 +145,36 @@ async def test_calls_that_were_under_way_fail_without_a_word(
 
     assert [str(result) for result in results] == ["down"] * 4
     assert len(logs) == 1
+
+
+class Refusing(Flaky):
+    """A summarizer that has nothing to say of what it is given."""
+
+    async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """Refuse."""
+        self.asked += 1
+        raise NoSummaryError("withheld by a filter")
+
+
+async def test_one_history_that_is_refused_pauses_no_other(clock: Clock) -> None:
+    """An answer shows that the summarizer is there."""
+    refusing = Refusing()
+    breaker = CircuitBreaker(refusing, clock, failures=2, open_seconds=60)
+    for _ in range(5):
+        with pytest.raises(NoSummaryError):
+            await breaker.summarize((), max_tokens=9)
+    assert refusing.asked == 5
+
+
+async def test_impatience_counts_as_failure(
+    breaker: CircuitBreaker, flaky: Flaky, clock: Clock
+) -> None:
+    """Who hangs until the caller gives up is left in peace as well."""
+    flaky.go_on.clear()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await breaker.summarize((), max_tokens=9)
+    with pytest.raises(SummarizerError, match="pause"):
+        await breaker.summarize((), max_tokens=9)
+    assert flaky.asked == 2
