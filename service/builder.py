@@ -90,7 +90,7 @@ class ContextBuilder:
             self.compactor.keep(answered.built)
         return answered.response
 
-    async def answer(self, request: BuildRequest) -> "Answered":
+    async def answer(self, request: BuildRequest) -> Answered:
         """Answer a request, and tell what the context was made of; files nothing."""
         try:
             built = await self.built(request)
