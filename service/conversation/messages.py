@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
+from formatters.guard import quoted
 from formatters.model import ToolCall
 from formatters.rows import read_tool_calls
 
@@ -14,6 +15,9 @@ MAX_NAME: Final = 64
 
 #: What no API takes in a speaker's name.
 _NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
+
+#: What no name needs, and structure and role marks are made of.
+_SIGNS: Final = re.compile(r"[^\w@.-]")
 
 
 class SystemMessage(TypedDict):
@@ -123,8 +127,12 @@ def arguments_json(call: ToolCall) -> str:
 
 
 def speaker_name(address: str) -> str:
-    """Return an agent's address as a name that APIs take: without its resource (``a@x/phone``)."""
-    return _NOT_IN_NAMES.sub("_", bare(address))[:MAX_NAME]
+    """Return a name or an agent's address as APIs take it: without its resource (``a@x/phone``).
+
+    One that could be read as structure of ours keeps its letters alone; APIs take no backslash.
+    """
+    name = _NOT_IN_NAMES.sub("_", bare(address))[:MAX_NAME]
+    return name if quoted(name) == name else _SIGNS.sub("_", name)
 
 
 def bare(address: str) -> str:

@@ -1,14 +1,19 @@
 """What of a message is sent to a model, and what that costs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
 from formatters.guard import quoted
 from formatters.model import Count, Message, Role, Row
+from formatters.rows import well_formed
 from service.budget.counting import MESSAGE_OVERHEAD
-from service.conversation.messages import arguments_json, create_assistant_tool_call_message
+from service.conversation.messages import (
+    arguments_json,
+    create_assistant_tool_call_message,
+    speaker_name,
+)
 from service.conversation.reading import is_system, mapping, speaker
 from service.conversation.row_shape import ROWS
 from service.conversation.shapes import shape_of
@@ -57,7 +62,7 @@ def sent(row: Row) -> dict[str, Any]:
 
     Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
     that could be read as our structure are escaped, but for what a model said in blocks or parts,
-    which providers may have signed.
+    which providers may have signed. A speaker's name becomes one that APIs take.
     """
     if "parts" in row:
         role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
@@ -68,27 +73,46 @@ def sent(row: Row) -> dict[str, Any]:
     (message,) = ROWS.read(row, "")
     role = _ROLES.get(message.role, "system")
     chat: dict[str, Any] = {"role": role, "content": _content(row, message)}
-    if role == "user" and message.name:
-        chat["name"] = message.name
+    if role == "user" and (name := speaker_name(message.name or "")):
+        chat["name"] = name
     if message.tool_calls and role == "assistant":
         chat["tool_calls"] = create_assistant_tool_call_message(message.tool_calls)["tool_calls"]
     if role == "tool":
         chat["tool_call_id"] = message.tool_call_id
-    given = {**row, **mapping(row.get("metadata"))}
-    return chat | {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
+    return chat | _more(row)
 
 
 def message_tokens(row: Row, count: Count) -> int:
-    """Return what a message costs as it is sent: 4, its text, and its calls.
+    """Return what a message costs as it is sent: 4, its text, its calls, name and refusal.
 
-    Of a call, the name and the arguments count, each by itself; ids are free (NEXUS3's rule).
+    Of a call, the name and the arguments count, each by itself; ids are free (NEXUS3's rule), and
+    so is what only its provider can read: sounds, images, signed parts.
     """
     said = shape_of(row).read(row, "")
-    return MESSAGE_OVERHEAD + sum(
-        count(message.content)
-        + sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
-        for message in said
+    return (
+        MESSAGE_OVERHEAD
+        + sum(map(count, _texts_beside(row)))
+        + sum(
+            count(message.content)
+            + sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
+            for message in said
+        )
     )
+
+
+def _more(row: Row) -> dict[str, Any]:
+    """Return what an answer has beside its content; a refusal is a text like any other."""
+    given = {**row, **mapping(row.get("metadata"))}
+    more = {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
+    refusal = more.get("refusal")
+    return more | {"refusal": quoted(refusal)} if isinstance(refusal, str) else more
+
+
+def _texts_beside(row: Row) -> Iterator[str]:
+    """Return what is sent as text beside content and calls."""
+    called = mapping(row.get("function_call"))
+    values = (row.get("name"), *map(row.get, _MORE), called.get("name"), called.get("arguments"))
+    return (well_formed(value) for value in values if isinstance(value, str))
 
 
 def _content(row: Row, message: Message) -> object:
