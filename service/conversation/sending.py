@@ -19,7 +19,7 @@ from service.conversation.row_shape import ROWS
 from service.conversation.shapes import shape_of
 
 #: Marks, in the metadata of a message, what the system wrote itself and no user: such text is not
-#: guarded. Nothing in a text can set it.
+#: guarded. No text can set it, and it is taken off messages that come from outside (`disowned`).
 OWN: Final = "written_by"
 SUMMARY: Final = "summary"
 SESSION: Final = "session"
@@ -42,6 +42,14 @@ def written_by(row: Row) -> str | None:
 def own(row: Row, writer: str) -> Row:
     """Mark a message as written by the system itself."""
     return {**row, "metadata": {**mapping(row.get("metadata")), OWN: writer}}
+
+
+def disowned(row: Row) -> Row:
+    """Return a message without a mark; the same object where it has none."""
+    metadata = mapping(row.get("metadata"))
+    if OWN not in metadata:
+        return row
+    return {**row, "metadata": {key: each for key, each in metadata.items() if key != OWN}}
 
 
 def is_summary(row: Row) -> bool:

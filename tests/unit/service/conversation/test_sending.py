@@ -9,6 +9,7 @@ from service.conversation.sending import (
     SESSION,
     SUMMARY,
     can_be_sent,
+    disowned,
     is_summary,
     message_tokens,
     own,
@@ -130,6 +131,14 @@ def test_what_the_system_wrote_is_marked() -> None:
     assert is_summary(own(said("user", "x"), SUMMARY))
     assert written_by(said("user", "x")) is None
     assert written_by({**said("user", "x"), "metadata": {"written_by": 1}}) is None
+
+
+def test_a_mark_can_be_taken_off() -> None:
+    """Nothing else changes, and what has none is the same object."""
+    row = {**said("user", "x"), "metadata": {"a": 1}}
+
+    assert disowned(own(row, SUMMARY)) == row
+    assert disowned(row) is row
 
 
 def test_unknown_roles_are_not_sent() -> None:
