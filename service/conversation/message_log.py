@@ -11,6 +11,7 @@ from service.conversation.correlation import correlated
 from service.conversation.histories import Histories
 from service.conversation.messages import (
     AnyCall,
+    check_content,
     create_assistant_message,
     create_assistant_tool_call_message,
     create_tool_result_message,
@@ -66,7 +67,10 @@ class SpadeMessage(Protocol):
 
 
 class MessageLog:
-    """Conversations in memory. Messages are copied on their way in and on their way out."""
+    """Conversations in memory. Messages are copied on their way in and on their way out.
+
+    What adds one raises `TypeError` for content in bytes.
+    """
 
     def __init__(self, config: ContextConfig, logger: ContextLogger | None, clock: Clock) -> None:
         self.config = config
@@ -195,6 +199,7 @@ class MessageLog:
     # --- inside ------------------------------------------------------------------------------
 
     def _add(self, row: Row, conversation_id: str | None) -> None:
+        check_content(row)
         self.histories.add(deepcopy(disowned(row)), conversation_id)
 
     def _add_of_user(self, row: Row, conversation_id: str | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
 from formatters.guard import quoted
-from formatters.model import ToolCall
+from formatters.model import Row, ToolCall
 from formatters.rows import read_tool_calls
 
 #: Characters of a speaker's name that APIs take.
@@ -124,6 +124,13 @@ def arguments_json(call: ToolCall) -> str:
     if call.text is not None:
         return call.text
     return json.dumps(dict(call.arguments or {}), ensure_ascii=False, default=str)
+
+
+def check_content(row: Row) -> None:
+    """Raise `TypeError` for bytes in a text's place, which only their sender could decode."""
+    for key in ("content", "parts"):
+        if isinstance(row.get(key), bytes | bytearray | memoryview):
+            raise TypeError(f"{key} is a text, a list of parts, or None; bytes have to be decoded")
 
 
 def speaker_name(address: str) -> str:

@@ -1,7 +1,7 @@
 """What of a message is sent to a model, and what that costs."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from service.conversation.messages import (
     create_assistant_tool_call_message,
     speaker_name,
 )
-from service.conversation.reading import is_system, mapping, speaker
+from service.conversation.reading import can_be_part, is_list, is_system, mapping, speaker
 from service.conversation.row_shape import ROWS
 from service.conversation.shapes import shape_of
 
@@ -70,7 +70,8 @@ def sent(row: Row) -> dict[str, Any]:
 
     Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
     that could be read as our structure are escaped, but for what a model said in blocks or parts,
-    which providers may have signed. A speaker's name becomes one that APIs take.
+    which providers may have signed. A speaker's name becomes one that APIs take, and what can be
+    no part of a message is left out.
     """
     if "parts" in row:
         role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
@@ -130,17 +131,18 @@ def _content(row: Row, message: Message) -> object:
         return content if trusted else quoted(content)
     if content is None:
         return None if message.tool_calls else ""
-    if message.role is Role.TOOL or not isinstance(content, Sequence):
+    if message.role is Role.TOOL or not is_list(content):
         # in a form of its own: sent as the text that it is read as, else as JSON
         text = message.content or json.dumps(content, ensure_ascii=False, default=str)
         return quoted(text)
-    return [_part(part) for part in content]
+    parts = [_part(part) for part in content if can_be_part(part)]
+    return parts or (None if message.tool_calls else "")
 
 
 def _parts(row: Row, value: object) -> object:
-    if speaker(row) is Role.AI or not isinstance(value, Sequence) or isinstance(value, str):
+    if speaker(row) is Role.AI or not is_list(value):
         return deepcopy(value)
-    return [_part(part) for part in value]
+    return [_part(part) for part in value if can_be_part(part)]
 
 
 def _part(part: object) -> object:

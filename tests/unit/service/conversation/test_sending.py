@@ -122,6 +122,20 @@ def test_content_of_an_odd_form_is_sent_as_text() -> None:
     assert sent(said("assistant", {"a": 1}))["content"] == '{"a": 1}'
 
 
+def test_what_no_api_takes_as_a_part_is_left_out() -> None:
+    """Numbers, nothing, bytes, and texts without a text; an object of another kind may be known."""
+    odd = [1, None, b"x", {}, {"type": "text"}, {"type": "text", "text": None}]
+    text, sound = {"type": "text", "text": "hi"}, {"type": "input_audio", "input_audio": {}}
+
+    assert sent(said("user", [*odd, text, sound]))["content"] == [text, sound]
+    assert sent(said("user", odd))["content"] == ""
+    assert sent(calls("1") | {"content": odd})["content"] is None
+    assert sent(parts("user", *odd, {"text": "hi"}))["parts"] == [{"text": "hi"}]
+    block = results("1")["content"][0]
+    assert sent(said("user", [block, *odd, text]))["content"] == [block, text]
+    assert sent(said("user", b"hi"))["content"] == "\"b'hi'\""
+
+
 def test_what_the_system_wrote_is_marked() -> None:
     """In the metadata, which no text can reach."""
     row = own({**said("user", "x"), "metadata": {"a": 1}}, SESSION)
