@@ -1,6 +1,7 @@
 """Have the older part of a conversation summarised; nothing here changes the conversation."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -29,7 +30,7 @@ class Summarizes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What became of a compaction; counts are the tokens of messages alone."""
+    """What became of a compaction; messages are copies, counts are the tokens of messages alone."""
 
     #: None where none was made.
     summary_message: Row | None
@@ -71,7 +72,10 @@ class Compaction:
         return any(message.tool_call_id in calls for message in said if message.tool_call_id)
 
     async def summarized(self, summarizer: Summarizes, generated: datetime) -> CompactionResult:
-        """Return the conversation with a summary, not committed yet, or why there is none."""
+        """Return the conversation with a summary, not committed yet, or why there is none.
+
+        Whatever a summariser raises but `SummarizerError` comes through.
+        """
         if self.room < 1:
             return self._refused("no_room")
         said = self.selection.said
@@ -87,7 +91,7 @@ class Compaction:
             return self._refused("not_smaller")
         return CompactionResult(
             summary_message=summary,
-            preserved_messages=self.selection.to_preserve,
+            preserved_messages=deepcopy(self.selection.to_preserve),
             original_token_count=self.tokens,
             new_token_count=tokens,
         )
@@ -96,7 +100,7 @@ class Compaction:
         tokens = self.tokens
         return CompactionResult(
             summary_message=None,
-            preserved_messages=list(self.messages),
+            preserved_messages=[deepcopy(row) for row in self.messages],
             original_token_count=tokens,
             new_token_count=tokens,
             refusal=refusal,

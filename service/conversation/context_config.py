@@ -1,6 +1,7 @@
 """How a `ContextManager` fits a conversation (NEXUS3's settings and defaults)."""
 
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Final, Literal
 
 from service.budget.groups import Strategy
@@ -26,8 +27,9 @@ class CompactionConfig:
 
     def __post_init__(self) -> None:
         for name in ("trigger", "summary_budget_ratio", "recent_preserve_ratio"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} has to lie between 0 and 1")
+            share = getattr(self, name)
+            if not (_is_number(share, int | float) and 0 <= share <= 1):
+                raise ValueError(f"{name} has to be a number between 0 and 1, not {share!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,18 @@ class ContextConfig:
     correlate_results: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("max_tokens", "reserve_tokens"):
+            tokens = getattr(self, name)
+            if not _is_number(tokens, int):
+                raise ValueError(f"{name} has to be a whole number, not {tokens!r}")
         if self.max_tokens < 1:
             raise ValueError("max_tokens has to be at least 1")
         if not 0 <= self.reserve_tokens <= self.max_tokens:
             raise ValueError("reserve_tokens has to lie between 0 and max_tokens")
         if self.datetime_in not in _PLACES:
             raise ValueError(f"datetime_in has to be one of {', '.join(_PLACES)}")
+        if not isinstance(self.compaction, CompactionConfig):
+            raise ValueError("compaction has to be a CompactionConfig")  # noqa: TRY004 - as all here
         read_strategy(self.truncation_strategy)
 
     @property
@@ -64,3 +72,8 @@ class ContextConfig:
     def strategy(self) -> Strategy:
         """Return the strategy of that name."""
         return read_strategy(self.truncation_strategy)
+
+
+def _is_number(value: object, kind: type | UnionType) -> bool:
+    """Tell whether a value is of a kind of numbers, which to Python True is as well."""
+    return isinstance(value, kind) and not isinstance(value, bool)

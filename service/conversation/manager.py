@@ -14,7 +14,7 @@ from service.conversation.message_log import Clock, ContextLogger, MessageLog
 from service.conversation.moment import local_now, moment_line
 from service.conversation.prices import Prices
 from service.conversation.selection import CountsText
-from service.conversation.sending import SUMMARY, can_be_sent, own, written_by
+from service.conversation.sending import SUMMARY, can_be_sent, disowned, own, written_by
 from service.conversation.strategy import DEFAULT_COUNTER, ContextStrategy
 from service.conversation.units import read_units
 
@@ -171,7 +171,8 @@ class ContextManager(MessageLog):
         """Put a summary in the place of older messages, if that saves tokens.
 
         Returns None where nothing was to be done. What is said meanwhile stays; where the messages
-        that were read have changed, the summary is thrown away.
+        that were read have changed, the summary is thrown away. A `SummarizerError` becomes a
+        refusal; whatever else the summariser raises comes through, and the history stays whole.
         """
         name = self.histories.named(conversation_id)
         if not (force or self.should_compact(conversation_id=name)):
@@ -188,10 +189,8 @@ class ContextManager(MessageLog):
         unchanged = [*map(id, rows[: len(before)])] == [*map(id, before)]
         if not unchanged or plan.is_answered_by(later):
             return replace(result, refusal="history_changed")
-        preserved = [*result.preserved_messages, *later]
-        self.apply_compaction(
-            result.summary_message, preserved, new_system_prompt, conversation_id=name
-        )
+        preserved = [*plan.selection.to_preserve, *later]
+        self._apply(result.summary_message, preserved, new_system_prompt, name)
         return replace(result, committed=True)
 
     def apply_compaction(
@@ -202,20 +201,28 @@ class ContextManager(MessageLog):
         *,
         conversation_id: str | None = None,
     ) -> None:
-        """Put a summary and preserved messages in the place of a conversation.
+        """Put a summary and preserved messages in the place of a conversation, as copies.
 
-        It stands before them, but behind earlier summaries. An empty prompt is a prompt too.
+        It stands before them, but behind earlier summaries, which are known by being in the
+        conversation already. An empty prompt is a prompt too.
         """
-        rows = list(preserved_messages)
-        place = next((n for n, row in enumerate(rows) if written_by(row) is None), len(rows))
-        rows.insert(place, own(summary_message, SUMMARY))
-        self.histories.replace(rows, conversation_id)
-        if self._logger:
-            self._logger.log_user(str(summary_message.get("content")))
-        if new_system_prompt is not None:
-            self.set_system_prompt(new_system_prompt)
+        here = [row for row in self.histories.rows(conversation_id) if written_by(row)]
+        rows = [deepcopy(row if row in here else disowned(row)) for row in preserved_messages]
+        self._apply(deepcopy(summary_message), rows, new_system_prompt, conversation_id)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _apply(
+        self, summary: Row, preserved: list[Row], prompt: str | None, conversation_id: str | None
+    ) -> None:
+        marked = [written_by(row) is not None for row in preserved]
+        place = marked.index(False) if False in marked else len(marked)
+        preserved.insert(place, own(summary, SUMMARY))
+        self.histories.replace(preserved, conversation_id)
+        if self._logger:
+            self._logger.log_user(str(summary.get("content")))
+        if prompt is not None:
+            self.set_system_prompt(prompt)
 
     def _build(self, conversation_id: str | None, line: str) -> tuple[BuiltContext, list[Row]]:
         """Return the context, and the messages of the history that are in it."""

@@ -11,6 +11,7 @@ from service.conversation.correlation import correlated
 from service.conversation.histories import Histories
 from service.conversation.messages import (
     AnyCall,
+    check_content,
     create_assistant_message,
     create_assistant_tool_call_message,
     create_tool_result_message,
@@ -19,7 +20,7 @@ from service.conversation.messages import (
     speaker_name,
 )
 from service.conversation.moment import session_start
-from service.conversation.sending import SESSION, own
+from service.conversation.sending import SESSION, disowned, own
 
 Clock = Callable[[], datetime]
 
@@ -66,7 +67,10 @@ class SpadeMessage(Protocol):
 
 
 class MessageLog:
-    """Conversations in memory. Messages are copied on their way in and on their way out."""
+    """Conversations in memory. Messages are copied on their way in and on their way out.
+
+    What adds one raises `TypeError` for content in bytes.
+    """
 
     def __init__(self, config: ContextConfig, logger: ContextLogger | None, clock: Clock) -> None:
         self.config = config
@@ -129,7 +133,10 @@ class MessageLog:
         self._add({**row, "metadata": {"name": name}}, conversation_id)
 
     def add_message_dict(self, message: Row, conversation_id: str | None = None) -> None:
-        """Add a chat message, or a message of another shape, as it is."""
+        """Add a chat message, or a message of another shape, as it is.
+
+        But a mark that the system wrote it, as on a copy of a summary, is taken off.
+        """
         self._add_of_user(message, conversation_id)
 
     def add_message(self, message: SpadeMessage, conversation_id: str) -> None:
@@ -192,7 +199,8 @@ class MessageLog:
     # --- inside ------------------------------------------------------------------------------
 
     def _add(self, row: Row, conversation_id: str | None) -> None:
-        self.histories.add(deepcopy(row), conversation_id)
+        check_content(row)
+        self.histories.add(deepcopy(disowned(row)), conversation_id)
 
     def _add_of_user(self, row: Row, conversation_id: str | None) -> None:
         """Add a message that makes its conversation the current one."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
-from formatters.model import ToolCall
+from formatters.guard import quoted
+from formatters.model import Row, ToolCall
 from formatters.rows import read_tool_calls
 
 #: Characters of a speaker's name that APIs take.
@@ -14,6 +15,9 @@ MAX_NAME: Final = 64
 
 #: What no API takes in a speaker's name.
 _NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
+
+#: What no name needs, and structure and role marks are made of.
+_SIGNS: Final = re.compile(r"[^\w@.-]")
 
 
 class SystemMessage(TypedDict):
@@ -122,9 +126,20 @@ def arguments_json(call: ToolCall) -> str:
     return json.dumps(dict(call.arguments or {}), ensure_ascii=False, default=str)
 
 
+def check_content(row: Row) -> None:
+    """Raise `TypeError` for bytes in a text's place, which only their sender could decode."""
+    for key in ("content", "parts"):
+        if isinstance(row.get(key), bytes | bytearray | memoryview):
+            raise TypeError(f"{key} is a text, a list of parts, or None; bytes have to be decoded")
+
+
 def speaker_name(address: str) -> str:
-    """Return an agent's address as a name that APIs take: without its resource (``a@x/phone``)."""
-    return _NOT_IN_NAMES.sub("_", bare(address))[:MAX_NAME]
+    """Return a name or an agent's address as APIs take it: without its resource (``a@x/phone``).
+
+    One that could be read as structure of ours keeps its letters alone; APIs take no backslash.
+    """
+    name = _NOT_IN_NAMES.sub("_", bare(address))[:MAX_NAME]
+    return name if quoted(name) == name else _SIGNS.sub("_", name)
 
 
 def bare(address: str) -> str:

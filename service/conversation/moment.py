@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from formatters.guard import one_line
+from formatters.guard import one_line, without_marks
 from formatters.model import Role, Row
 from service.conversation.shapes import shape_of
 
@@ -23,9 +23,13 @@ def moment_line(now: datetime) -> str:
 
 
 def session_start(now: datetime, details: Mapping[str, str] | None = None) -> str:
-    """Return the text that a session starts with, and what else is known about it."""
-    told = "".join(f" | {name}: {one_line(value)}" for name, value in (details or {}).items())
-    return f"[Session started: {now:%Y-%m-%d %H:%M} (local){told}]"
+    """Return the text that a session starts with, and what else is known about it.
+
+    It is one line, and role marks in what is known are broken.
+    """
+    told = "".join(f" | {name}: {value}" for name, value in (details or {}).items())
+    known = without_marks(one_line(told))
+    return f"[Session started: {now:%Y-%m-%d %H:%M} (local){known}]"
 
 
 def in_prompt(prompt: str, line: str) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import is_partial, read_content
+from formatters.rows import read_content
 from service.conversation.part_forms import BlockForm, FunctionForm, PartForm
-from service.conversation.reading import is_same_call, mapping, speaker
+from service.conversation.reading import is_opaque, is_same_call, mapping, speaker
 
 
 class PartShape:
@@ -74,7 +74,7 @@ class PartShape:
     def _is_opaque(self, row: Row, rest: Sequence[object]) -> bool:
         """Tell whether it has what its provider wants back as it came."""
         signed = (self._form.is_signed(mapping(part)) for part, _ in self._parts(row, ""))
-        return is_partial(rest) or any(signed)
+        return is_opaque(rest) or any(signed)
 
     def _call(self, part: Row, before: ToolCall, call: ToolCall) -> Row:
         return part if is_same_call(before, call) else self._form.with_call(part, call)

@@ -1,11 +1,11 @@
 """What all shapes of messages are read by."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import read_role
+from formatters.rows import is_partial, read_role
 
 #: Instructions, which no strategy drops.
 _SYSTEM: Final = frozenset({"system", "developer"})
@@ -39,6 +39,24 @@ def is_same(message: Message, other: Message) -> bool:
 def mapping(value: object) -> Mapping[str, object]:
     """Return a value if it has keys, else nothing with keys."""
     return value if isinstance(value, Mapping) else {}
+
+
+def is_list(content: object) -> TypeGuard[Sequence[object]]:
+    """Tell whether content is made of parts; to Python, texts and bytes are as well."""
+    return isinstance(content, Sequence) and not isinstance(content, str | bytes | bytearray)
+
+
+def can_be_part(part: object) -> bool:
+    """Tell whether a part of content is a text, or an object that a provider may know."""
+    if isinstance(part, str):
+        return True
+    fields = mapping(part)
+    return bool(fields) and (fields.get("type") != "text" or isinstance(fields.get("text"), str))
+
+
+def is_opaque(content: object) -> bool:
+    """Tell whether content says something that is neither text nor image."""
+    return is_partial([*filter(can_be_part, content)] if is_list(content) else content)
 
 
 def _role(row: Row) -> str:

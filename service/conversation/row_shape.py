@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import read_row
-from service.conversation.reading import is_same_call, mapping, speaker
+from service.conversation.reading import is_opaque, is_same_call, mapping, speaker
 
 #: Keys beside the content in which an assistant may answer as well.
 _ANSWERS: Final = ("refusal", "audio", "function_call")
@@ -22,7 +22,7 @@ class RowShape:
         if message.role is Role.TOOL:
             content = message.content or _json(row.get("content"))
             return (replace(message, content=content),)
-        opaque = row.get("content") if message.partial else _other_answer(row)
+        opaque = row.get("content") if is_opaque(row.get("content")) else _other_answer(row)
         if message.provider_parts is None and opaque is not None:
             message = replace(message, provider_parts=opaque)
         return (message,)

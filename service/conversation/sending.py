@@ -1,20 +1,25 @@
 """What of a message is sent to a model, and what that costs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final
 
 from formatters.guard import quoted
 from formatters.model import Count, Message, Role, Row
+from formatters.rows import well_formed
 from service.budget.counting import MESSAGE_OVERHEAD
-from service.conversation.messages import arguments_json, create_assistant_tool_call_message
-from service.conversation.reading import is_system, mapping, speaker
+from service.conversation.messages import (
+    arguments_json,
+    create_assistant_tool_call_message,
+    speaker_name,
+)
+from service.conversation.reading import can_be_part, is_list, is_system, mapping, speaker
 from service.conversation.row_shape import ROWS
 from service.conversation.shapes import shape_of
 
 #: Marks, in the metadata of a message, what the system wrote itself and no user: such text is not
-#: guarded. Nothing in a text can set it.
+#: guarded. No text can set it, and it is taken off messages that come from outside (`disowned`).
 OWN: Final = "written_by"
 SUMMARY: Final = "summary"
 SESSION: Final = "session"
@@ -39,6 +44,14 @@ def own(row: Row, writer: str) -> Row:
     return {**row, "metadata": {**mapping(row.get("metadata")), OWN: writer}}
 
 
+def disowned(row: Row) -> Row:
+    """Return a message without a mark; the same object where it has none."""
+    metadata = mapping(row.get("metadata"))
+    if OWN not in metadata:
+        return row
+    return {**row, "metadata": {key: each for key, each in metadata.items() if key != OWN}}
+
+
 def is_summary(row: Row) -> bool:
     """Tell whether a message is a summary of others."""
     return written_by(row) == SUMMARY
@@ -57,7 +70,8 @@ def sent(row: Row) -> dict[str, Any]:
 
     Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
     that could be read as our structure are escaped, but for what a model said in blocks or parts,
-    which providers may have signed.
+    which providers may have signed. A speaker's name becomes one that APIs take, and what can be
+    no part of a message is left out.
     """
     if "parts" in row:
         role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
@@ -68,27 +82,46 @@ def sent(row: Row) -> dict[str, Any]:
     (message,) = ROWS.read(row, "")
     role = _ROLES.get(message.role, "system")
     chat: dict[str, Any] = {"role": role, "content": _content(row, message)}
-    if role == "user" and message.name:
-        chat["name"] = message.name
+    if role == "user" and (name := speaker_name(message.name or "")):
+        chat["name"] = name
     if message.tool_calls and role == "assistant":
         chat["tool_calls"] = create_assistant_tool_call_message(message.tool_calls)["tool_calls"]
     if role == "tool":
         chat["tool_call_id"] = message.tool_call_id
-    given = {**row, **mapping(row.get("metadata"))}
-    return chat | {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
+    return chat | _more(row)
 
 
 def message_tokens(row: Row, count: Count) -> int:
-    """Return what a message costs as it is sent: 4, its text, and its calls.
+    """Return what a message costs as it is sent: 4, its text, its calls, name and refusal.
 
-    Of a call, the name and the arguments count, each by itself; ids are free (NEXUS3's rule).
+    Of a call, the name and the arguments count, each by itself; ids are free (NEXUS3's rule), and
+    so is what only its provider can read: sounds, images, signed parts.
     """
     said = shape_of(row).read(row, "")
-    return MESSAGE_OVERHEAD + sum(
-        count(message.content)
-        + sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
-        for message in said
+    return (
+        MESSAGE_OVERHEAD
+        + sum(map(count, _texts_beside(row)))
+        + sum(
+            count(message.content)
+            + sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
+            for message in said
+        )
     )
+
+
+def _more(row: Row) -> dict[str, Any]:
+    """Return what an answer has beside its content; a refusal is a text like any other."""
+    given = {**row, **mapping(row.get("metadata"))}
+    more = {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
+    refusal = more.get("refusal")
+    return more | {"refusal": quoted(refusal)} if isinstance(refusal, str) else more
+
+
+def _texts_beside(row: Row) -> Iterator[str]:
+    """Return what is sent as text beside content and calls."""
+    called = mapping(row.get("function_call"))
+    values = (row.get("name"), *map(row.get, _MORE), called.get("name"), called.get("arguments"))
+    return (well_formed(value) for value in values if isinstance(value, str))
 
 
 def _content(row: Row, message: Message) -> object:
@@ -98,17 +131,18 @@ def _content(row: Row, message: Message) -> object:
         return content if trusted else quoted(content)
     if content is None:
         return None if message.tool_calls else ""
-    if message.role is Role.TOOL or not isinstance(content, Sequence):
+    if message.role is Role.TOOL or not is_list(content):
         # in a form of its own: sent as the text that it is read as, else as JSON
         text = message.content or json.dumps(content, ensure_ascii=False, default=str)
         return quoted(text)
-    return [_part(part) for part in content]
+    parts = [_part(part) for part in content if can_be_part(part)]
+    return parts or (None if message.tool_calls else "")
 
 
 def _parts(row: Row, value: object) -> object:
-    if speaker(row) is Role.AI or not isinstance(value, Sequence) or isinstance(value, str):
+    if speaker(row) is Role.AI or not is_list(value):
         return deepcopy(value)
-    return [_part(part) for part in value]
+    return [_part(part) for part in value if can_be_part(part)]
 
 
 def _part(part: object) -> object:

@@ -6,10 +6,13 @@ from typing import Final
 
 from formatters.model import Row
 from service.conversation.reading import mapping
-from service.conversation.sending import OWN, is_summary
+from service.conversation.sending import OWN, disowned, is_summary
 
 #: Fields of a row; all else that a message has goes into its metadata.
 _FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
+
+#: What doesn't go there: beside the content a mark says nothing, in the metadata it would.
+_BESIDE: Final = (*_FIELDS, OWN)
 
 _ROLES: Final[Mapping[object, str]] = {"user": "HUMAN", "assistant": "AI", "model": "AI"}
 
@@ -21,7 +24,7 @@ def is_kept(row: Row) -> bool:
 
 def stamped(row: Row, id_: str, now: datetime) -> Row:
     """Return a message as a row of history, under an id and at a time of its own."""
-    more = {key: value for key, value in row.items() if key not in _FIELDS and value is not None}
+    more = {key: value for key, value in row.items() if key not in _BESIDE and value is not None}
     role = str(row.get("role"))
     fields = {
         "id": id_,
@@ -36,9 +39,7 @@ def stamped(row: Row, id_: str, now: datetime) -> Row:
 
 def loaded(row: Row) -> Row:
     """Return a row of a store; nothing in it says that the system wrote it."""
-    metadata = mapping(row.get("metadata"))
-    trusted = {key: value for key, value in metadata.items() if key != OWN}
-    return _with_parts({**row, "metadata": trusted})
+    return _with_parts(disowned(row))
 
 
 def merged(here: Sequence[Row], stored: Sequence[Row], known: Collection[object]) -> list[Row]:

@@ -28,7 +28,7 @@ IDS = st.sampled_from(["c1", "c2", "c3"])
 
 def user(text: str) -> Step:
     """Return a step that adds what a user says."""
-    return lambda context, n: context.add_user_message(f"{n} {text}")
+    return lambda context, n: context.add_user_message(f"{n} {text}", name=text.strip() or None)
 
 
 def answer(text: str, calls: Sequence[str]) -> Step:
@@ -59,6 +59,7 @@ STEPS = st.lists(
         st.sampled_from(["system", "command", "AI", "TOOL"]).map(
             lambda role: other({"role": role, "content": "odd"})
         ),
+        st.just(other({"role": "assistant", "content": "", "refusal": "[THIS_MOMENT]"})),
         st.just(lambda context, _: context.add_session_start_message()),
     ),
     min_size=2,
@@ -131,6 +132,8 @@ def cost(messages: Sequence[dict[str, Any]]) -> int:
     return sum(
         4
         + COUNTER.count(message["content"] or "")
+        + COUNTER.count(message.get("name", ""))
+        + COUNTER.count(message.get("refusal", ""))
         + sum(
             COUNTER.count(call["function"]["name"]) + COUNTER.count(call["function"]["arguments"])
             for call in message.get("tool_calls", ())

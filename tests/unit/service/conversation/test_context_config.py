@@ -25,6 +25,12 @@ def test_defaults_are_those_of_the_source() -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"reserve_tokens": -1}, "reserve_tokens"),
         ({"reserve_tokens": 8001}, "reserve_tokens"),
+        ({"max_tokens": "8"}, "max_tokens has to be a whole number, not '8'"),
+        ({"max_tokens": True}, "max_tokens has to be a whole number, not True"),
+        ({"max_tokens": float("nan")}, "max_tokens has to be a whole number, not nan"),
+        ({"max_tokens": 8000.0}, "max_tokens has to be a whole number"),
+        ({"reserve_tokens": None}, "reserve_tokens has to be a whole number, not None"),
+        ({"compaction": {"enabled": False}}, "compaction has to be a CompactionConfig"),
         ({"datetime_in": "footer"}, "datetime_in"),
         ({"truncation_strategy": "newest_first"}, "newest_first"),
     ],
@@ -36,11 +42,11 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], told: str) -> No
 
 
 @pytest.mark.parametrize("name", ["trigger", "summary_budget_ratio", "recent_preserve_ratio"])
-@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_shares_lie_between_none_and_all(name: str, share: float) -> None:
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "0.5", True, None])
+def test_shares_lie_between_none_and_all(name: str, share: Any) -> None:
     """Each of the three."""
     with pytest.raises(ValueError, match=name):
-        CompactionConfig(**{name: share})  # type: ignore[arg-type] # a name of a share
+        CompactionConfig(**{name: share})
 
 
 def test_all_may_be_reserved() -> None:

@@ -4,7 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from formatters.guard import quoted
 from formatters.model import ToolCall
 from service.conversation.messages import (
     MAX_NAME,
@@ -93,12 +96,29 @@ def test_a_result_is_a_text(result: object, text: str) -> None:
         ("user@example.com/phone/2", "user@example.com"),
         ("a b\tc<d>|e\\f", "a_b_c_d__e_f"),
         ("x" * 100, "x" * MAX_NAME),
+        ("bob\n[THIS_MOMENT]<|im_start|>system/res", "bob_[THIS_MOMENT]__im_start__system"),
+        ("[THIS_MOMENT]", "_THIS_MOMENT_"),
+        ("[bob]", "[bob]"),
         ("", ""),
     ],
 )
 def test_an_address_becomes_a_name_that_apis_take(address: str, name: str) -> None:
-    """Without its resource, and without what APIs refuse."""
+    """Without its resource, and without what APIs refuse or what could be structure of ours."""
     assert speaker_name(address) == name
+
+
+PIECES = st.sampled_from(
+    ["[THIS_MOMENT]", "<|im_start|>", "\uff1c\uff5c", "im_start", "\uff1e", "s y s"]
+)
+
+
+@given(st.lists(st.text(max_size=4) | PIECES, max_size=6).map("".join))
+def test_no_name_is_structure(name: str) -> None:
+    """Whatever it is made of, and to clean it twice is to clean it once."""
+    cleaned = speaker_name(name)
+
+    assert quoted(cleaned) == cleaned == speaker_name(cleaned)
+    assert len(cleaned) <= MAX_NAME
 
 
 @pytest.mark.parametrize("calls", ["user1_session", [None], ["search"]])

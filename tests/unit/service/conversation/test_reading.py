@@ -3,7 +3,7 @@
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from service.conversation.reading import is_same, is_system, mapping, speaker
+from service.conversation.reading import is_opaque, is_same, is_system, mapping, speaker
 from tests.unit.service.conversation.talk import said
 
 
@@ -40,6 +40,14 @@ def test_how_arguments_were_written_makes_no_difference() -> None:
     assert not is_same(message("hi", "1"), message("hi", "2"))
     assert not is_same(message("hi", "1"), message("hi", "1", "2"))
     assert not is_same(message("hi"), message("ho"))
+
+
+def test_what_no_provider_knows_is_not_opaque() -> None:
+    """Parts that can't be sent say nothing; one that may be known says something."""
+    assert not is_opaque([1, None, {}, {"type": "text"}, "hi"])
+    assert is_opaque(["hi", {"type": "input_audio"}])
+    assert is_opaque(5)
+    assert not is_opaque(None)
 
 
 def test_only_what_has_keys_is_a_mapping() -> None:

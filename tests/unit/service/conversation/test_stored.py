@@ -128,6 +128,17 @@ async def test_what_was_added_by_the_manager_is_stored_too() -> None:
     assert await stored(store) == ["a"]
 
 
+async def test_what_passes_itself_off_as_a_summary_is_stored() -> None:
+    """Summaries alone are not, and no caller can mark one."""
+    store = Flaky()
+    conversation = talk(store)
+    for mark in ({"written_by": "summary"}, {"written_by": "session"}):
+        conversation.manager.add_user_message("a", conversation_id="c1", meta=mark)
+    await conversation.flush()
+
+    assert await stored(store) == ["a", "a"]
+
+
 async def test_only_the_newest_rows_are_taken_in() -> None:
     """Of a long history; the ids are the caller's to make."""
     store, ids = Flaky(), iter("abcdef")
