@@ -17,11 +17,6 @@ _BESIDE: Final = (*_FIELDS, OWN)
 _ROLES: Final[Mapping[object, str]] = {"user": "HUMAN", "assistant": "AI", "model": "AI"}
 
 
-def is_kept(row: Row) -> bool:
-    """Tell whether a message is a row already, or a summary, which no store has."""
-    return bool(row.get("id")) or is_summary(row)
-
-
 def stamped(row: Row, id_: str, now: datetime) -> Row:
     """Return a message as a row of history, under an id and at a time of its own."""
     more = {key: value for key, value in row.items() if key not in _BESIDE and value is not None}

@@ -13,7 +13,8 @@ from formatters.model import Row
 from service.conversation.compacting import CompactionResult, Summarizes
 from service.conversation.manager import ContextManager
 from service.conversation.messages import AnyCall
-from service.conversation.store_rows import is_kept, loaded, merged, stamped
+from service.conversation.sending import is_summary
+from service.conversation.store_rows import loaded, merged, stamped
 from service.ports import HistoryStore
 
 #: Of a history, the newest rows that a conversation takes in at most.
@@ -127,13 +128,17 @@ class Conversation:
     def _stamp(self) -> None:
         """Give messages that are new an id and a time, and the form that stores have."""
         now = datetime.now(UTC)
-        rows: list[Row] = []
-        for row in self._rows():
-            kept = row if is_kept(row) else stamped(row, self._make_id(), now)
-            if kept is not row:
-                self._pending[str(kept["id"])] = kept
-            rows.append(kept)
+        rows = list(self._rows())
+        for place, row in enumerate(rows):
+            if self._is_new(row):
+                rows[place] = new = stamped(row, str(row.get("id") or self._make_id()), now)
+                self._pending[str(new["id"])] = new
         self._put(rows)
+
+    def _is_new(self, row: Row) -> bool:
+        """Tell whether a message has yet to be stored; a summary never is."""
+        id_ = str(row.get("id"))
+        return not is_summary(row) and id_ not in self._known and id_ not in self._pending
 
     async def _flush(self) -> None:
         self._stamp()

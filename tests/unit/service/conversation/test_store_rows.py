@@ -4,7 +4,7 @@ from typing import Any
 
 from formatters.model import Row
 from service.conversation.sending import SUMMARY, is_summary, own, sent
-from service.conversation.store_rows import is_kept, loaded, merged, stamped
+from service.conversation.store_rows import loaded, merged, stamped
 from tests.unit.service.conversation.managing import MOMENT
 from tests.unit.service.conversation.talk import calls, function_call, parts, result, said
 
@@ -63,13 +63,6 @@ def test_nothing_becomes_the_systems_own_on_its_way_to_the_store() -> None:
     """A key of a caller's that has the name of the mark stays behind; a mark itself stays."""
     assert stamped({**said("user", "s"), "written_by": SUMMARY}, "m1", MOMENT)["metadata"] == {}
     assert is_summary(stamped(own(said("user", "s"), SUMMARY), "m1", MOMENT))
-
-
-def test_rows_and_summaries_are_kept() -> None:
-    """Other messages have to become rows first."""
-    assert is_kept(row("a"))
-    assert is_kept(own(said("user", "s"), SUMMARY))
-    assert not is_kept(said("user", "s"))
 
 
 def test_what_others_stored_comes_in_its_order() -> None:

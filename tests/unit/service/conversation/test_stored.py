@@ -139,6 +139,20 @@ async def test_what_passes_itself_off_as_a_summary_is_stored() -> None:
     assert await stored(store) == ["a", "a"]
 
 
+async def test_a_message_that_brings_an_id_is_stored_under_it() -> None:
+    """Once, however often it is flushed or loaded."""
+    store = Flaky()
+    conversation = talk(store)
+    message = {"id": "mine", "role": "user", "content": "a"}
+    conversation.manager.add_message_dict(message, "c1")
+    await conversation.flush()
+    await conversation.load()
+    await conversation.flush()
+
+    assert await stored(store) == ["a"]
+    assert [each["id"] for each in (await store.recent("ann", "c1")).rows] == ["mine"]
+
+
 async def test_only_the_newest_rows_are_taken_in() -> None:
     """Of a long history; the ids are the caller's to make."""
     store, ids = Flaky(), iter("abcdef")
