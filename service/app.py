@@ -22,7 +22,7 @@ from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
-from service.adapters.summaries.breaker import CircuitBreaker
+from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import discover, load_tools, tool_files

@@ -48,7 +48,7 @@ def _memory_stores(
 def _extractive(
     settings: SummarizerSettings, counter: TokenCounter
 ) -> AbstractAsyncContextManager[Summarizer]:
-    from service.adapters.summaries.extractive import open_extractive_summarizer
+    from service.adapters.summarizers.extractive import open_extractive_summarizer
 
     return open_extractive_summarizer(settings, counter)
 
@@ -57,7 +57,7 @@ def _openai(
     settings: SummarizerSettings, counter: TokenCounter
 ) -> AbstractAsyncContextManager[Summarizer]:
     try:
-        from service.adapters.summaries.openai import open_openai_summarizer
+        from service.adapters.summarizers.openai import open_openai_summarizer
     except ImportError as error:
         raise ConfigError(
             "summaries.summarizer.kind: openai needs the extra: pip install 'context-builder[llm]'"

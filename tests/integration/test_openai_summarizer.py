@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from formatters.model import Message, Role
-from service.adapters.summaries.chunked import ChunkedSummarizer
-from service.adapters.summaries.openai import OpenAIModel, make_client, open_openai_summarizer
+from service.adapters.summarizers.chunked import ChunkedSummarizer
+from service.adapters.summarizers.openai import OpenAIModel, make_client, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import open_summarizer
 from service.config.settings import Settings

@@ -141,7 +141,7 @@ async def test_a_model_that_cannot_be_asked_is_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where its package is missing, the extra is named."""
-    monkeypatch.delitem(sys.modules, "service.adapters.summaries.openai", raising=False)
+    monkeypatch.delitem(sys.modules, "service.adapters.summarizers.openai", raising=False)
     monkeypatch.setitem(sys.modules, "openai", None)
     chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
     settings = Settings.model_validate({"summaries": {"summarizer": chosen}})

@@ -10,7 +10,7 @@ from typing import Any, Final
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 
 from formatters.rows import well_formed
-from service.adapters.summaries.chunked import ChunkedSummarizer
+from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.summaries import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 from service.ports import Summarizer, TokenCounter

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from formatters.model import Count, Message, Role
-from service.adapters.summaries.extractive import (
+from service.adapters.summarizers.extractive import (
     ExtractiveSummarizer,
     open_extractive_summarizer,
 )

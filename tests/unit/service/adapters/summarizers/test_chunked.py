@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from formatters.model import Message, Role
-from service.adapters.summaries.chunked import (
+from service.adapters.summarizers.chunked import (
     LEAST_SHARE,
     ChunkedSummarizer,
     shared_out,

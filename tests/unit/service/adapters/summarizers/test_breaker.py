@@ -5,7 +5,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from formatters.model import Message
-from service.adapters.summaries.breaker import CircuitBreaker
+from service.adapters.summarizers.breaker import CircuitBreaker
 from service.errors import NoSummaryError, SummarizerError
 
 
