@@ -1,10 +1,9 @@
 """What a delivery comes to: a context, a stored answer again, an error, or the dead letter."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 import structlog
 
@@ -24,7 +23,7 @@ from service.errors import (
     shown,
 )
 from service.inbox import Delivery
-from service.metrics import Duplicate, timed
+from service.metrics import timed
 from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
@@ -40,12 +39,6 @@ from service.wire import (
 )
 
 log = structlog.get_logger()
-
-#: What an answer that was not sent would have doubled.
-_DUPLICATES: Final[Mapping[Outcome, Duplicate]] = {
-    Outcome.ANSWERED: "meanwhile",
-    Outcome.NOT_MINE: "lease_lost",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +107,9 @@ class Handler:
         """Send an answer; what was built for it is worked on when it is out."""
         with timed(self._metrics, "send"):
             receipt = await self._sender.send(answer)
-        if receipt.outcome is not Outcome.SENT:
-            self._metrics.duplicate(_DUPLICATES[receipt.outcome])
-        else:
+        if receipt.outcome is Outcome.NOT_MINE:
+            self._metrics.duplicate("lease_lost")
+        if receipt.outcome is Outcome.SENT:
             for work in self._afterwards:
                 work.keep(built)
             if self._builder.compactor:

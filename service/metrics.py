@@ -8,9 +8,8 @@ from typing import Final, Literal, Protocol
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
 Stage = Literal["queue", "build", "gather", "fit", "record", "send"]
 
-#: ``stored``: answered from the stored answer; ``meanwhile``: another delivery was answered first;
-#: ``lease_lost``: another worker has the delivery by now.
-Duplicate = Literal["stored", "meanwhile", "lease_lost"]
+#: ``stored``: answered with the stored answer; ``lease_lost``: another worker has it by now.
+Duplicate = Literal["stored", "lease_lost"]
 
 #: ``unreadable``: nobody can be answered; ``deliveries``: handed out too often; ``result``: no row.
 Burial = Literal["unreadable", "deliveries", "result"]
