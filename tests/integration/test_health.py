@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -255,6 +257,20 @@ async def test_metrics_name_nobody(scene: Scene) -> None:
 
     assert {name for name, _ in labels} <= {"le", "stage", "outcome", "reason", "stream", "version"}
     assert not [value for _, value in labels if "ana" in value or "msg" in value]
+
+
+async def test_every_metric_has_a_line(scene: Scene) -> None:
+    """The page on metrics has all of ours with their labels, and no others."""
+    page = Path(__file__).parents[2].joinpath("docs", "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `contextbuilder_(\w+)` \|(?: `(\w+)`)? \|", page, re.MULTILINE)
+    told: dict[str, str] = {}
+    for family in (await measured(scene.address)).families:
+        if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):
+            suffix = "_total" if family.type == "counter" else ""
+            labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+            told[family.name.removeprefix("contextbuilder_") + suffix] = "".join(labels)
+
+    assert dict(rows) == told
 
 
 # --- the server ------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ async def serving(app: ASGIApp, host: str, port: int) -> AsyncIterator[str]:
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             limit_concurrency=MOST,
             timeout_graceful_shutdown=GRACE,
         )
