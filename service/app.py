@@ -5,16 +5,14 @@ Nothing else knows an adapter.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from formatters.model import Tool
 from service.adapters import BUSES, STORES, SUMMARIZERS
 from service.adapters.bus_options import BusOptions, consumer_name
 from service.adapters.embedded.server import embedded_server, find_server
@@ -25,7 +23,7 @@ from service.adapters.stores import Stores
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.adapters.tools.sources import discover, load_tools, tool_files
+from service.adapters.tools.sources import find_sources
 from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
@@ -40,9 +38,10 @@ from service.errors import ConfigError
 from service.events import BusEvents
 from service.gather import Sources
 from service.logs import keep_to_stderr
+from service.metrics import UNMEASURED, Metrics
 from service.plan import limits_of
 from service.plugins import load_strategies
-from service.ports import Prompts, Summarizer, TokenCounter
+from service.ports import Prompts, Summarizer, TokenCounter, ToolSource
 from service.worker import Worker
 
 log = structlog.get_logger()
@@ -61,6 +60,7 @@ async def open_builder(
     *,
     summarizer: Summarizer | None = None,
     events: Events | None = None,
+    metrics: Metrics = UNMEASURED,
 ) -> AsyncIterator[ContextBuilder]:
     """Open a builder for use in this process, without a bus; its store is in memory by default.
 
@@ -110,6 +110,7 @@ async def open_builder(
             settings=settings,
             strategies=strategies,
             models=models,
+            metrics=metrics,
             archive=Archive(MemoryManifests(), settings),
             compactor=compactor,
         )
@@ -174,23 +175,9 @@ def open_prompts(settings: Settings) -> Prompts:
     return WatchedPrompts(settings.prompts)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSource:
-    """A file or a module that holds tool definitions."""
-
-    name: str
-    #: Raises `ToolError` with the place of what is wrong.
-    read: Callable[[], list[Tool]]
-
-
 def tool_sources(settings: Settings) -> list[ToolSource]:
     """Return where the configured tools are, files before modules; none is read yet."""
-    files = [file for path in settings.tools.paths for file in tool_files(path)]
-    modules = settings.tools.modules
-    return [
-        *(ToolSource(str(file), partial(load_tools, [file])) for file in files),
-        *(ToolSource(module, partial(discover, module)) for module in modules),
-    ]
+    return find_sources(settings.tools.paths, settings.tools.modules)
 
 
 def open_models() -> ModelTable:
@@ -244,10 +231,30 @@ async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
 
 
 @asynccontextmanager
-async def open_worker(settings: Settings, bus: Bus) -> AsyncIterator[Worker]:
+async def open_worker(
+    settings: Settings, bus: Bus, metrics: Metrics = UNMEASURED
+) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
-    async with open_builder(settings, events=BusEvents(bus)) as builder:
+    async with open_builder(settings, events=BusEvents(bus, metrics), metrics=metrics) as builder:
         yield Worker(bus, builder)
+
+
+@asynccontextmanager
+async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Worker]:
+    """Open a worker that tells over HTTP how it is; raises `ConfigError` if the port is taken."""
+    if (port := settings.health.port) is None:
+        async with open_worker(settings, bus) as worker:
+            yield worker
+        return
+    from service.adapters.health.opening import open_health  # noqa: PLC0415 - only here is it needed
+    from service.adapters.health.prometheus import PrometheusMetrics  # noqa: PLC0415 - likewise
+
+    metrics = PrometheusMetrics()
+    async with (
+        open_worker(settings, bus, metrics) as worker,
+        open_health(settings, port, bus, worker, metrics),
+    ):
+        yield worker
 
 
 @asynccontextmanager

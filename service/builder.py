@@ -34,6 +34,7 @@ from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.gather import Gathered, Sources, gather
+from service.metrics import UNMEASURED, Metrics, timed
 from service.plan import Plan, make_plan
 from service.ports import HistoryStore, TokenCounter, Tokenizers
 from service.provenance import Built
@@ -73,6 +74,8 @@ class ContextBuilder:
     models: Models = field(default_factory=dict)
     #: Where `build` files what its contexts were made of.
     archive: Archive | None = None
+    #: Told how long the parts of a build took.
+    metrics: Metrics = UNMEASURED
     #: Makes the summaries that builds turn out to need, when their answers are out.
     compactor: Compactor | None = None
 
@@ -102,7 +105,8 @@ class ContextBuilder:
         """Build a context; raises `ContextBuilderError` where there is none."""
         receipt = request.received_at or self.clock()
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
-        gathered = await gather(request, plan, self.sources, self.settings)
+        with timed(self.metrics, "gather"):
+            gathered = await gather(request, plan, self.sources, self.settings)
         counter = self.tokenizers.counter(plan.tokenizer)
         prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
         facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
@@ -122,7 +126,8 @@ class ContextBuilder:
             )
 
         small = weight(facts) + len(gathered.toolset.json) < LARGE
-        return finish() if small else await asyncio.to_thread(finish)
+        with timed(self.metrics, "fit"):
+            return finish() if small else await asyncio.to_thread(finish)
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
         defaults = self.settings.user_defaults.prompts.friends_profile

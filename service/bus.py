@@ -92,6 +92,16 @@ class Bus(Protocol):
         """Rows on `llm.results` and `tools.results`, in the recorder's group."""
         ...
 
+    @property
+    def resubscribed(self) -> int:
+        """Return how often the request channel was lost and found: requests may be missing."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """Return how many requests came over the channel faster than they were taken."""
+        ...
+
     def now(self) -> datetime:
         """Return the time by the bus's clock, which stamps its entries."""
         ...

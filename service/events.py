@@ -8,6 +8,7 @@ import structlog
 from service.bus import Bus
 from service.errors import BusError
 from service.event import UNCAUSED, Event, EventMetadata
+from service.metrics import UNMEASURED, Metrics
 
 log = structlog.get_logger()
 
@@ -15,8 +16,9 @@ log = structlog.get_logger()
 class BusEvents:
     """The `Events` that go to the channels of a bus; what goes wrong is logged and nothing else."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, metrics: Metrics = UNMEASURED) -> None:
         self._bus = bus
+        self._metrics = metrics
 
     async def publish(
         self,
@@ -39,4 +41,5 @@ class BusEvents:
         try:
             await self._bus.publish(topic, event.model_dump_json().encode())
         except (BusError, ValueError) as error:  # a value that is no JSON is a ValueError
+            self._metrics.event_lost()
             log.warning("event.lost", topic=topic, error=str(error))

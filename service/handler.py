@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from service.backlog import Afterwards
+from service.build_log import note_build
 from service.builder import Answered, ContextBuilder
 from service.bus import Answer, AnswerMode, Bus, Identity, Outcome, Receipt, ReplyKind, StoredResult
 from service.config.settings import BusSettings
@@ -22,6 +23,7 @@ from service.errors import (
     shown,
 )
 from service.inbox import Delivery
+from service.metrics import timed
 from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
@@ -70,6 +72,7 @@ class Handler:
         self._sender = sender
         self._recorder = recorder
         self._afterwards = afterwards
+        self._metrics = builder.metrics
         self._settings = builder.settings.bus
 
     async def read(self, deliveries: Sequence[Delivery]) -> list[Incoming]:
@@ -81,6 +84,7 @@ class Handler:
             except RejectedError as rejected:
                 log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
                 await self._bus.requests.dead_letter(delivery, rejected.detail)
+                self._metrics.buried("unreadable")
         return incoming
 
     async def _read(self, delivery: Delivery) -> Incoming:
@@ -101,7 +105,10 @@ class Handler:
 
     async def _send(self, answer: Answer, built: Built | None) -> Receipt:
         """Send an answer; what was built for it is worked on when it is out."""
-        receipt = await self._sender.send(answer)
+        with timed(self._metrics, "send"):
+            receipt = await self._sender.send(answer)
+        if receipt.outcome is Outcome.NOT_MINE:
+            self._metrics.duplicate("lease_lost")
         if receipt.outcome is Outcome.SENT:
             for work in self._afterwards:
                 work.keep(built)
@@ -121,6 +128,7 @@ class Handler:
             return
         error = OverloadedError("too many requests are waiting; try again later")
         response = failed(envelope, error, self._bus.now()).model_dump_json().encode()
+        self._metrics.answered(error.code)
         # a list or a stream is for answers; who reads one hears of this on the common channel
         reply_to, kind = self._reply(envelope)
         await self._bus.tell(reply_to if kind == "channel" else self._response_topic, response)
@@ -134,6 +142,8 @@ class Handler:
         if attempts >= self._settings.max_deliveries:
             reason = f"delivered {attempts} times without an answer"
             error = ContextBuilderError(f"the request was {reason}")
+            self._metrics.buried("deliveries")
+            self._metrics.answered(error.code)
             return self._answer(incoming, self._failed(incoming, error), dead_letter=reason), None
         answered = await self._built(incoming)
         mode = _mode(answered.response)
@@ -147,10 +157,12 @@ class Handler:
             error = IdConflictError(
                 f"the id {shown(incoming.envelope.id)} was used for another request"
             )
+            self._metrics.answered(error.code)
             return self._answer(incoming, self._failed(incoming, error), mode="again"), None
         if stored is None or stored.response is None:  # expired just now, or too large to store
             answered = await self._built(incoming)
             return self._answer(incoming, answered.response, mode="again"), answered.built
+        self._metrics.duplicate("stored")
         first = BuildResponse.model_validate_json(stored.response)
         repeated = first.model_copy(update={"metadata": echo(incoming.envelope)})
         return self._answer(incoming, repeated, mode="again"), None
@@ -164,7 +176,8 @@ class Handler:
             answered = await self._in_time(incoming.request, self._deadline(incoming))
         except ContextBuilderError as error:
             answered = Answered(self._failed(incoming, error))
-        _log_build(incoming, answered.response, self._bus.now() - began)
+        now, metrics = self._bus.now(), self._metrics
+        note_build(incoming.delivery, answered.response, began, now, metrics)
         return answered
 
     async def _in_time(self, request: BuildRequest, deadline: datetime) -> Answered:
@@ -182,7 +195,8 @@ class Handler:
             async with asyncio.timeout(left):
                 answered = await self._builder.answer(request)
                 if self._recorder and answered.built:
-                    await self._recorder.record_input(request)
+                    with timed(self._metrics, "record"):
+                        await self._recorder.record_input(request)
         except TimeoutError as error:
             raise DeadlineExceededError(late) from error
         return answered
@@ -259,31 +273,3 @@ def _mode(response: BuildResponse) -> AnswerMode:
     """Tell how a response is kept: an error that may pass must not hide the later answer."""
     content = response.content
     return "unstored" if content.status == "error" and content.error.retryable else "first"
-
-
-def _log_build(incoming: Incoming, response: BuildResponse, took: timedelta) -> None:
-    """Write the one line that a build leaves in the log."""
-    line = log.bind(
-        request_id=incoming.envelope.id,
-        run_id=response.run_id,
-        owner_key=response.owner_key,
-        attempt=incoming.delivery.attempt,
-        milliseconds=round(took.total_seconds() * 1000, 1),
-    )
-    content = response.content
-    if content.status == "error":
-        # places, not details: those may quote the request
-        places = [problem["pointer"] for problem in content.error.errors]
-        line.warning("context.refused", code=content.error.code, places=places)
-        return
-    line.info(
-        "context.built",
-        build_id=content.build_id,
-        model=content.usage.model,
-        total=content.usage.total,
-        available=content.usage.available,
-        blocks=content.usage.blocks,
-        kept=content.kept,
-        dropped=content.dropped,
-        warnings=[warning.code for warning in content.warnings],
-    )

@@ -21,6 +21,18 @@ class Delivery:
     attempt: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """How much of the streams of an inbox is not settled."""
+
+    #: Entries that nobody in the group has read; None where the server can't tell.
+    lag: int | None
+    #: Entries in somebody's hands.
+    pending: int
+    #: How long ago the oldest of those was written.
+    oldest_pending_seconds: float
+
+
 class Inbox(Protocol):
     """Streams read by a consumer group: every entry goes to one worker until it is acked.
 
@@ -54,6 +66,10 @@ class Inbox(Protocol):
 
     async def trim(self) -> None:
         """Delete entries that every group has read and settled, and no others."""
+        ...
+
+    async def depth(self) -> Depth:
+        """Tell how much waits for the group, and how much is in work."""
         ...
 
     async def leave(self) -> None:

@@ -1,6 +1,6 @@
 """What the service needs from the world besides the bus: stores, tools, counters, summarizers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,6 +90,15 @@ class ToolRegistry(Protocol):
     def list_tool_names(self) -> list[str]:
         """Return all names."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """A file or a module that holds tool definitions."""
+
+    name: str
+    #: Raises `ToolError` with the place of what is wrong.
+    read: Callable[[], list[Tool]]
 
 
 class Prompts(Protocol):

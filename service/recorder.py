@@ -11,6 +11,7 @@ from service.config.settings import Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError
 from service.inbox import Delivery
 from service.loop import every, keep_on
+from service.metrics import UNMEASURED, Metrics
 from service.ports import HistoryStore
 from service.result_row import read_result
 from service.wire import BuildRequest
@@ -28,10 +29,17 @@ PAUSE: Final = 0.2
 class Recorder:
     """Writes rows to a history, each once, however often they come."""
 
-    def __init__(self, history: HistoryStore, bus: Bus, settings: Settings) -> None:
+    def __init__(
+        self,
+        history: HistoryStore,
+        bus: Bus,
+        settings: Settings,
+        metrics: Metrics = UNMEASURED,
+    ) -> None:
         self._history = history
         self._inbox = bus.results
         self._settings = settings
+        self._metrics = metrics
 
     async def record_input(self, request: BuildRequest) -> None:
         """Write the input of a request, as the human's row.
@@ -92,6 +100,7 @@ class Recorder:
         except InvalidRequestError as error:
             log.warning("recorder.unreadable", entry=delivery.token, reason=error.detail)
             await self._inbox.dead_letter(delivery, error.detail)
+            self._metrics.buried("result")
         else:
             await self._inbox.ack([delivery])
         return True

@@ -10,6 +10,7 @@ import structlog
 from service.bus import Answer, Bus, Receipt
 from service.errors import BusError, OverloadedError
 from service.loop import keep_on
+from service.metrics import UNMEASURED, Metrics
 
 log = structlog.get_logger()
 
@@ -26,8 +27,9 @@ class Sender:
     not hold up the others.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, metrics: Metrics = UNMEASURED) -> None:
         self._bus = bus
+        self._metrics = metrics
         self._waiting: asyncio.Queue[_Outgoing] = asyncio.Queue()
         self._batch: list[_Outgoing] = []
         self._one_by_one = False
@@ -97,6 +99,7 @@ class Sender:
         receipts = await self._bus.finish([each.answer for each in part])
         for each, receipt in zip(tuple(part), receipts, strict=True):
             if receipt.receivers == 0:
+                self._metrics.unheard()
                 answer = each.answer
                 log.warning(
                     "reply.unheard", reply_to=answer.reply_to, request_id=answer.identity.id

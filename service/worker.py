@@ -1,7 +1,7 @@
 """The runner: takes deliveries while it has slots, keeps their leases, drains when told to."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -15,6 +15,7 @@ from service.departures import Departures
 from service.errors import BusError
 from service.events import BusEvents
 from service.handler import Handler, Incoming
+from service.health import Probe, Pulse
 from service.inbox import Delivery
 from service.loop import every, keep_on
 from service.recorder import Recorder
@@ -26,6 +27,8 @@ log = structlog.get_logger()
 WAIT: Final = 0.5
 #: Seconds between two rounds of trimming the stream and asking the bus for its time.
 HOUSEKEEPING: Final = 5.0
+#: Whose history is read to see whether the store answers; it need not have any.
+PROBED_OWNER: Final = "ctxb-readiness"
 
 
 class Worker:
@@ -34,12 +37,17 @@ class Worker:
     def __init__(self, bus: Bus, builder: ContextBuilder) -> None:
         self._bus = bus
         self._settings = builder.settings
+        self._history = builder.history
         self._prompts = builder.sources.prompts
-        self._sender = Sender(bus)
+        #: What probes see of it.
+        self.pulse = Pulse()
+        self._sender = Sender(bus, builder.metrics)
         recording = builder.settings.recorder.enabled
-        self._recorder = Recorder(builder.history, bus, builder.settings) if recording else None
+        recorder = Recorder(builder.history, bus, builder.settings, builder.metrics)
+        self._recorder = recorder if recording else None
+        events = BusEvents(bus, builder.metrics)
         departures = Departures(
-            builder.history, BusEvents(bus), builder.tokenizers, builder.settings.events
+            builder.history, events, builder.tokenizers, builder.settings.events
         )
         self._afterwards = (Archive(bus.manifests, builder.settings), departures)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
@@ -53,6 +61,7 @@ class Worker:
         Returns whether all of it was finished within the time for shutting down. What was not
         stays with the bus, for another worker.
         """
+        self.pulse.begin(stop)
         lease = self._settings.bus.lease_seconds
         async with asyncio.TaskGroup() as tasks:
             background = [
@@ -162,10 +171,22 @@ class Worker:
         return not left
 
     @property
+    def in_flight(self) -> int:
+        """Return how many requests it works on."""
+        return len(self._running)
+
+    @property
+    def probes(self) -> Mapping[str, Probe]:
+        """Return what it can't work without, each with a way to try it."""
+        reads = partial(self._history.recent, PROBED_OWNER, max_rows=1)
+        return {"bus": self._bus.ping, "store": reads}
+
+    @property
     def _free(self) -> int:
         return self._settings.worker.concurrency - len(self._running)
 
     def _show_life(self) -> None:
-        """Touch the file by which a probe sees that requests are still being read."""
+        """Let probes see that requests are still being read."""
+        self.pulse.beat()
         if self._settings.worker.heartbeat_file:
             self._settings.worker.heartbeat_file.touch()

@@ -14,6 +14,7 @@ from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.marks import ArchivedRow, Archiving, HistoryStats
+from service.metrics import Burial, Duplicate, Stage
 from service.ports import HistoryPage
 from service.wire import BuildRequest
 
@@ -128,3 +129,36 @@ def lacking(what: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
+
+
+class Noted:
+    """Metrics that a test looks at."""
+
+    def __init__(self) -> None:
+        self.took_seconds: list[tuple[str, float]] = []
+        #: What was counted, in its order.
+        self.counted: list[str] = []
+
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Note a time."""
+        self.took_seconds.append((stage, seconds))
+
+    def answered(self, outcome: str) -> None:
+        """Note an outcome."""
+        self.counted.append(f"answered {outcome}")
+
+    def duplicate(self, kind: Duplicate) -> None:
+        """Note a duplicate."""
+        self.counted.append(f"duplicate {kind}")
+
+    def unheard(self) -> None:
+        """Note a reply that nobody heard."""
+        self.counted.append("unheard")
+
+    def buried(self, reason: Burial) -> None:
+        """Note a dead letter."""
+        self.counted.append(f"buried {reason}")
+
+    def event_lost(self) -> None:
+        """Note an event that was lost."""
+        self.counted.append("event lost")

@@ -6,19 +6,19 @@ from contextlib import suppress
 
 import typer
 
-from service.app import ConnectedBus, open_bus, open_worker
+from service.app import ConnectedBus, open_bus, open_observed_worker
 from service.cli.exits import Exit
 from service.config.masking import mask_urls
 from service.config.settings import Settings
 
 
 async def serve(settings: Settings) -> Exit:
-    """Work until a signal asks to stop; raises as `open_bus` and `open_worker` do."""
+    """Work until a signal asks to stop; raises as `open_bus` and `open_observed_worker` do."""
     stop = asyncio.Event()
     _stop_on_signals(stop)
     async with open_bus(settings) as connected:
         _introduce(connected, configured=settings.bus.url is not None)
-        async with open_worker(settings, connected.bus) as worker:
+        async with open_observed_worker(settings, connected.bus) as worker:
             drained = await worker.run(stop)
     return Exit.OK if drained else Exit.NOT_DRAINED
 

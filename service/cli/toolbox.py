@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 import typer
 
 from formatters.model import Count, Tool
-from service.app import ToolSource
 from service.budget.toolset import tools_json
 from service.cli.exits import tell
 from service.cli.tables import console, printable, table
 from service.errors import ToolError
+from service.ports import ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from service.config.health import HealthSettings
 from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Seconds, Section, Text
 from service.config.summaries import SummariesSettings
@@ -240,6 +241,7 @@ class Settings(BaseSettings):
 
     bus: BusSettings = BusSettings()
     worker: WorkerSettings = WorkerSettings()
+    health: HealthSettings = HealthSettings()
     store: StoreSettings = StoreSettings()
     budget: BudgetSettings = BudgetSettings()
     memory: MemorySettings = MemorySettings()

@@ -22,7 +22,10 @@ async def server_url() -> AsyncIterator[str]:
 @pytest.fixture
 def ctxb(tmp_path: Path) -> Ctxb:
     """Run commands with a store in a file, and no bus."""
-    return Ctxb(tmp_path, {"CTXB_STORE__URL": "sqlite:///ctxb.db", "NO_COLOR": "1"})
+    return Ctxb(
+        tmp_path,
+        {"CTXB_STORE__URL": "sqlite:///ctxb.db", "CTXB_HEALTH__PORT": "0", "NO_COLOR": "1"},
+    )
 
 
 @pytest.fixture

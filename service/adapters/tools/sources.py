@@ -3,6 +3,7 @@
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ import yaml
 
 from formatters.model import Tool
 from service.errors import ToolError
+from service.ports import ToolSource
 from service.toolcheck import check_definition
 
 _SUFFIXES: Final = frozenset({".json", ".yaml", ".yml"})
@@ -26,6 +28,15 @@ def load_tools(paths: Iterable[str | Path]) -> list[Tool]:
         ToolError: A file cannot be read or holds something else; names file, line and place.
     """
     return [tool for path in paths for file in tool_files(Path(path)) for tool in _file_tools(file)]
+
+
+def find_sources(paths: Iterable[Path], modules: Iterable[str]) -> list[ToolSource]:
+    """Return the files below the paths, then the modules; none is read yet."""
+    files = [file for path in paths for file in tool_files(path)]
+    return [
+        *(ToolSource(str(file), partial(load_tools, [file])) for file in files),
+        *(ToolSource(module, partial(discover, module)) for module in modules),
+    ]
 
 
 def discover(module_name: str) -> list[Tool]:

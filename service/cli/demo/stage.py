@@ -153,6 +153,7 @@ def _environment(url: str, folder: Path) -> dict[str, str]:
     return {
         **others,
         "CTXB_BUS__URL": url,
+        "CTXB_HEALTH__PORT": "null",  # another worker of this machine may have it
         "CTXB_STORE__URL": f"sqlite:///{folder / 'demo.db'}",
         "CTXB_TOOLS__PATHS": json.dumps([str(TOOLS)]),
     }

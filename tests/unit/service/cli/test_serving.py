@@ -37,7 +37,7 @@ async def test_the_exit_code_tells_whether_it_drained(
     async def open_worker(_settings: Settings, _bus: Bus) -> AsyncIterator[Stopping]:
         yield Stopping(drained)
 
-    monkeypatch.setattr(serving, "open_worker", open_worker)
+    monkeypatch.setattr(serving, "open_observed_worker", open_worker)
     assert await serving.serve(MEMORY) is code
 
 

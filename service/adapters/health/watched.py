@@ -1,0 +1,61 @@
+"""What is not counted but looked up when somebody asks: the streams, and work in hand."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service.bus import Bus
+from service.errors import BusError
+from service.inbox import Depth, Inbox
+
+#: Seconds that the bus has to tell how much waits.
+SECONDS: Final = 1.0
+
+
+class Watched(Collector):
+    """Reads a worker's state into metrics; what the bus does not tell in time is left out."""
+
+    def __init__(self, bus: Bus, in_flight: Callable[[], int]) -> None:
+        self._bus = bus
+        self._in_flight = in_flight
+        self._inboxes: Mapping[str, Inbox] = {"requests": bus.requests, "results": bus.results}
+        self._depths: dict[str, Depth] = {}
+
+    async def refresh(self) -> None:
+        """Ask the bus, for `collect` can't wait."""
+        self._depths = {}
+        with suppress(BusError, TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                for stream, inbox in self._inboxes.items():
+                    self._depths[stream] = await inbox.depth()
+
+    def collect(self) -> Iterator[Metric]:
+        """Give what was last seen."""
+        yield _gauge("build_in_flight", "Requests in work.", self._in_flight())
+        yield _counter("bus_resubscribes", "Times the channel was lost.", self._bus.resubscribed)
+        yield _counter("bus_messages_dropped", "Requests dropped on arrival.", self._bus.dropped)
+        lag = _gauges("stream_lag_messages", "Entries that nobody has read.")
+        pending = _gauges("stream_pending_messages", "Entries in work, at any worker.")
+        oldest = _gauges("stream_oldest_pending_seconds", "Age of the oldest entry in work.")
+        for stream, depth in self._depths.items():
+            if depth.lag is not None:
+                lag.add_metric([stream], depth.lag)
+            pending.add_metric([stream], depth.pending)
+            oldest.add_metric([stream], depth.oldest_pending_seconds)
+        yield from (lag, pending, oldest)
+
+
+def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"contextbuilder_{name}", about, value)
+
+
+def _gauges(name: str, about: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"contextbuilder_{name}", about, labels=["stream"])
+
+
+def _counter(name: str, about: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"contextbuilder_{name}", about, value)

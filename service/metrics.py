@@ -1,0 +1,78 @@
+"""What is counted and timed of a worker: the port, and the one that does nothing with it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Final, Literal, Protocol
+
+#: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
+Stage = Literal["queue", "build", "gather", "fit", "record", "send"]
+
+#: ``stored``: answered with the stored answer; ``lease_lost``: another worker has it by now.
+Duplicate = Literal["stored", "lease_lost"]
+
+#: ``unreadable``: nobody can be answered; ``deliveries``: handed out too often; ``result``: no row.
+Burial = Literal["unreadable", "deliveries", "result"]
+
+
+class Metrics(Protocol):
+    """Takes note of what happens; neither waits nor raises, and may be called from any thread."""
+
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Note how long a part of a request took."""
+        ...
+
+    def answered(self, outcome: str) -> None:
+        """Count a request that got an answer of its own: ``success``, or the error's code."""
+        ...
+
+    def duplicate(self, kind: Duplicate) -> None:
+        """Count a delivery that was kept from a second answer of its own."""
+        ...
+
+    def unheard(self) -> None:
+        """Count a reply on a channel that nobody was subscribed to."""
+        ...
+
+    def buried(self, reason: Burial) -> None:
+        """Count an entry that went to the dead letter."""
+        ...
+
+    def event_lost(self) -> None:
+        """Count an event that could not be told."""
+        ...
+
+
+class Unmeasured:
+    """The `Metrics` of a process that nobody watches."""
+
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Do nothing."""
+
+    def answered(self, outcome: str) -> None:
+        """Do nothing."""
+
+    def duplicate(self, kind: Duplicate) -> None:
+        """Do nothing."""
+
+    def unheard(self) -> None:
+        """Do nothing."""
+
+    def buried(self, reason: Burial) -> None:
+        """Do nothing."""
+
+    def event_lost(self) -> None:
+        """Do nothing."""
+
+
+UNMEASURED: Final[Metrics] = Unmeasured()
+
+
+@contextmanager
+def timed(metrics: Metrics, stage: Stage) -> Iterator[None]:
+    """Note how long the context took, however it ended."""
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        metrics.took(stage, perf_counter() - began)

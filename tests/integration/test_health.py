@@ -1,0 +1,323 @@
+"""What a worker tells over HTTP, asked over HTTP."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.adapters.health.opening import open_health
+from service.adapters.health.prometheus import PrometheusMetrics
+from service.adapters.memory.bus import MemoryBus
+from service.adapters.memory.store import MemoryHistory
+from service.app import connect_client, open_bus, open_observed_worker, open_worker
+from service.bus import Answer, Bus, Outcome, Receipt
+from service.client import ContextClient
+from service.config.health import HealthSettings
+from service.config.settings import BusSettings, Settings
+from service.errors import BusError, ConfigError
+from service.health import Pulse, patience
+from service.wire import Topics
+from service.worker import Worker
+from tests.probing import Measured, asked, measured
+
+SETTINGS = Settings(bus=BusSettings(url="memory://"), health=HealthSettings(port=0))
+
+
+class Hands:
+    """A clock that stands where a test puts it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+@dataclass
+class Scene:
+    """A worker on a bus in memory, with a client of it and the address of its pages."""
+
+    bus: Bus
+    worker: Worker
+    client: ContextClient
+    address: str
+    clock: Hands
+    stop: asyncio.Event
+
+    async def status(self, page: str) -> int:
+        """Return the status of a page."""
+        status, _ = await asked(f"{self.address}{page}")
+        return status
+
+    async def moved(self, act: Callable[[], Awaitable[object]], name: str, *labels: str) -> float:
+        """Do something; return by how much a number has moved, as soon as it has."""
+        before = (await measured(self.address))(name, *labels)
+        await act()
+
+        async def after() -> float:
+            return (await measured(self.address))(name, *labels) - before
+
+        async with asyncio.timeout(10):
+            while not (difference := await after()):  # noqa: ASYNC110 - the worker tells nobody
+                await asyncio.sleep(0.01)
+        return difference
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """Give a worker that takes requests."""
+    async with scene_of(SETTINGS) as scene, working(scene):
+        yield scene
+
+
+@asynccontextmanager
+async def scene_of(settings: Settings) -> AsyncIterator[Scene]:
+    """Give a worker that has not begun."""
+    metrics, clock = PrometheusMetrics(), Hands()
+    async with (
+        open_bus(settings) as connected,
+        open_worker(settings, connected.bus, metrics) as worker,
+        connect_client(settings, connected.bus) as client,
+    ):
+        bus = connected.bus
+        worker.pulse = Pulse(clock)
+        async with open_health(settings, 0, bus, worker, metrics) as address:
+            yield Scene(bus, worker, client, address, clock, asyncio.Event())
+
+
+@asynccontextmanager
+async def working(scene: Scene) -> AsyncIterator[None]:
+    """Let the worker work; it listens when the context is entered."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(scene.worker.run(scene.stop))
+        async with asyncio.timeout(10):
+            while not await scene.bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"ping"):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            scene.stop.set()
+
+
+def asking(**fields: Any) -> dict[str, Any]:
+    """Return a request."""
+    return {"owner_key": "ana", "content": {"current_input": "Hello"}, **fields}
+
+
+# --- /livez ----------------------------------------------------------------------------------
+
+
+async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has not gone round for some leases; bus and store are not asked."""
+
+    async def hang(*_args: object, **_options: object) -> None:
+        await released.wait()
+
+    released = asyncio.Event()
+    monkeypatch.setattr(MemoryBus, "ping", hang)
+    monkeypatch.setattr(MemoryHistory, "recent", hang)
+    async with scene_of(SETTINGS) as scene:
+        monkeypatch.setattr(scene.bus.requests, "receive", hang)
+        async with working(scene):
+            assert await scene.status("/livez") == 200
+            scene.clock.now += patience(SETTINGS.bus) + 1
+            assert await scene.status("/livez") == 503
+            monkeypatch.undo()
+            released.set()
+
+
+async def test_a_worker_at_rest_is_alive(scene: Scene) -> None:
+    """Its loop goes round though no request comes."""
+    for _ in range(3):
+        scene.clock.now += patience(SETTINGS.bus) + 1
+        async with asyncio.timeout(10):
+            while await scene.status("/livez") != 200:  # noqa: ASYNC110 - the loop tells nobody
+                await asyncio.sleep(0.01)
+
+
+# --- /readyz ---------------------------------------------------------------------------------
+
+
+async def test_a_worker_is_ready_from_its_start_to_its_end() -> None:
+    """With every check by name; it still answers when it was told to stop."""
+    async with scene_of(SETTINGS) as scene:
+        assert await scene.status("/readyz") == 503
+        async with working(scene):
+            status, told = await asked(f"{scene.address}/readyz")
+            assert (status, told["ready"]) == (200, True)
+            assert told["checks"] == [
+                {"name": "worker", "ok": True, "detail": "taking requests"},
+                {"name": "bus", "ok": True, "detail": "answers"},
+                {"name": "store", "ok": True, "detail": "answers"},
+            ]
+            scene.stop.set()
+            status, told = await asked(f"{scene.address}/readyz")
+            assert (status, told["ready"]) == (503, False)
+            assert told["checks"][0] == {"name": "worker", "ok": False, "detail": "stopping"}
+            assert await scene.status("/livez") == 200
+
+
+async def test_a_worker_without_its_bus_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But it is alive: restarting it would not bring the bus back."""
+
+    async def away(_bus: Bus) -> None:
+        raise BusError("connect to redis://ana:hidden@host: refused")
+
+    monkeypatch.setattr(MemoryBus, "ping", away)
+    async with scene_of(SETTINGS) as scene, working(scene):
+        status, told = await asked(f"{scene.address}/readyz")
+        assert await scene.status("/livez") == 200
+
+    assert status == 503
+    assert {check["name"]: check["ok"] for check in told["checks"]} == {
+        "worker": True,
+        "bus": False,
+        "store": True,
+    }
+    assert "hidden" not in json.dumps(told)
+
+
+# --- /metrics --------------------------------------------------------------------------------
+
+
+async def test_a_build_moves_its_metrics_by_one(scene: Scene) -> None:
+    """The outcome and every stage; a request that can't be built counts by its code."""
+    before = await measured(scene.address)
+    moved = await scene.moved(
+        lambda: scene.client.send(asking()), "build_requests_total", "success"
+    )
+    after = await measured(scene.address)
+
+    assert moved == 1
+    for stage in ("queue", "build", "gather", "fit", "record", "send"):
+        name = "build_duration_seconds_count"
+        assert after(name, stage) - before(name, stage) == 1
+    impossible = asking(content={"current_input": "x", "context": {"max_tokens": 2}})
+    refused = lambda: scene.client.send(impossible)  # noqa: E731 - what is done, in one line
+    assert await scene.moved(refused, "build_requests_total", "budget_exceeded") == 1
+
+
+async def test_a_retry_counts_as_a_duplicate(scene: Scene) -> None:
+    """It was answered with the stored answer, and nothing was built."""
+    request = asking(id="msg_1")
+    await scene.client.send(request)
+    before = await measured(scene.address)
+    again = lambda: scene.client.send(request)  # noqa: E731 - as above
+    assert await scene.moved(again, "duplicates_suppressed_total", "stored") == 1
+    after = await measured(scene.address)
+
+    name = "build_requests_total"
+    assert after(name, "success") == before(name, "success")
+
+
+async def test_what_goes_wrong_is_counted(scene: Scene) -> None:
+    """Replies that nobody hears, and entries that nobody can be answered for."""
+    alone = json.dumps(asking(metadata={"reply_to": "context.reply.nobody"})).encode()
+    submit, append = scene.bus.submit, scene.bus.append
+
+    assert await scene.moved(lambda: submit(alone), "reply_dropped_total", "no_subscriber") == 1
+    assert await scene.moved(lambda: submit(b"?"), "dead_letters_total", "unreadable") == 1
+    result = lambda: append(Topics.LLM_RESULTS, b"?")  # noqa: E731 - as above
+    assert await scene.moved(result, "dead_letters_total", "result") == 1
+
+
+async def test_an_answer_that_came_too_late_counts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker has taken the delivery over, and this one's answer was not sent."""
+
+    async def lost(answers: Sequence[Answer]) -> list[Receipt]:
+        return [Receipt(outcome=Outcome.NOT_MINE) for _ in answers]
+
+    monkeypatch.setattr(scene.bus, "finish", lost)
+    request = json.dumps(asking()).encode()
+    late = lambda: scene.bus.submit(request)  # noqa: E731 - as above
+    assert await scene.moved(late, "duplicates_suppressed_total", "lease_lost") == 1
+
+
+async def test_metrics_name_nobody(scene: Scene) -> None:
+    """Labels take few values, and none of them comes from a request."""
+    await scene.client.send(asking(id="msg_of_ana", owner_key="ana"))
+    now: Measured = await measured(scene.address)
+    labels = {
+        (name, value)
+        for family in now.families
+        for sample in family.samples
+        for name, value in sample.labels.items()
+    }
+
+    assert {name for name, _ in labels} <= {"le", "stage", "outcome", "reason", "stream", "version"}
+    assert not [value for _, value in labels if "ana" in value or "msg" in value]
+
+
+async def test_every_metric_has_a_line(scene: Scene) -> None:
+    """The page on metrics has all of ours with their labels, and no others."""
+    page = Path(__file__).parents[2].joinpath("docs", "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `contextbuilder_(\w+)` \|(?: `(\w+)`)? \|", page, re.MULTILINE)
+    told: dict[str, str] = {}
+    for family in (await measured(scene.address)).families:
+        if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):
+            suffix = "_total" if family.type == "counter" else ""
+            labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+            told[family.name.removeprefix("contextbuilder_") + suffix] = "".join(labels)
+
+    assert dict(rows) == told
+
+
+# --- the server ------------------------------------------------------------------------------
+
+
+async def test_a_port_that_is_taken_is_refused_at_the_start() -> None:
+    """With the setting's name, and what else it may be."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = SETTINGS.model_copy(
+            update={"health": HealthSettings(port=taken.getsockname()[1])}
+        )
+        async with open_bus(settings) as connected:
+            with pytest.raises(ConfigError, match=r"health\.port: .*0 takes a free port"):
+                async with open_observed_worker(settings, connected.bus):
+                    pass
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+async def test_a_free_port_is_found_and_logged(host: str) -> None:
+    """The address in the log can be asked."""
+    if host == "::1" and not _has_ipv6():
+        pytest.skip("this machine speaks no IPv6")
+    settings = SETTINGS.model_copy(update={"health": HealthSettings(host=host, port=0)})
+    async with open_bus(settings) as connected:
+        with capture_logs() as logs:
+            async with open_observed_worker(settings, connected.bus):
+                (address,) = (each["address"] for each in logs if "address" in each)
+                status, _ = await asked(f"{address}/livez")
+                assert status == 200
+        with pytest.raises(OSError, match="refused"):
+            await asked(f"{address}/livez")
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+async def test_without_a_port_nobody_is_answered() -> None:
+    """Null opens nothing."""
+    settings = SETTINGS.model_copy(update={"health": HealthSettings(port=None)})
+    async with open_bus(settings) as connected:
+        with capture_logs() as logs:
+            async with open_observed_worker(settings, connected.bus):
+                pass
+
+    assert not [each for each in logs if each["event"] == "health.listening"]
