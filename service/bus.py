@@ -58,6 +58,9 @@ class Outcome(StrEnum):
     ANSWERED = "answered"
     #: Not sent: the delivery is no longer this worker's.
     NOT_MINE = "not_mine"
+    #: Neither sent nor stored: the bus forbids this worker to write to the list or stream that the
+    #: reply should go to. The delivery is still this worker's and unsettled.
+    FORBIDDEN = "forbidden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,11 @@ class Bus(Protocol):
     @property
     def results(self) -> Inbox:
         """Rows on `llm.results` and `tools.results`, in the recorder's group."""
+        ...
+
+    @property
+    def forbidden(self) -> int:
+        """Return how many answers this bus found forbidden, and so did not send."""
         ...
 
     def now(self) -> datetime:

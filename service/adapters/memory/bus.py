@@ -40,6 +40,8 @@ class MemoryBus:
         self.manifests = hub.manifests
         #: Never: nothing is lost between two parts of one process.
         self.resubscribed = 0
+        #: Never: nobody's rights are checked here.
+        self.forbidden = 0
         self._hub = hub
         self._options = options
         self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST
