@@ -12,6 +12,7 @@ from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import Clients, bus_errors, open_clients
+from service.adapters.redis.dead_letters import RedisDeadLetters
 from service.adapters.redis.inbox import RedisInbox
 from service.adapters.redis.keys import shard
 from service.adapters.redis.manifests import RedisManifests
@@ -46,11 +47,14 @@ class RedisBus:
     """
 
     def __init__(self, clients: Clients, options: BusOptions) -> None:
-        self.requests = RedisInbox(clients, [Topics.CONTEXT_BUILD_REQUEST], options.group, options)
-        self.results = RedisInbox(
-            clients, [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS], options.results_group, options
-        )
+        requests = [Topics.CONTEXT_BUILD_REQUEST]
+        results = [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS]
+        self.requests = RedisInbox(clients, requests, options.group, options)
+        self.results = RedisInbox(clients, results, options.results_group, options)
         self.manifests = RedisManifests(clients.commands, options.prefix)
+        self.dead_letters = RedisDeadLetters(
+            clients.commands, options.prefix, [*requests, *results]
+        )
         #: Replies in lists and streams that the server's rules kept this worker from writing.
         self.forbidden = 0
         self._clients = clients

@@ -181,6 +181,24 @@ if held and held[2] == consumer then
 end
 """)
 
+#: KEYS: dead letter, the streams that entries come from. ARGV: entry, the topics of those streams.
+#: Returns 1 where the entry went back to its stream, else 0.
+RETRY = _script("""
+local dead, entry = KEYS[1], ARGV[1]
+local found = redis.call('XRANGE', dead, entry, entry)[1]
+if not found then return 0 end
+local fields = {}
+for place = 1, #found[2], 2 do fields[found[2][place]] = found[2][place + 1] end
+for place = 2, #KEYS do
+  if fields['data'] and fields['source'] == ARGV[place] then
+    redis.call('XADD', KEYS[place], '*', 'data', fields['data'])
+    redis.call('XDEL', dead, entry)
+    return 1
+  end
+end
+return 0
+""")
+
 #: KEYS: stream. Returns how many entries were deleted.
 TRIM = _script("""
 local stream = KEYS[1]
