@@ -15,6 +15,7 @@ from service.envelope import Envelope
 from service.errors import (
     ContextBuilderError,
     DeadlineExceededError,
+    ForbiddenError,
     IdConflictError,
     InvalidRequestError,
     OverloadedError,
@@ -124,7 +125,11 @@ class Handler:
         response = failed(envelope, error, self._bus.now()).model_dump_json().encode()
         # a list or a stream is for answers; who reads one hears of this on the common channel
         reply_to, kind = self._reply(envelope)
-        await self._bus.tell(reply_to if kind == "channel" else self._response_topic, response)
+        channel = reply_to if kind == "channel" else self._response_topic
+        try:
+            await self._bus.tell(channel, response)
+        except ForbiddenError:  # tried again, it would keep all others waiting at the channel
+            log.warning("bus.reply_refused", reply_to=channel, kind="channel")
 
     @property
     def _response_topic(self) -> str:

@@ -4,17 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis.asyncio as redis
-import structlog
+from structlog.testing import capture_logs
 
 from service.bus import Identity, Outcome
-from service.errors import BusError
+from service.errors import ForbiddenError
 from service.wire import Topics
 from tests.integration.bus_places import ASKED, SHORT, RedisPlace, answer, received
-from tests.integration.test_worker import Crew, asking, open_crew, until
+from tests.integration.test_worker import Crew, answer_to, asking, open_crew, until
+from tests.support import BrokenHistory
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +70,7 @@ async def test_forbidden_reply_is_told_and_leaves_the_others_alone(
         for n, (each, to) in enumerate(zip(await received(bus), places, strict=True))
     ]
 
-    with structlog.testing.capture_logs() as logged:
+    with capture_logs() as logged:
         receipts = await bus.finish(answers)
 
     outcomes = [receipt.outcome for receipt in receipts]
@@ -107,7 +109,7 @@ async def test_worker_without_its_own_keys_settles_nothing(fenced: RedisPlace) -
     stream = f"{fenced.prefix}{Topics.CONTEXT_BUILD_REQUEST}"
     await restrict(fenced.client, fenced.prefix, stream)
 
-    with pytest.raises(BusError, match="permission"):
+    with pytest.raises(ForbiddenError, match="permission"):
         await bus.finish([answer(delivery)])
 
     await restrict(fenced.client, fenced.prefix, f"{fenced.prefix}*")
@@ -156,6 +158,22 @@ async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlac
 
     assert error["metadata"]["request_id"] == "msg_1"
     assert await buried(fenced) == [b"delivered 3 times without an answer"]
+
+
+async def test_forbidden_refusal_holds_nobody_up(fenced: RedisPlace) -> None:
+    """Who asks for `overloaded` where it may not be told is not told; the next one is."""
+    async with open_crew(fenced, bus={"max_backlog": 3, "reply_prefixes": [ELSEWHERE]}) as crew:
+        hanging = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
+        await crew.hire(replace(crew.builder, sources=hanging))
+        for number in range(6):
+            await crew.bus.submit(json.dumps(asking(id=f"msg_{number}")).encode())
+        async with crew.bus.listen(common(fenced)) as responses:
+            for name, metadata in (("late", {"reply_to": f"{ELSEWHERE}x"}), ("later", {})):
+                late = json.dumps(asking(id=name, metadata=metadata)).encode()
+                await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, late)
+            error = (await answer_to("later", responses))["content"]["error"]
+
+    assert error["code"] == "overloaded"
 
 
 async def test_stored_answer_is_not_sent_where_it_may_not_go(fenced: RedisPlace) -> None:

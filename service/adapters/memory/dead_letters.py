@@ -20,10 +20,9 @@ class MemoryDeadLetters:
 
     async def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that there are now."""
-        ids = [token_of(entry) for entry in self._hub.streams[self._name].ids]
-        for letter_id in reversed(ids) if newest_first else ids:
-            if letter := await self.find(letter_id):
-                yield letter
+        entries = dict(self._hub.streams[self._name].entries)
+        for entry in reversed(entries) if newest_first else entries:
+            yield read_dead_letter(token_of(entry), entries[entry])
 
     async def find(self, letter_id: str) -> DeadLetter | None:
         """Return an entry, or None."""
