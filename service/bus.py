@@ -1,6 +1,6 @@
 """What the service needs of a bus: requests in, answers out, manifests and events."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,6 +58,9 @@ class Outcome(StrEnum):
     ANSWERED = "answered"
     #: Not sent: the delivery is no longer this worker's.
     NOT_MINE = "not_mine"
+    #: Neither sent nor stored: the bus forbids this worker to write to the list or stream that the
+    #: reply should go to. The delivery is still this worker's and unsettled.
+    FORBIDDEN = "forbidden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,21 @@ class Enqueued(StrEnum):
     KNOWN = "known"
     #: The backlog is full; told to one of the workers that heard it, KNOWN to the others.
     REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An entry of the dead letter; what it lacks, where something else wrote it, is empty."""
+
+    id: str
+    payload: bytes
+    reason: str
+    #: The stream that it came from, and its id there.
+    source: str
+    entry: str
+    #: Deliveries, the last included.
+    attempts: int
+    at: datetime | None
 
 
 class Bus(Protocol):
@@ -100,6 +118,11 @@ class Bus(Protocol):
     @property
     def dropped(self) -> int:
         """Return how many requests came over the channel faster than they were taken."""
+        ...
+
+    @property
+    def forbidden(self) -> int:
+        """Return how many answers this bus found forbidden, and so did not send."""
         ...
 
     def now(self) -> datetime:
@@ -146,6 +169,11 @@ class Bus(Protocol):
         """Where the manifests of builds are kept for a while."""
         ...
 
+    @property
+    def dead_letters(self) -> "DeadLetters":
+        """Entries that could not be answered, for people to settle by hand."""
+        ...
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Subscribe to a channel; the subscription stands when the context is entered."""
         ...
@@ -164,6 +192,30 @@ class ManifestStore(Protocol):
 
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None where there is none any more."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Entries that could not be answered, until somebody settles them. Raises `BusError`."""
+
+    def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
+        """Yield the entries that there are now; those that come meanwhile are left out."""
+        ...
+
+    async def find(self, letter_id: str) -> DeadLetter | None:
+        """Return an entry, or None where it isn't there any more."""
+        ...
+
+    async def retry(self, ids: Sequence[str]) -> int:
+        """Put payloads back on the streams that they came from, as new entries.
+
+        Each leaves the dead letter in the same step. Returns how many did; those that are gone, or
+        came from no stream that is read here, did not.
+        """
+        ...
+
+    async def drop(self, ids: Sequence[str]) -> int:
+        """Delete entries; returns how many were there."""
         ...
 
 

@@ -112,6 +112,12 @@ class BusError(ContextBuilderError):
     retryable = True
 
 
+class ForbiddenError(BusError):
+    """The bus forbids this process what it tried."""
+
+    retryable = False
+
+
 class SummarizerError(ContextBuilderError):
     """A summary could not be made."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -16,6 +16,7 @@ from service.envelope import Envelope
 from service.errors import (
     ContextBuilderError,
     DeadlineExceededError,
+    ForbiddenError,
     IdConflictError,
     InvalidRequestError,
     OverloadedError,
@@ -28,15 +29,7 @@ from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
 from service.weight import LARGE
-from service.wire import (
-    BuildRequest,
-    BuildResponse,
-    RejectedError,
-    Topics,
-    decode,
-    echo,
-    failed,
-)
+from service.wire import BuildRequest, BuildResponse, RejectedError, Topics, decode, echo, failed
 
 log = structlog.get_logger()
 
@@ -96,17 +89,20 @@ class Handler:
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it."""
         if stored is None:
-            receipt = await self._send(*await self._first_answer(incoming))
+            receipt = await self._send(incoming, *await self._first_answer(incoming))
             if receipt.outcome is not Outcome.ANSWERED:
                 return
             # another delivery of this request was answered while this one was built
             (stored,) = await self._bus.stored([incoming.identity])
-        await self._send(*await self._further_answer(incoming, stored))
+        await self._send(incoming, *await self._further_answer(incoming, stored))
 
-    async def _send(self, answer: Answer, built: Built | None) -> Receipt:
+    async def _send(self, incoming: Incoming, answer: Answer, built: Built | None) -> Receipt:
         """Send an answer; what was built for it is worked on when it is out."""
         with timed(self._metrics, "send"):
             receipt = await self._sender.send(answer)
+        if receipt.outcome is Outcome.FORBIDDEN:
+            self._metrics.answered(InvalidRequestError.code)
+            return await self._sender.send(self._diverted(incoming, answer))
         if receipt.outcome is Outcome.NOT_MINE:
             self._metrics.duplicate("lease_lost")
         if receipt.outcome is Outcome.SENT:
@@ -115,6 +111,13 @@ class Handler:
             if self._builder.compactor:
                 self._builder.compactor.keep(built)
         return receipt
+
+    def _diverted(self, incoming: Incoming, answer: Answer) -> Answer:
+        """Return the error that stands for an answer which may not go where it was asked to."""
+        error = _bad_reply("the service has no right to write there")
+        response = self._failed(incoming, error).model_dump_json().encode()
+        topic = self._response_topic
+        return replace(answer, response=response, reply_to=topic, reply_kind="channel")
 
     async def refuse(self, payload: bytes) -> None:
         """Tell the sender of a payload that the backlog is full, if it can be told."""
@@ -131,7 +134,11 @@ class Handler:
         self._metrics.answered(error.code)
         # a list or a stream is for answers; who reads one hears of this on the common channel
         reply_to, kind = self._reply(envelope)
-        await self._bus.tell(reply_to if kind == "channel" else self._response_topic, response)
+        channel = reply_to if kind == "channel" else self._response_topic
+        try:
+            await self._bus.tell(channel, response)
+        except ForbiddenError:  # tried again, it would keep all others waiting at the channel
+            log.warning("bus.reply_refused", reply_to=channel, kind="channel")
 
     @property
     def _response_topic(self) -> str:
@@ -218,8 +225,7 @@ class Handler:
             detail = f"it has to begin with one of {', '.join(self._settings.reply_prefixes)}"
         else:
             return
-        problem = Problem("/metadata/reply_to", detail)
-        raise InvalidRequestError(f"{problem.pointer}: {detail}", [problem])
+        raise _bad_reply(detail)
 
     def _reply(self, envelope: Envelope) -> tuple[str, ReplyKind]:
         """Return where a response goes: to the common channel, unless it may go elsewhere."""
@@ -267,6 +273,11 @@ def _read(delivery: Delivery, settings: BusSettings) -> Incoming:
             raise
         return Incoming(delivery=delivery, envelope=rejected.envelope, error=rejected.error)
     return Incoming(delivery=delivery, envelope=request.envelope, request=request)
+
+
+def _bad_reply(detail: str) -> InvalidRequestError:
+    problem = Problem("/metadata/reply_to", detail)
+    return InvalidRequestError(f"{problem.pointer}: {detail}", [problem])
 
 
 def _mode(response: BuildResponse) -> AnswerMode:

@@ -1,7 +1,10 @@
 """What stands in the dead letter beside the payload."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 
+from service.bus import DeadLetter
 from service.inbox import Delivery
 
 
@@ -15,3 +18,22 @@ def dead_letter_fields(delivery: Delivery, reason: str, at: datetime) -> dict[st
         "attempts": b"%d" % delivery.attempt,
         "at": at.isoformat().encode(),
     }
+
+
+def read_dead_letter(letter_id: str, fields: Mapping[str, bytes]) -> DeadLetter:
+    """Read an entry, also one that something else wrote."""
+    said = {name: value.decode(errors="replace") for name, value in fields.items()}
+    at, attempts = None, 0
+    with suppress(ValueError):
+        at = datetime.fromisoformat(said.get("at", ""))
+    with suppress(ValueError):
+        attempts = int(said.get("attempts", ""))
+    return DeadLetter(
+        id=letter_id,
+        payload=fields.get("data", b""),
+        reason=said.get("reason", ""),
+        source=said.get("source", ""),
+        entry=said.get("entry", ""),
+        attempts=attempts,
+        at=at,
+    )

@@ -8,6 +8,7 @@ import typer
 from service.cli.build import build
 from service.cli.config import config
 from service.cli.db import db
+from service.cli.dead import dead
 from service.cli.demo import demo
 from service.cli.diff import diff
 from service.cli.exits import EPILOG, ErrorsBecomeExits
@@ -64,6 +65,7 @@ app.command()(diff)
 app.command()(replay)
 app.command()(worker)
 app.command()(send)
+app.add_typer(dead, name="dead")
 app.add_typer(history, name="history")
 app.add_typer(tools, name="tools")
 app.add_typer(models, name="models")

@@ -288,6 +288,17 @@ async def test_a_port_that_is_taken_is_refused_at_the_start() -> None:
                     pass
 
 
+async def test_the_default_makes_way_where_it_is_taken() -> None:
+    """A second worker of a machine starts without a word about ports, and can be asked."""
+    settings = SETTINGS.model_copy(update={"health": HealthSettings()})
+    async with (
+        open_bus(settings) as connected,
+        open_observed_worker(settings, connected.bus),
+        open_observed_worker(settings, connected.bus),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 async def test_a_free_port_is_found_and_logged(host: str) -> None:
     """The address in the log can be asked."""

@@ -38,6 +38,7 @@ class Watched(Collector):
         yield _gauge("build_in_flight", "Requests in work.", self._in_flight())
         yield _counter("bus_resubscribes", "Times the channel was lost.", self._bus.resubscribed)
         yield _counter("bus_messages_dropped", "Requests dropped on arrival.", self._bus.dropped)
+        yield _counter("replies_forbidden", "Replies that may not be written.", self._bus.forbidden)
         lag = _gauges("stream_lag_messages", "Entries that nobody has read.")
         pending = _gauges("stream_pending_messages", "Entries in work, at any worker.")
         oldest = _gauges("stream_oldest_pending_seconds", "Age of the oldest entry in work.")

@@ -8,6 +8,7 @@ import structlog
 
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
+from service.adapters.memory.dead_letters import MemoryDeadLetters
 from service.adapters.memory.hub import MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.adapters.memory.streams import entry_of, token_of
@@ -33,13 +34,16 @@ class MemoryBus:
     """
 
     def __init__(self, hub: MemoryHub, options: BusOptions) -> None:
-        self.requests = MemoryInbox(hub, [Topics.CONTEXT_BUILD_REQUEST], options.group, options)
-        self.results = MemoryInbox(
-            hub, [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS], options.results_group, options
-        )
+        requests = [Topics.CONTEXT_BUILD_REQUEST]
+        results = [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS]
+        self.requests = MemoryInbox(hub, requests, options.group, options)
+        self.results = MemoryInbox(hub, results, options.results_group, options)
         self.manifests = hub.manifests
+        self.dead_letters = MemoryDeadLetters(hub, options.prefix, [*requests, *results])
         #: Never: nothing is lost between two parts of one process.
         self.resubscribed = 0
+        #: Never: nobody's rights are checked here.
+        self.forbidden = 0
         self._hub = hub
         self._options = options
         self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST

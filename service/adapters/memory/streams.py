@@ -67,6 +67,13 @@ class Stream:
             needed = min(group.oldest_needed for group in self.groups.values())
             self.drop(bisect_left(self.ids, needed))
 
+    def delete(self, entry: EntryId) -> bool:
+        """Delete one entry; returns whether it was there."""
+        if self.entries.pop(entry, None) is None:
+            return False
+        self.ids.remove(entry)
+        return True
+
     def drop(self, count: int) -> None:
         """Delete the oldest entries."""
         for entry in self.ids[:count]:

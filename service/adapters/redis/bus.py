@@ -6,16 +6,18 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import Clients, bus_errors, open_clients
+from service.adapters.redis.dead_letters import RedisDeadLetters
 from service.adapters.redis.inbox import RedisInbox
 from service.adapters.redis.keys import shard
 from service.adapters.redis.manifests import RedisManifests
 from service.adapters.redis.pubsub import Subscription, following
-from service.adapters.redis.scripts import ENQUEUE, FINISH, Argument, Call, flat, run
+from service.adapters.redis.scripts import ENQUEUE, FINISH, Argument, Call, attempt, flat, run
 from service.adapters.stored_results import pack, unpack
 from service.bus import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
 from service.wire import Topics
@@ -45,11 +47,16 @@ class RedisBus:
     """
 
     def __init__(self, clients: Clients, options: BusOptions) -> None:
-        self.requests = RedisInbox(clients, [Topics.CONTEXT_BUILD_REQUEST], options.group, options)
-        self.results = RedisInbox(
-            clients, [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS], options.results_group, options
-        )
+        requests = [Topics.CONTEXT_BUILD_REQUEST]
+        results = [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS]
+        self.requests = RedisInbox(clients, requests, options.group, options)
+        self.results = RedisInbox(clients, results, options.results_group, options)
         self.manifests = RedisManifests(clients.commands, options.prefix)
+        self.dead_letters = RedisDeadLetters(
+            clients.commands, options.prefix, [*requests, *results]
+        )
+        #: Replies in lists and streams that the server's rules kept this worker from writing.
+        self.forbidden = 0
         self._clients = clients
         self._commands = clients.commands
         self._options = options
@@ -113,12 +120,13 @@ class RedisBus:
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
         """Store, send and settle, each answer in one atomic step, all in one round trip."""
+        calls = [self._finish_call(answer) for answer in answers]
         with bus_errors("finish"):
-            replies = await run(self._commands, [self._finish_call(answer) for answer in answers])
-        return [
-            _receipt(answer, Outcome(outcome.decode()), receivers)
-            for answer, (outcome, receivers) in zip(answers, replies, strict=True)
-        ]
+            replies = await attempt(self._commands, calls)
+            for answer, reply in zip(answers, replies, strict=True):
+                if isinstance(reply, ResponseError) and not _forbids(answer, reply):
+                    raise reply
+        return [self._receipt(*each) for each in zip(answers, replies, strict=True)]
 
     async def publish(self, topic: str, payload: bytes) -> int:
         """Send to a topic's channel; returns how many subscribers heard it."""
@@ -145,29 +153,39 @@ class RedisBus:
 
     def _finish_call(self, answer: Answer) -> Call:
         options, delivery = self._options, answer.delivery
-        keys = (
+        keys = [
             self._shard.result(answer.identity),
             options.prefix + delivery.source,
             options.prefix + Topics.CONTEXT_BUILD_DEAD,
-            answer.reply_to,
-        )
+            *([] if answer.reply_kind == "channel" else [answer.reply_to]),
+        ]
         value = b""
         if answer.mode == "first":
             value = pack(answer.fingerprint, answer.response, options.result_max_bytes)
         arguments: list[Argument] = [answer.mode, value, _ms(options.result_ttl_seconds)]
         arguments += [options.group, options.consumer, delivery.token]
         arguments += [answer.reply_kind, answer.response]
-        arguments += [_ms(options.reply_ttl_seconds), options.reply_max_length]
+        arguments += [_ms(options.reply_ttl_seconds), options.reply_max_length, answer.reply_to]
         if answer.dead_letter is not None:
             fields = dead_letter_fields(delivery, answer.dead_letter, self.now())
             arguments += [options.dead_max_length, *flat(fields)]
         return Call(FINISH, keys, arguments)
 
+    def _receipt(self, answer: Answer, reply: Any) -> Receipt:  # noqa: ANN401 - Lua's reply
+        if isinstance(reply, ResponseError):
+            self.forbidden += 1
+            log.warning("bus.reply_forbidden", reply_to=answer.reply_to, kind=answer.reply_kind)
+            return Receipt(outcome=Outcome.FORBIDDEN)
+        outcome, receivers = reply
+        if receivers == REPLY_REFUSED:
+            log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
+        receivers = receivers if receivers >= 0 else None
+        return Receipt(outcome=Outcome(outcome.decode()), receivers=receivers)
 
-def _receipt(answer: Answer, outcome: Outcome, receivers: int) -> Receipt:
-    if receivers == REPLY_REFUSED:
-        log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
-    return Receipt(outcome=outcome, receivers=receivers if receivers >= 0 else None)
+
+def _forbids(answer: Answer, error: ResponseError) -> bool:
+    """Say whether the server refused a script, before it began, for the key of its reply."""
+    return answer.reply_kind != "channel" and isinstance(error, NoPermissionError)
 
 
 def _ms(seconds: float) -> int:

@@ -14,10 +14,10 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from service.adapters.bus_options import BusOptions
-from service.errors import BusError, ConfigError, OverloadedError
+from service.errors import BusError, ConfigError, ForbiddenError, OverloadedError
 from service.loop import heed_cancellation
 
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -52,6 +52,8 @@ def bus_errors(doing: str) -> Iterator[None]:
 def _kind(error: Exception) -> type[BusError]:
     if not isinstance(error, ResponseError):
         return BusError
+    if isinstance(error, NoPermissionError):
+        return ForbiddenError
     # redis-py takes the code off those messages for which it has a class
     said = f"{error.status_code} {error}"
     # Redis 7.0 calls the group of a deleted stream UNBLOCKED where a reader waits for it.

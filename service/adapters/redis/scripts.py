@@ -29,9 +29,18 @@ class Call:
 
 
 async def run(client: Redis, calls: Sequence[Call]) -> list[Any]:
+    """Run scripts as `attempt` does; then the first `ResponseError` is raised."""
+    replies = await attempt(client, calls)
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise reply
+    return replies
+
+
+async def attempt(client: Redis, calls: Sequence[Call]) -> list[Any]:
     """Run scripts in their order in one round trip, each as one step; returns their replies.
 
-    All of them run, whatever becomes of the others; then the first `ResponseError` is raised.
+    All of them run, whatever becomes of the others; a `ResponseError` stands in its reply's place.
     """
     if not calls:
         return []
@@ -41,9 +50,6 @@ async def run(client: Redis, calls: Sequence[Call]) -> list[Any]:
         again = await _send(client, [calls[place] for place in unknown], by_name=False)
         for place, reply in zip(unknown, again, strict=True):
             replies[place] = reply
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise reply
     return replies
 
 
@@ -82,13 +88,14 @@ redis.call('XADD', stream, '*', 'data', payload)
 return 'enqueued'
 """)
 
-#: KEYS: result, stream, dead letter, reply.
+#: KEYS: result, stream, dead letter; the reply, unless it is a channel: that is no key, and who may
+#: publish there may have no right to a key of its name.
 #: ARGV: mode, result, its time to live in ms, group, consumer, entry, kind of reply, response,
-#: time to live of replies in ms, length of a reply stream; where the request is dead as well, the
-#: length of the dead letter and its fields. Returns the outcome and the receivers: -1 where they
-#: are not known, -2 where the reply's place takes none.
+#: time to live of replies in ms, length of a reply stream, where the reply goes; where the request
+#: is dead as well, the length of the dead letter and its fields. Returns the outcome and the
+#: receivers: -1 where they are not known, -2 where the reply's place takes none.
 FINISH = _script("""
-local result, stream, dead, reply = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local result, stream, dead, reply = KEYS[1], KEYS[2], KEYS[3], ARGV[11]
 local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
 
 local function holder()
@@ -129,7 +136,7 @@ if type(receivers) == 'table' then
   if string.sub(receivers['err'], 1, 4) ~= 'ERR ' then return receivers end
   receivers = -2
 end
-if #ARGV > 10 then redis.call('XADD', dead, 'MAXLEN', '~', ARGV[11], '*', unpack(ARGV, 12)) end
+if #ARGV > 11 then redis.call('XADD', dead, 'MAXLEN', '~', ARGV[12], '*', unpack(ARGV, 13)) end
 redis.call('XACK', stream, group, entry)
 return {'sent', receivers}
 """)
@@ -172,6 +179,24 @@ if held and held[2] == consumer then
   redis.call('XADD', dead, 'MAXLEN', '~', ARGV[4], '*', unpack(ARGV, 5))
   redis.call('XACK', stream, group, entry)
 end
+""")
+
+#: KEYS: dead letter, the streams that entries come from. ARGV: entry, the topics of those streams.
+#: Returns 1 where the entry went back to its stream, else 0.
+RETRY = _script("""
+local dead, entry = KEYS[1], ARGV[1]
+local found = redis.call('XRANGE', dead, entry, entry)[1]
+if not found then return 0 end
+local fields = {}
+for place = 1, #found[2], 2 do fields[found[2][place]] = found[2][place + 1] end
+for place = 2, #KEYS do
+  if fields['data'] and fields['source'] == ARGV[place] then
+    redis.call('XADD', KEYS[place], '*', 'data', fields['data'])
+    redis.call('XDEL', dead, entry)
+    return 1
+  end
+end
+return 0
 """)
 
 #: KEYS: stream. Returns how many entries were deleted.
