@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,10 @@ def count() -> Count:
     """Count the tokens of a text as tiktoken's ``o200k_base`` does."""
     return TiktokenCounter("o200k_base").count
 
+
+# a shell that starts tests in the background has them ignore Ctrl-C, and all that they start
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # tests of logs configure what they look at, and call this again behind them
 quiet_logs()
