@@ -75,9 +75,7 @@ def test_a_refusal_names_the_parts(
 ) -> None:
     """Where the protected parts do not fit, the refusal names them, and what is missing."""
     needed = protected(asked)
-    missing = min(
-        missing, needed - 1
-    )  # an identity may be short; a window has a token
+    missing = min(missing, needed - 1)  # an identity may be short; a window has a token
     available = needed - missing
 
     content = build(asked, data.draw(choices(name)), max_tokens=available)
