@@ -97,6 +97,19 @@ class DeadLetter:
     at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What a bus held of an owner, and what it can't or won't delete."""
+
+    results: int = 0
+    manifests: int = 0
+    dead_letters: int = 0
+    #: Dead letters that don't say whose they are. They stay.
+    unreadable: int = 0
+    #: Entries of the owner that stand on the streams. They stay until they are settled.
+    waiting: int = 0
+
+
 class Bus(Protocol):
     """The one place where requests come from and responses go to."""
 
@@ -172,6 +185,13 @@ class Bus(Protocol):
     @property
     def dead_letters(self) -> "DeadLetters":
         """Entries that could not be answered, for people to settle by hand."""
+        ...
+
+    async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
+        """Delete an owner's stored answers, manifests and dead letters, or only count them.
+
+        What comes while it looks may be left; then another call finds it.
+        """
         ...
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

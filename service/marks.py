@@ -43,6 +43,7 @@ class HistoryStats:
     pruned: int = 0
     fallen: int = 0
     archived: int = 0
+    summaries: int = 0
 
 
 class Marks(Protocol):

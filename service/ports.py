@@ -55,7 +55,10 @@ class HistoryStore(Marks, Protocol):
         ...
 
     async def erase(self, owner_key: str) -> int:
-        """Delete all rows of an owner, marks and archive too; returns how many rows there were."""
+        """Delete all rows of an owner, with marks, archive and summaries; returns how many rows.
+
+        The profile is the `ProfileStore`'s to erase.
+        """
         ...
 
 
@@ -68,6 +71,10 @@ class ProfileStore(Protocol):
 
     async def put(self, owner_key: str, profile: Mapping[str, object]) -> None:
         """Replace the owner's profile."""
+        ...
+
+    async def erase(self, owner_key: str) -> bool:
+        """Delete the owner's profile; returns whether there was one."""
         ...
 
 

@@ -12,7 +12,9 @@ import typer
 from service.cli.options import Conversation, Json, NamedOwner, Owner
 from service.cli.request import read_bytes
 
-history = typer.Typer(no_args_is_help=True, help="Import, export, show and prune conversations.")
+history = typer.Typer(
+    no_args_is_help=True, help="Import, export, show, prune and erase conversations."
+)
 
 File = Annotated[
     Path,
@@ -25,6 +27,8 @@ ImportForm = Annotated[
 ExportForm = Annotated[Literal["jsonl", "openai"], typer.Option("--format", help="What to write.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the file and store nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Store what can be read.")]
+DryErase = Annotated[bool, typer.Option("--dry-run", help="Count, and erase nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of rows.")]
 Limit = Annotated[int, typer.Option(min=1, help="The newest so many rows.")]
 
@@ -171,6 +175,38 @@ def restore(ctx: typer.Context, owner: NamedOwner, ids: Ids) -> None:
     settings = kept_store(start(ctx.obj))
     changed = asyncio.run(ask_history(settings, lambda history: history.restore(owner, ids)))
     _tell_changed(changed, ids, "restored")
+
+
+@history.command()
+def rm(
+    ctx: typer.Context,
+    *,
+    owner: NamedOwner,
+    dry_run: DryErase = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Erase an owner for good: all that store and bus have of them, the profile too.
+
+    ctxb history rm ana --dry-run
+    ctxb history rm ana --yes
+
+    What of the owner is in work while this runs may be stored behind it: run
+    it again. An owner is erased whole; to hide some rows, see `ctxb history
+    prune`. docs/privacy.md says what is left, and when that ends by itself.
+    """
+    from service.cli.erasure import erase_owner, erased_dict, print_erased
+    from service.cli.start import start
+    from service.cli.tables import printable
+
+    settings = start(ctx.obj)
+    if not (dry_run or yes):
+        typer.confirm(f"Erase all there is of {printable(owner)} for good?", abort=True, err=True)
+    erased = asyncio.run(erase_owner(settings, owner, dry_run=dry_run))
+    if as_json:
+        typer.echo(json.dumps(erased_dict(erased), indent=2))
+        return
+    print_erased(erased)
 
 
 @history.command()

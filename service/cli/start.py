@@ -30,9 +30,20 @@ def start(common: Common, *, level: str = "warning", **sections: Mapping[str, ob
     return settings
 
 
+def has_kept_store(settings: Settings) -> bool:
+    """Tell whether the store outlives this process."""
+    return not settings.store.url.get_secret_value().startswith("memory:")
+
+
+def has_shared_bus(settings: Settings) -> bool:
+    """Tell whether other processes reach the bus."""
+    url = settings.bus.url
+    return url is not None and not url.get_secret_value().startswith("memory:")
+
+
 def kept_store(settings: Settings) -> Settings:
     """Return settings whose store outlives this process; raises `ConfigError` for others."""
-    if settings.store.url.get_secret_value().startswith("memory:"):
+    if not has_kept_store(settings):
         raise ConfigError(
             "the store is in memory and would end with this command; for a file, set"
             " CTXB_STORE__URL=sqlite:///ctxb.db, or store.url in config.yml"
@@ -42,8 +53,7 @@ def kept_store(settings: Settings) -> Settings:
 
 def shared_bus(settings: Settings) -> Settings:
     """Return settings whose bus other processes reach; raises `ConfigError` for others."""
-    url = settings.bus.url
-    if url is None or url.get_secret_value().startswith("memory:"):
+    if not has_shared_bus(settings):
         raise ConfigError(
             "no bus to reach a worker by; set CTXB_BUS__URL, or bus.url in config.yml"
             " (a worker with a bus of its own prints its URL)"

@@ -424,6 +424,23 @@ async def test_erase_forgets_one_owner(stores: Stores) -> None:
     assert (await stores.history.recent("o", max_tokens=9)).total == 1
 
 
+async def test_a_profile_is_erased_by_itself(stores: Stores) -> None:
+    """It is no part of the history, and another owner's stays."""
+    for owner in "op":
+        await stores.profiles.put(owner, {"a": 1})
+        await stores.history.append(owner, [row("a", at(1))])
+    await stores.history.erase("o")
+    assert await stores.profiles.get("o") == {"a": 1}
+
+    assert await stores.profiles.erase("o")
+    assert not await stores.profiles.erase("o")
+
+    assert await stores.profiles.get("o") == {}
+    assert await stores.profiles.get("p") == {"a": 1}
+    await stores.profiles.put("o", {"b": 2})
+    assert await stores.profiles.get("o") == {"b": 2}
+
+
 async def test_profiles_are_replaced_whole(stores: Stores) -> None:
     """An owner's profile is the last one put, and nobody else's."""
     assert await stores.profiles.get("o") == {}

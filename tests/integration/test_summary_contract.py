@@ -156,13 +156,29 @@ async def test_summaries_go_with_their_owner(stores: Stores) -> None:
     await stores.summaries.put(kept, expected("m0", 1))
     await stores.summaries.put(made, expected("m0", 1))
     next_one = await summary(stores, ["m1"], "late")
+    assert (await stores.history.stats("o")).summaries == 1
 
     await stores.history.erase("o")
 
+    assert (await stores.history.stats("o")).summaries == 0
+    assert (await stores.history.stats("p")).summaries == 1
     assert await stores.summaries.read("o") == []
     assert not await stores.summaries.put(next_one, expected("m1", 2, "s"))
     assert not await stores.summaries.put(next_one, expected("m1", 2))
     assert await stores.summaries.read("p") == [kept]
+
+
+async def test_the_right_to_summarise_goes_with_the_owner(stores: Stores) -> None:
+    """Nothing is left to summarise, and nobody has to wait for whoever was at it."""
+    for owner in ("o", "p"):
+        assert await stores.summaries.claim(owner, "one", 60)
+
+    await stores.history.erase("o")
+
+    assert await stores.summaries.claim("o", "other", 60)
+    assert not await stores.summaries.claim("p", "other", 60)
+    await stores.summaries.release("o", "one")
+    assert not await stores.summaries.claim("o", "one", 60)
 
 
 async def test_summaries_of_rows_that_go_are_forgotten(stores: Stores) -> None:

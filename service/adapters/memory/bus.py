@@ -9,11 +9,12 @@ import structlog
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.dead_letters import MemoryDeadLetters
+from service.adapters.memory.erasure import forget
 from service.adapters.memory.hub import MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.adapters.memory.streams import entry_of, token_of
 from service.adapters.stored_results import pack, unpack
-from service.bus import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
+from service.bus import Answer, Enqueued, Forgotten, Identity, Outcome, Receipt, StoredResult
 from service.wire import Topics
 
 log = structlog.get_logger()
@@ -44,6 +45,7 @@ class MemoryBus:
         self.resubscribed = 0
         #: Never: nobody's rights are checked here.
         self.forbidden = 0
+        self._topics = (*requests, *results)
         self._hub = hub
         self._options = options
         self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST
@@ -100,6 +102,10 @@ class MemoryBus:
     async def append(self, topic: str, payload: bytes) -> str:
         """Add an entry to a stream; returns its id."""
         return token_of(self._hub.add(self._options.prefix + topic, {"data": payload}))
+
+    async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
+        """Delete an owner's stored answers, manifests and dead letters, or only count them."""
+        return forget(self._hub, self._options.prefix, self._topics, owner_key, dry_run=dry_run)
 
     async def ping(self) -> None:
         """Answer always."""

@@ -32,6 +32,15 @@ class Expiring(Generic[Value]):
         value, until = self._values.get(key, (None, 0.0))
         return value if until > self._clock() else None
 
+    def items(self) -> list[tuple[Hashable, Value]]:
+        """Return the values whose time isn't over, with their keys."""
+        now = self._clock()
+        return [(key, value) for key, (value, until) in self._values.items() if until > now]
+
+    def drop(self, key: Hashable) -> None:
+        """Forget a value, if there is one."""
+        self._values.pop(key, None)
+
     def put(self, key: Hashable, value: Value, seconds: float) -> None:
         """Keep a value for some seconds from now."""
         now = self._clock()
@@ -56,15 +65,16 @@ class MemoryManifests:
     """The `ManifestStore` in this process, for the newest builds."""
 
     def __init__(self, clock: Clock = time.monotonic, most: int = MANIFESTS) -> None:
-        self._kept: Expiring[bytes] = Expiring(clock, most)
+        #: By build id.
+        self.kept: Expiring[bytes] = Expiring(clock, most)
 
     async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
         """Keep a manifest for so many seconds."""
-        self._kept.put(build_id, manifest, ttl_seconds)
+        self.kept.put(build_id, manifest, ttl_seconds)
 
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None."""
-        return self._kept.get(build_id)
+        return self.kept.get(build_id)
 
 
 class MemoryHub:

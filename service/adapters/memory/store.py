@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from formatters.model import Row, Summary
 from formatters.rows import well_formed
@@ -42,6 +43,8 @@ class MemoryHistory:
         self._owners: dict[str, OwnerRows] = {}
         #: By owner; they go with the rows.
         self.summaries: dict[str, list[Summary]] = {}
+        #: Who may summarise an owner's history, and until when, in microseconds since 1970.
+        self.claims: dict[str, tuple[str, int]] = {}
         self._locks = OwnerLocks()
 
     async def append(
@@ -99,6 +102,7 @@ class MemoryHistory:
         name = checked_owner(owner_key)
         async with self._locks.of(name):
             self.summaries.pop(name, None)
+            self.claims.pop(name, None)
             return len(self._owners.pop(name, OwnerRows()).kept)
 
     async def fell_out(
@@ -128,7 +132,8 @@ class MemoryHistory:
 
     async def stats(self, owner_key: str) -> HistoryStats:
         """Count what there is of an owner."""
-        return self._of(owner_key).stats()
+        summaries = len(self.summaries.get(checked_owner(owner_key), []))
+        return replace(self._of(owner_key).stats(), summaries=summaries)
 
     def forget(self, owner_key: str, ids: Collection[str]) -> int:
         """Delete the summaries that cover any of these rows; returns how many there were."""
@@ -156,6 +161,10 @@ class MemoryProfiles:
         """Replace the owner's profile."""
         self._bodies[checked_owner(owner_key)] = to_json(profile, "/profile")
 
+    async def erase(self, owner_key: str) -> bool:
+        """Delete the owner's profile; returns whether there was one."""
+        return self._bodies.pop(checked_owner(owner_key), None) is not None
+
 
 class MemorySummaries:
     """The `SummaryStore` beside a history in memory."""
@@ -163,8 +172,6 @@ class MemorySummaries:
     def __init__(self, history: MemoryHistory, clock: Clock) -> None:
         self._history = history
         self._clock = clock
-        #: Who may summarise an owner's history, and until when, in microseconds since 1970.
-        self._claims: dict[str, tuple[str, int]] = {}
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
         """Return the summaries of a scope in the order of what they cover."""
@@ -203,13 +210,13 @@ class MemorySummaries:
     async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
         """Take the right to summarise an owner's history, unless another has it."""
         now = microseconds(self._clock())
-        holder, until = self._claims.get(checked_owner(owner_key), (token, 0))
+        holder, until = self._history.claims.get(checked_owner(owner_key), (token, 0))
         if until > now and holder != token:
             return False
-        self._claims[owner_key] = (token, now + round(seconds * 1_000_000))
+        self._history.claims[owner_key] = (token, now + round(seconds * 1_000_000))
         return True
 
     async def release(self, owner_key: str, token: str) -> None:
         """Give back the right to summarise, if it is still this one's."""
-        if self._claims.get(owner_key, ("", 0))[0] == token:
-            del self._claims[owner_key]
+        if self._history.claims.get(owner_key, ("", 0))[0] == token:
+            del self._history.claims[owner_key]

@@ -13,13 +13,14 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import Clients, bus_errors, open_clients
 from service.adapters.redis.dead_letters import RedisDeadLetters
+from service.adapters.redis.erasure import RedisErasure
 from service.adapters.redis.inbox import RedisInbox
 from service.adapters.redis.keys import shard
 from service.adapters.redis.manifests import RedisManifests
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import ENQUEUE, FINISH, Argument, Call, attempt, flat, run
 from service.adapters.stored_results import pack, unpack
-from service.bus import Answer, Enqueued, Identity, Outcome, Receipt, StoredResult
+from service.bus import Answer, Enqueued, Forgotten, Identity, Outcome, Receipt, StoredResult
 from service.wire import Topics
 
 #: What `FINISH` returns in place of receivers where the reply's place takes none.
@@ -55,6 +56,7 @@ class RedisBus:
         self.dead_letters = RedisDeadLetters(
             clients.commands, options.prefix, [*requests, *results]
         )
+        self._streams = [options.prefix + topic for topic in (*requests, *results)]
         #: Replies in lists and streams that the server's rules kept this worker from writing.
         self.forbidden = 0
         self._clients = clients
@@ -142,6 +144,18 @@ class RedisBus:
         with bus_errors("append"):
             entry: Any = await self._commands.xadd(self._options.prefix + topic, {"data": payload})
             return str(entry.decode())
+
+    async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
+        """Delete an owner's stored answers, manifests and dead letters, or only count them."""
+        erasure = RedisErasure(
+            commands=self._commands,
+            prefix=self._options.prefix,
+            dead_letters=self.dead_letters,
+            streams=self._streams,
+            owner_key=owner_key,
+            dry_run=dry_run,
+        )
+        return await erasure.forget()
 
     async def ping(self) -> None:
         """Raise `BusError` unless the bus answers; sets the clock by it."""

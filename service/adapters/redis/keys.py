@@ -1,10 +1,15 @@
 """The names of the keys on a Redis bus; those of results and manifests are part of the wire."""
 
 import hashlib
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from service.bus import Identity
 from service.wire import Topics
+
+RESULT: Final = "context.build.result"
+MANIFEST: Final = "context.build.manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,7 @@ class Shard:
         # The length tells ("a", "bc") from ("ab", "c").
         owner = identity.owner_key.encode()
         digest = hashlib.sha256(b"%d:%b%b" % (len(owner), owner, identity.id.encode()))
-        return self._key("context.build.result", digest.hexdigest())
+        return self._key(RESULT, digest.hexdigest())
 
     def heard(self, payload: bytes) -> str:
         """Return the key of the set of workers that have heard a payload."""
@@ -46,4 +51,19 @@ def result_key(identity: Identity, prefix: str = "") -> str:
 
 def manifest_key(build_id: str, prefix: str = "") -> str:
     """Return where the manifest of a build is kept, for readers in any language."""
-    return f"{prefix}context.build.manifest.{build_id}"
+    return f"{prefix}{MANIFEST}.{build_id}"
+
+
+def result_pattern(prefix: str = "") -> str:
+    """Return what the keys of all stored answers match, in the glob form of SCAN."""
+    return f"{_literally(prefix)}{RESULT}.*"
+
+
+def manifest_pattern(prefix: str = "") -> str:
+    """Return what the keys of all manifests match, in the glob form of SCAN."""
+    return f"{_literally(prefix)}{MANIFEST}.*"
+
+
+def _literally(text: str) -> str:
+    """Escape what globs take for more than itself."""
+    return re.sub(r"([\\*?\[\]])", r"\\\1", text)

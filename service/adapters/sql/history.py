@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
@@ -18,6 +17,7 @@ from service.adapters.rows import (
 )
 from service.adapters.sql.bodies import read_bodies
 from service.adapters.sql.engine import Database
+from service.adapters.sql.erasure import erase_owner
 from service.adapters.sql.marks import (
     copy_fallen,
     count_marks,
@@ -34,7 +34,7 @@ from service.adapters.sql.queries import (
     Scope,
     scope,
 )
-from service.adapters.sql.schema import archive, fallen, key, messages, owners, summaries
+from service.adapters.sql.schema import key
 from service.adapters.sql.summaries import forget_rows
 from service.adapters.sql.totals import recount
 from service.adapters.stores import Clock
@@ -132,14 +132,8 @@ class SqlHistory:
         """Delete all of an owner; returns how many rows there were."""
         owner = key(checked_owner(owner_key))
 
-        async def forget(connection: AsyncConnection) -> int:
-            for table in (owners, fallen, archive, summaries):
-                await connection.execute(delete(table).where(table.c.owner_key == owner))
-            erased = await connection.execute(delete(messages).where(messages.c.owner_key == owner))
-            return erased.rowcount
-
         async with self._locks.of(owner):
-            return await self._database.write(forget)
+            return await self._database.write(lambda found: erase_owner(found, owner))
 
     async def _set_pruned(self, owner_key: str, ids: Sequence[str], *, pruned: bool) -> int:
         owner, names = key(checked_owner(owner_key)), _keys(ids)

@@ -86,5 +86,14 @@ async def count_marks(connection: AsyncConnection, owner: str) -> HistoryStats:
     """Count what there is of an owner."""
     last = (await connection.execute(OWNER.newest, {"in_owner": owner})).first()
     rows, tokens = (last[1], last[2]) if last else (0, 0)
-    pruned, fallen, archived = (await connection.execute(COUNTS, {"in_owner": owner})).one()
-    return HistoryStats(rows=rows, tokens=tokens, pruned=pruned, fallen=fallen, archived=archived)
+    pruned, fallen, archived, summaries = (
+        await connection.execute(COUNTS, {"in_owner": owner})
+    ).one()
+    return HistoryStats(
+        rows=rows,
+        tokens=tokens,
+        pruned=pruned,
+        fallen=fallen,
+        archived=archived,
+        summaries=summaries,
+    )

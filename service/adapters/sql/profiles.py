@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from service.adapters.rows import checked_owner, to_json
 from service.adapters.sql.engine import Database
@@ -32,3 +32,10 @@ class SqlProfiles:
             index_elements=[profiles.c.owner_key], set_={"body": put.excluded.body}
         )
         await self._database.write(lambda connection: connection.execute(put))
+
+    async def erase(self, owner_key: str) -> bool:
+        """Delete the owner's profile; returns whether there was one."""
+        owner = key(checked_owner(owner_key))
+        gone = delete(profiles).where(profiles.c.owner_key == owner)
+        erased = await self._database.write(lambda connection: connection.execute(gone))
+        return erased.rowcount > 0

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert
 
-from service.adapters.sql.schema import archive, fallen, insert, messages, owners
+from service.adapters.sql.schema import archive, fallen, insert, messages, owners, summaries
 
 #: A ``beyond`` and a ``limit`` that bound nothing.
 ALL_TOKENS: Final = -1
@@ -148,11 +148,12 @@ ARCHIVED: Final = (
 )
 #: Delete all copies from before ``until``.
 FORGET: Final = delete(archive).where(archive.c.archived_at < bindparam("until"))
-#: Rows that are pruned, that once fell out, and copies, of an owner.
+#: Rows that are pruned, that once fell out, copies, and summaries, of an owner.
 COUNTS: Final = select(
     select(func.count()).where(_OWNED, messages.c.pruned == literal(1)).scalar_subquery(),
     select(func.count()).where(fallen.c.owner_key == bindparam("in_owner")).scalar_subquery(),
     select(func.count()).where(archive.c.owner_key == bindparam("in_owner")).scalar_subquery(),
+    select(func.count()).where(summaries.c.owner_key == bindparam("in_owner")).scalar_subquery(),
 )
 
 OWNER: Final = _statements(_OWNED, messages.c.owner_rows, messages.c.owner_tokens)

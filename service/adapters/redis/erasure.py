@@ -1,0 +1,123 @@
+"""Finds and deletes what a Redis bus holds of an owner.
+
+Results and manifests are keyed by hashes, and an index by owner would cost every build a write for
+what lives a minute; so erasure, which is rare, looks into all of them with SCAN, in small steps
+between which the server serves others.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+from service.adapters.belongings import Holder, owner_in, owners_of
+from service.adapters.redis.client import bus_errors
+from service.adapters.redis.keys import manifest_pattern, result_pattern
+from service.bus import DeadLetters, Forgotten
+
+#: Keys that the server looks at in one step of a SCAN: well under a millisecond.
+SCANNED: Final = 500
+#: Values and entries that are read in one round trip; each may have some megabytes.
+CHUNK: Final = 20
+#: Dead letters that are deleted in one step.
+DROPPED: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisErasure:
+    """The erasure of one owner over one server."""
+
+    commands: Redis
+    prefix: str
+    dead_letters: DeadLetters
+    #: The names of the streams, prefix included.
+    streams: Sequence[str]
+    owner_key: str
+    #: True counts and deletes nothing.
+    dry_run: bool
+
+    async def forget(self) -> Forgotten:
+        """Delete answers, manifests and dead letters; count what has to stay."""
+        dead, unreadable = await self._dead_letters()
+        return Forgotten(
+            results=await self._values(result_pattern(self.prefix), "response"),
+            manifests=await self._values(manifest_pattern(self.prefix), "request"),
+            dead_letters=dead,
+            unreadable=unreadable,
+            waiting=sum([await self._waiting(stream) for stream in self.streams]),
+        )
+
+    async def _values(self, pattern: str, holder: Holder) -> int:
+        found: set[bytes] = set()
+        with bus_errors("look for what is an owner's"):
+            keys = self.commands.scan_iter(match=pattern, count=SCANNED)
+            async for some in _batches(keys):
+                mine = await self._mine(some, holder)
+                found |= mine
+                if mine and not self.dry_run:
+                    await self._unlink(mine)
+        return len(found)
+
+    async def _mine(self, keys: Sequence[bytes], holder: Holder) -> set[bytes]:
+        async with self.commands.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.get(key)
+            # a key of another type is something else's, and its reply an error
+            values: list[Any] = await pipeline.execute(raise_on_error=False)
+        return {
+            key
+            for key, value in zip(keys, values, strict=True)
+            if isinstance(value, bytes) and owner_in(value, holder) == self.owner_key
+        }
+
+    async def _unlink(self, keys: set[bytes]) -> None:
+        async with self.commands.pipeline(transaction=False) as pipeline:
+            for key in keys:  # each alone: in a cluster, they are in several slots
+                pipeline.unlink(key)
+            await pipeline.execute()
+
+    async def _dead_letters(self) -> tuple[int, int]:
+        """Return how many were the owner's, and how many don't say whose they are."""
+        mine: list[str] = []
+        unreadable = 0
+        async for letter in self.dead_letters.each():
+            owners = owners_of(letter.payload)
+            unreadable += not owners
+            if self.owner_key in owners:
+                mine.append(letter.id)
+        if not self.dry_run:
+            for start in range(0, len(mine), DROPPED):
+                await self.dead_letters.drop(mine[start : start + DROPPED])
+        return len(mine), unreadable
+
+    async def _waiting(self, stream: str) -> int:
+        waiting = 0
+        async for payload in _payloads(self.commands, stream):
+            waiting += self.owner_key in owners_of(payload)
+        return waiting
+
+
+async def _payloads(commands: Redis, stream: str) -> AsyncGenerator[bytes, None]:
+    """Yield the payloads that there are now, a few at a time."""
+    with bus_errors("read a stream"):
+        newest: Any = await commands.xrevrange(stream, count=1)
+        low, high = "-", newest[0][0] if newest else "-"
+        while True:
+            found: Any = await commands.xrange(stream, low, high, count=CHUNK)
+            for _, fields in found:
+                yield fields.get(b"data", b"")
+            if len(found) < CHUNK:
+                return
+            low = f"({found[-1][0].decode()}"
+
+
+async def _batches(keys: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
+    batch: list[bytes] = []
+    async for key in keys:
+        batch.append(key)
+        if len(batch) == CHUNK:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
