@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from formatters.model import Message, Row, Tool
@@ -59,6 +60,18 @@ class HistoryStore(Marks, Protocol):
 
         The profile is the `ProfileStore`'s to erase.
         """
+        ...
+
+    async def expire(self, before: datetime, limit: int) -> int:
+        """Delete the oldest rows from before a moment, ``limit`` at most; returns how many.
+
+        A row goes with its marks and the summaries that cover it; its copy in the archive stays.
+        What is left is as if the others had never been. 0 means that no such row was found.
+        """
+        ...
+
+    async def expire_archive(self, before: datetime, limit: int) -> int:
+        """Delete copies that were archived before a moment, ``limit`` at most; returns how many."""
         ...
 
 

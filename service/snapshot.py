@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 - it holds the rows of one owner and one reading, and is never written to
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Final
 
 from formatters.model import Row, Summary
@@ -47,6 +48,14 @@ class Snapshot:
         raise StoreError(_READ_ONLY)
 
     async def erase(self, owner_key: str) -> int:
+        """Raise `StoreError`, as `append` does."""
+        raise StoreError(_READ_ONLY)
+
+    async def expire(self, before: datetime, limit: int) -> int:
+        """Raise `StoreError`, as `append` does."""
+        raise StoreError(_READ_ONLY)
+
+    async def expire_archive(self, before: datetime, limit: int) -> int:
         """Raise `StoreError`, as `append` does."""
         raise StoreError(_READ_ONLY)
 

@@ -19,6 +19,7 @@ from service.health import Probe, Pulse
 from service.inbox import Delivery
 from service.loop import every, keep_on
 from service.recorder import Recorder
+from service.retention import INTERVAL, Retention
 from service.sender import Sender
 
 log = structlog.get_logger()
@@ -50,6 +51,7 @@ class Worker:
             builder.history, events, builder.tokenizers, builder.settings.events
         )
         self._afterwards = (Archive(bus.manifests, builder.settings), departures)
+        self._retention = Retention(builder.history, builder.settings, bus.now)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
         self._running: dict[asyncio.Task[None], Delivery] = {}
         #: Held from the look at the free slots until they are taken.
@@ -73,6 +75,7 @@ class Worker:
                 ),
                 tasks.create_task(every(lease / 3, "claims", partial(self._take_over, stop))),
                 tasks.create_task(every(HOUSEKEEPING, "housekeeping", self._keep_house)),
+                tasks.create_task(every(INTERVAL, "retention", self._retention.enforce)),
             ]
             if self._recorder:
                 background.append(tasks.create_task(self._recorder.run()))

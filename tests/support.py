@@ -81,6 +81,14 @@ class BrokenHistory:
         """Fail."""
         raise StoreError("down")
 
+    async def expire(self, before: datetime, limit: int) -> int:
+        """Fail."""
+        raise StoreError("down")
+
+    async def expire_archive(self, before: datetime, limit: int) -> int:
+        """Fail."""
+        raise StoreError("down")
+
     async def fell_out(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:

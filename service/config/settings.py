@@ -92,9 +92,11 @@ class WorkerSettings(Section):
 
 
 class StoreSettings(Section):
-    """Where history and profiles are kept."""
+    """Where history and profiles are kept, and for how long."""
 
     url: SecretStr = SecretStr("memory://")
+    #: Days after which workers delete rows of history, by the rows' own time; None keeps them.
+    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = None
 
 
 class ModelLimit(Section):

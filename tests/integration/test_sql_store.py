@@ -17,7 +17,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import ClauseElement, Connection, Select, Update
+from sqlalchemy import ClauseElement, Connection
 from sqlalchemy.dialects import sqlite
 
 from formatters.model import Row
@@ -25,6 +25,7 @@ from service.adapters.sql import engine as sql_engine
 from service.adapters.sql.engine import Database
 from service.adapters.sql.migrate import current, upgrade
 from service.adapters.sql.queries import BY_IDS, CONVERSATION, FALL, IDS_AT_ONCE, OWNER, PRUNE
+from service.adapters.sql.retention import DELETE, EXPIRED, LEFT, NEXT_OWNER
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
@@ -32,7 +33,7 @@ from service.marks import Archiving
 
 RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 #: The newest revision of the schema.
-NEWEST = "0003"
+NEWEST = "0004"
 MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 
@@ -276,7 +277,7 @@ async def test_old_copies_of_every_owner_go(url: str) -> None:
 # --- indexes ---------------------------------------------------------------------------------
 
 
-def plan(file: Path, statement: Select[str] | Select[int, int, int] | Update) -> list[str]:
+def plan(file: Path, statement: ClauseElement) -> list[str]:
     """Return the steps on the table of messages, and those that sort."""
     compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
     values = {name: 1 if value is None else value for name, value in compiled.params.items()}
@@ -301,7 +302,12 @@ async def test_every_statement_is_bounded_by_an_index(
         (OWNER, "owner", "owner_key=?"),
         (CONVERSATION, "conversation", "owner_key=? AND conversation_id=?"),
     ):
-        assert plan(file, statements.newest) == [f"{search}{name} ({keys})"]
+        # the newest row, and the oldest for what has expired before it: rows and tokens
+        assert plan(file, statements.newest) == [f"{search}{name} ({keys})"] * 3
+        assert plan(file, statements.place) == [
+            "SEARCH messages USING INDEX sqlite_autoindex_messages_1 (owner_key=? AND id=?)",
+            f"{search}{name} ({keys})",
+        ]
         assert plan(file, statements.page) == [
             f"{search}{name}_tokens ({keys} AND pruned=? AND {name}_tokens>?)"
         ]
@@ -315,7 +321,22 @@ async def test_every_statement_is_bounded_by_an_index(
         ]
 
 
-@pytest.mark.parametrize("statement", [BY_IDS, PRUNE, FALL])
+async def test_what_expires_is_found_by_an_index(file: Path, url: str) -> None:
+    """The oldest row of all, the oldest of an owner, and rows by their ids; none sorts."""
+    async with open_sql_store(url, Words(), receipt) as stores:
+        await stores.history.append("o", [row(str(n), at(n % 60)) for n in range(3000)])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("ANALYZE")
+
+    search = "SEARCH messages USING"
+    assert plan(file, NEXT_OWNER) == [f"{search} INDEX messages_by_time (sort_time<?)"]
+    assert plan(file, EXPIRED) == [
+        f"{search} INDEX messages_by_owner (owner_key=? AND sort_time<?)"
+    ]
+    assert plan(file, LEFT) == [f"{search} COVERING INDEX messages_by_owner (owner_key=?)"]
+
+
+@pytest.mark.parametrize("statement", [BY_IDS, PRUNE, FALL, DELETE[0]])
 async def test_rows_with_ids_are_found_one_by_one(
     file: Path, url: str, statement: ClauseElement
 ) -> None:
@@ -391,7 +412,8 @@ async def test_rows_of_an_older_schema_are_read_and_pruned(file: Path, url: str)
     async with open_sql_store(url, Words(), receipt) as stores:
         assert await stores.history.prune("o", ["4"]) == 1
         page = await stores.history.recent("o", max_tokens=3)
-        assert ([each["id"] for each in page.rows], page.total) == (["3", "2"], 3)
+        # the first revision knows no pruned rows: the one that was is shown again
+        assert ([each["id"] for each in page.rows], page.total) == (["3", "2"], 4)
         assert await stores.history.restore("o", ["4"]) == 1
     assert (await current(url)) == NEWEST
 

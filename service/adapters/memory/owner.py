@@ -42,14 +42,17 @@ class OwnerRows:
     archive: list[ArchivedRow] = field(default_factory=list)
     #: The sort time of the newest row, pruned or not.
     newest: int | None = None
+    #: The number of the row that was added last.
+    last_sequence: int = 0
 
     def add(self, record: Record, sort_time: int) -> None:
         """Put a row in its place, unless there is one with its id."""
         if record.id in self.kept:
             return
+        self.last_sequence += 1
         self.kept[record.id] = row = Kept(
             sort_time,
-            len(self.kept) + 1,
+            self.last_sequence,
             record.printed_tokens,
             record.body,
             record.conversation_id,
@@ -79,6 +82,25 @@ class OwnerRows:
             self._show(self.kept[name])
         self.pruned -= chosen
         return len(chosen)
+
+    def oldest(self) -> int | None:
+        """Return the sort time of the oldest row, pruned or not."""
+        shown = [row.sort_time for row in self.shown.get(None, [])[:1]]
+        hidden = [self.kept[name].sort_time for name in self.pruned]
+        return min([*shown, *hidden], default=None)
+
+    def expire(self, until: int, limit: int) -> list[str]:
+        """Delete the oldest rows from before a sort time, with their marks; returns their ids."""
+        old = {name: row for name, row in self.kept.items() if row.sort_time < until}
+        gone = sorted(old, key=old.__getitem__)[:limit]
+        self.prune(gone)  # takes them off the lists
+        for name in gone:
+            del self.kept[name]
+        self.pruned.difference_update(gone)
+        self.fallen.difference_update(gone)
+        if not self.kept:
+            self.newest = None
+        return gone
 
     def fell_out(self, ids: Iterable[str]) -> list[str]:
         """Mark rows that are shown as fallen out; returns those that were not marked before."""

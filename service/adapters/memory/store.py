@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 
 from formatters.model import Row, Summary
 from formatters.rows import well_formed
@@ -104,6 +105,36 @@ class MemoryHistory:
             self.summaries.pop(name, None)
             self.claims.pop(name, None)
             return len(self._owners.pop(name, OwnerRows()).kept)
+
+    async def expire(self, before: datetime, limit: int) -> int:
+        """Delete the oldest rows of an owner from before a moment; returns how many."""
+        until = microseconds(before)
+        times = [(owner.oldest(), name) for name, owner in self._owners.items()]
+        old = [(time, name) for time, name in times if time is not None and time < until]
+        if not old:
+            return 0
+        _, name = min(old)
+        async with self._locks.of(name):
+            gone = self._of(name).expire(until, limit)
+            self.forget(name, gone)
+            self._close(name)
+        return len(gone)
+
+    async def expire_archive(self, before: datetime, limit: int) -> int:
+        """Delete copies that were archived before a moment; returns how many."""
+        gone = 0
+        for name, owner in list(self._owners.items()):
+            old = min(sum(copy.at < before for copy in owner.archive), limit - gone)
+            del owner.archive[:old]
+            gone += old
+            self._close(name)
+        return gone
+
+    def _close(self, name: str) -> None:
+        """Forget an owner of whom nothing is left."""
+        owner = self._of(name)
+        if not owner.kept and not owner.archive:
+            self._owners.pop(name, None)
 
     async def fell_out(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,6 +35,7 @@ from service.adapters.sql.queries import (
     Scope,
     scope,
 )
+from service.adapters.sql.retention import expire_copies, expire_rows
 from service.adapters.sql.schema import key
 from service.adapters.sql.summaries import forget_rows
 from service.adapters.sql.totals import recount
@@ -135,6 +137,16 @@ class SqlHistory:
         async with self._locks.of(owner):
             return await self._database.write(lambda found: erase_owner(found, owner))
 
+    async def expire(self, before: datetime, limit: int) -> int:
+        """Delete the oldest rows of an owner from before a moment; returns how many."""
+        until = microseconds(before)
+        return await self._database.write(lambda found: expire_rows(found, until, limit))
+
+    async def expire_archive(self, before: datetime, limit: int) -> int:
+        """Delete copies that were archived before a moment; returns how many."""
+        until = microseconds(before)
+        return await self._database.write(lambda found: expire_copies(found, until, limit))
+
     async def _set_pruned(self, owner_key: str, ids: Sequence[str], *, pruned: bool) -> int:
         owner, names = key(checked_owner(owner_key)), _keys(ids)
 
@@ -182,11 +194,10 @@ async def _page(
     last = (await connection.execute(of.statements.newest, of.keys)).first()
     if last is None:
         return HistoryPage(rows=[])
-    _, rows, tokens = last
-    beyond = ALL_TOKENS if max_tokens is None else tokens - max(max_tokens, 0)
+    beyond = ALL_TOKENS if max_tokens is None else last.total - max(max_tokens, 0)
     bounds = {"beyond": beyond, "limit": limit}
     bodies = await connection.scalars(of.statements.page, {**of.keys, **bounds})
-    return HistoryPage(rows=[json.loads(body) for body in bodies], total=rows)
+    return HistoryPage(rows=[json.loads(body) for body in bodies], total=last.rows)
 
 
 async def _next_sequence(connection: AsyncConnection, owner: str, rows: int) -> int:

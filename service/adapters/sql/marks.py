@@ -85,7 +85,7 @@ async def read_archive(connection: AsyncConnection, owner: str, limit: int) -> l
 async def count_marks(connection: AsyncConnection, owner: str) -> HistoryStats:
     """Count what there is of an owner."""
     last = (await connection.execute(OWNER.newest, {"in_owner": owner})).first()
-    rows, tokens = (last[1], last[2]) if last else (0, 0)
+    rows, tokens = (last.rows, last.tokens) if last else (0, 0)
     pruned, fallen, archived, summaries = (
         await connection.execute(COUNTS, {"in_owner": owner})
     ).one()

@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import (
     Column,
     ColumnElement,
+    ScalarSelect,
     Select,
     Update,
     and_,
@@ -34,9 +35,11 @@ class Statements:
     Parameters are ``in_owner``, and ``in_conversation`` where the scope is one.
     """
 
-    #: Sort time, rows and printed tokens of the newest row, pruned or not: the latter are the
-    #: totals of all that aren't.
-    newest: Select[int, int, int]
+    #: The newest row's sort time, pruned or not; how many rows and printed tokens there are of all
+    #: that aren't; and that row's own total of tokens, from which a bound is reckoned.
+    newest: Select[int, int, int, int]
+    #: How many rows there are up to the one with the id ``name``, itself included.
+    place: Select[int]
     #: Bodies newest first: ``limit`` at most, of rows whose total of tokens is over ``beyond``,
     #: without those that are pruned.
     page: Select[str]
@@ -47,14 +50,41 @@ class Statements:
 def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Statements:
     """Build the statements of a scope from its condition and the columns of its totals."""
     newest_first = (messages.c.sort_time.desc(), messages.c.sequence.desc())
-    newest = select(messages.c.sort_time, rows, tokens).where(members).order_by(*newest_first)
+    gone_rows, gone_tokens = _gone(members, rows, tokens)
+    newest = (
+        select(
+            messages.c.sort_time,
+            (rows - gone_rows).label("rows"),
+            (tokens - gone_tokens).label("tokens"),
+            tokens.label("total"),
+        )
+        .where(members)
+        .order_by(*newest_first)
+        .limit(1)
+    )
+    place = select(rows - gone_rows).where(members, messages.c.id == bindparam("name"))
     page = (
         select(messages.c.body)
         .where(members, messages.c.pruned == literal(0), tokens > bindparam("beyond"))
         .order_by(tokens.desc(), *newest_first)
         .limit(bindparam("limit"))
     )
-    return Statements(newest=newest.limit(1), page=page, recount=_recount(members, rows, tokens))
+    recount = _recount(members, rows, tokens)
+    return Statements(newest=newest, place=place, page=page, recount=recount)
+
+
+def _gone(
+    members: ColumnElement[bool], rows: Column[int], tokens: Column[int]
+) -> tuple[ScalarSelect[int], ScalarSelect[int]]:
+    """Return what the oldest row's totals count beside it: rows and tokens that have expired."""
+    counted = 1 - messages.c.pruned
+
+    def first(value: ColumnElement[int]) -> ScalarSelect[int]:
+        oldest = select(value).where(members)
+        oldest = oldest.order_by(messages.c.sort_time, messages.c.sequence).limit(1)
+        return oldest.correlate(None).scalar_subquery()
+
+    return first(rows - counted), first(tokens - messages.c.printed_tokens * counted)
 
 
 def _recount(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Update:

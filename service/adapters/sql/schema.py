@@ -1,5 +1,6 @@
 """The tables of the SQL store, as the newest migration leaves them."""
 
+import re
 from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, text
@@ -17,7 +18,9 @@ owners: Final = Table(
 
 #: Columns are there to find rows by; what callers stored and get back is ``body``. The totals run
 #: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``; pruned rows
-#: have totals as well, but count nothing in them.
+#: have totals as well, but count nothing in them. Rows expire from the old end and are still
+#: counted in the totals of the others, so that none has to be written anew: what counts is by how
+#: much the totals of two rows differ.
 messages: Final = Table(
     "messages",
     metadata,
@@ -36,6 +39,7 @@ messages: Final = Table(
     Column("body", Text, nullable=False),  # behind what is read most: nothing is read past it
     Column("pruned", Integer, nullable=False, server_default=text("0")),  # 1 where hidden by hand
     Index("messages_by_owner", "owner_key", "sort_time", "sequence"),
+    Index("messages_by_time", "sort_time"),  # of all owners: what expires next
     Index("messages_by_conversation", "owner_key", "conversation_id", "sort_time", "sequence"),
     # A total never falls along the order, so these two are in that order as well: a bound on
     # tokens is a range, without the rows that are pruned.
@@ -112,3 +116,8 @@ insert: Final = sqlite.insert
 def key(name: str) -> str:
     """Return text that tells rows apart in a key column: a NUL, which Postgres refuses, escaped."""
     return name.replace("\\", "\\\\").replace("\0", "\\0")
+
+
+def name_of(kept: str) -> str:
+    """Return the text that `key` made a key of."""
+    return re.sub(r"\\([\\0])", lambda found: "\0" if found[1] == "0" else "\\", kept)

@@ -15,6 +15,7 @@ from formatters.times import parse_timestamp
 from service.adapters.rows import checked_owner, microseconds
 from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.engine import Database
+from service.adapters.sql.queries import scope
 from service.adapters.sql.schema import claims, insert, key, messages, summaries
 from service.adapters.stores import Clock
 from service.summaries import Expected, fingerprint
@@ -152,11 +153,9 @@ async def _unchanged(connection: AsyncConnection, summary: Summary, expected: Ex
     names = select(summaries.c.id).where(summaries.c.owner_key == owner, _within(conversation))
     if set(await connection.scalars(names)) != expected.summaries:
         return False
-    total = messages.c.owner_rows if conversation is None else messages.c.conversation_rows
-    place = select(total).where(
-        messages.c.owner_key == owner, messages.c.id == key(expected.last_id)
-    )
-    if await connection.scalar(place) != expected.rows:
+    of = scope(owner, conversation)
+    place = {**of.keys, "name": key(expected.last_id)}
+    if await connection.scalar(of.statements.place, place) != expected.rows:
         return False
     ids = [key(name) for name in summary.message_ids]
     for some in portions(ids):

@@ -1,0 +1,74 @@
+"""Deletes what has grown too old: rows from the old end of a history, and archived copies."""
+
+from typing import Final
+
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.sql.bodies import portions
+from service.adapters.sql.queries import LOCK_OWNER
+from service.adapters.sql.schema import archive, fallen, messages, name_of, owners
+from service.adapters.sql.summaries import forget_rows
+
+_OWNED: Final = messages.c.owner_key == bindparam("in_owner")
+_OLD: Final = messages.c.sort_time < bindparam("until")
+
+#: Whose the oldest of all rows is, where that is from before ``until``.
+NEXT_OWNER: Final = select(messages.c.owner_key).where(_OLD).order_by(messages.c.sort_time).limit(1)
+#: The ids of an owner's oldest rows from before ``until``, ``limit`` at most.
+EXPIRED: Final = (
+    select(messages.c.id)
+    .where(_OWNED, _OLD)
+    .order_by(messages.c.sort_time, messages.c.sequence)
+    .limit(bindparam("limit"))
+)
+#: Delete the rows, and the marks on rows, with the ``ids``.
+DELETE: Final = tuple(
+    delete(table).where(
+        table.c.owner_key == bindparam("in_owner"),
+        table.c.id.in_(bindparam("ids", expanding=True)),
+    )
+    for table in (messages, fallen)
+)
+#: A row that an owner has left. In an order: without one, SQLite would look at all rows of a
+#: database in which most are one owner's.
+LEFT: Final = select(messages.c.sort_time).where(_OWNED).order_by(messages.c.sort_time).limit(1)
+#: Delete an owner, whose history begins anew then.
+DELETE_OWNER: Final = delete(owners).where(owners.c.owner_key == bindparam("in_owner"))
+#: Delete the oldest copies from before ``until``, ``limit`` at most.
+DELETE_COPIES: Final = delete(archive).where(
+    archive.c.number.in_(
+        select(archive.c.number)
+        .where(archive.c.archived_at < bindparam("until"))
+        .order_by(archive.c.archived_at)
+        .limit(bindparam("limit"))
+    )
+)
+
+
+async def expire_rows(connection: AsyncConnection, until: int, limit: int) -> int:
+    """Delete at most so many of the oldest rows of one owner; returns how many.
+
+    They go with their marks and the summaries that cover any of them. ``until`` is in microseconds
+    since 1970. The totals of what is left stay as they are: see `schema.messages`.
+    """
+    owner = await connection.scalar(NEXT_OWNER, {"until": until})
+    if owner is None:
+        return 0
+    # from here on no append can put a row before those that go
+    await connection.execute(LOCK_OWNER, {"in_owner": owner})
+    oldest = {"in_owner": owner, "until": until, "limit": limit}
+    ids = list(await connection.scalars(EXPIRED, oldest))
+    await forget_rows(connection, owner, {name_of(name) for name in ids})
+    for some in portions(ids):
+        for statement in DELETE:
+            await connection.execute(statement, {"in_owner": owner, "ids": some})
+    if await connection.scalar(LEFT, {"in_owner": owner}) is None:
+        await connection.execute(DELETE_OWNER, {"in_owner": owner})
+    return len(ids)
+
+
+async def expire_copies(connection: AsyncConnection, until: int, limit: int) -> int:
+    """Delete at most so many of the oldest copies, of any owners; returns how many."""
+    gone = await connection.execute(DELETE_COPIES, {"until": until, "limit": limit})
+    return gone.rowcount
