@@ -52,6 +52,10 @@ class Inbox(Protocol):
         """Extend the lease of those that this worker still holds; leave the others alone."""
         ...
 
+    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
+        """Renew those that this worker still holds, and count this attempt as their first."""
+        ...
+
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Let the lease of those that this worker still holds run out now."""
         ...

@@ -1,11 +1,13 @@
 """Writes history from the bus: the inputs of requests, and the rows of other services' results."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
 
+from formatters.model import Row
+from formatters.rows import read_role
 from service.bus import Bus
 from service.config.settings import Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError
@@ -13,7 +15,7 @@ from service.inbox import Delivery
 from service.loop import every, keep_on
 from service.metrics import UNMEASURED, Metrics
 from service.ports import HistoryStore
-from service.result_row import read_result
+from service.result_row import ResultRow, read_result
 from service.wire import BuildRequest
 
 log = structlog.get_logger()
@@ -40,6 +42,8 @@ class Recorder:
         self._inbox = bus.results
         self._settings = settings
         self._metrics = metrics
+        #: Deliveries that are being written, or wait for that.
+        self._held: list[Delivery] = []
 
     async def record_input(self, request: BuildRequest) -> None:
         """Write the input of a request, as the human's row.
@@ -70,25 +74,40 @@ class Recorder:
 
     async def run(self) -> None:
         """Write the rows that other services publish, until cancelled."""
+        bus = self._settings.bus
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_on("recorder", self._take_new))
-            tasks.create_task(
-                every(self._settings.bus.lease_seconds, "recorder.claims", self._take_over)
-            )
+            tasks.create_task(every(bus.lease_seconds, "recorder.claims", self._take_over))
+            tasks.create_task(every(bus.heartbeat_seconds, "recorder.leases", self._renew))
 
     async def _take_new(self) -> None:
         await self._record(await self._inbox.receive(BATCH, wait=WAIT))
 
     async def _take_over(self) -> None:
-        await self._record(await self._inbox.claim(BATCH))
+        # one at a time: one that ends the process must not cost the others a delivery as well
+        while claimed := await self._inbox.claim(1):
+            await self._record(claimed)
+
+    async def _renew(self) -> None:
+        """Keep leases while a store is slow: it may answer after longer than that."""
+        if self._held:
+            await self._inbox.renew(list(self._held))
 
     async def _record(self, deliveries: Sequence[Delivery]) -> None:
         """Write rows in the order of their arrival, however long the store is away."""
-        for place, delivery in enumerate(deliveries):
-            while not await self._settled(delivery):
+        self._held += deliveries
+        left = list(deliveries)
+        try:
+            while left:
+                if await self._settled(left[0]):
+                    self._held.remove(left.pop(0))
+                    continue
+                # an outage of the store is no attempt, whichever worker sees the end of it
+                await self._inbox.forgive(left)
                 await asyncio.sleep(PAUSE)
-                # an outage of the store is no attempt: the rows stay here
-                await self._inbox.renew(deliveries[place:])
+        finally:
+            for delivery in left:
+                self._held.remove(delivery)
 
     async def _settled(self, delivery: Delivery) -> bool:
         """Write a row and settle it; False where the store is away."""
@@ -111,8 +130,35 @@ class Recorder:
         row = read_result(delivery.payload, max_bytes=self._settings.bus.max_payload_bytes)
         fields = row.model_dump(exclude={"owner_key", "conversation_id"})
         stamped = {**fields, "timestamp": row.timestamp or delivery.received_at.isoformat()}
-        await self._history.append(row.owner_key, [stamped], conversation_id=row.conversation_id)
+        new = await self._history.append(
+            row.owner_key, [stamped], conversation_id=row.conversation_id
+        )
+        if not new:
+            await self._compare(row, delivery)
+
+    async def _compare(self, row: ResultRow, delivery: Delivery) -> None:
+        """Tell of a row whose id another one has: the first stays."""
+        stored = await self._history.rows(row.owner_key, [row.id])
+        if stored and _differs(stored[0], row):
+            log.warning(
+                "recorder.conflict",
+                owner_key=row.owner_key,
+                row_id=row.id,
+                entry=delivery.token,
+            )
 
 
 def _receipt(request: BuildRequest) -> str | None:
     return request.received_at.isoformat() if request.received_at else None
+
+
+def _differs(stored: Row, row: ResultRow) -> bool:
+    """Tell whether a row says something else than the one that is stored under its id."""
+    noted = stored.get("metadata")
+    known = noted if isinstance(noted, Mapping) else {}
+    given = row.metadata or {}
+    return (
+        stored.get("content") != row.content
+        or read_role(stored.get("role")) is not read_role(row.role)
+        or any(known.get(name) != value for name, value in given.items())
+    )

@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -15,6 +15,8 @@ from service.inbox import Delivery, Depth
 from service.wire import Topics
 
 log = structlog.get_logger()
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class MemoryInbox:
@@ -60,6 +62,14 @@ class MemoryInbox:
     async def renew(self, deliveries: Sequence[Delivery]) -> None:
         """Extend the lease of those that this worker still holds; leave the others alone."""
         self._set_idle(deliveries, 0.0)
+
+    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
+        """Renew those that this worker still holds, and count this attempt as their first."""
+        self._set_idle(deliveries, 0.0)
+        for delivery in deliveries:
+            lease = self.group_of(delivery).pending.get(entry_of(delivery.token))
+            if lease and lease.consumer == self._options.consumer:
+                lease.attempts = 1
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Let the lease of those that this worker still holds run out now."""
@@ -136,6 +146,11 @@ def _delivery(topic: str, stream: Stream, entry: EntryId, attempt: int) -> Deliv
         source=topic,
         token=token_of(entry),
         payload=stream.entries[entry].get("data", b""),
-        received_at=datetime.fromtimestamp(entry[0] / 1000, UTC),
+        received_at=_written_at(*entry),
         attempt=attempt,
     )
+
+
+def _written_at(milliseconds: int, number: int) -> datetime:
+    """Return an entry's time: those of one millisecond in their order, a microsecond apart."""
+    return EPOCH + timedelta(milliseconds=milliseconds, microseconds=min(number, 999))

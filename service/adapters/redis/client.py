@@ -80,9 +80,14 @@ class ServerClock:
         return datetime.fromtimestamp(time.time() + self._offset, UTC)
 
     def written_at(self, entry_id: str) -> datetime:
-        """Return when an entry was written; now, where a producer made the id up."""
+        """Return when an entry was written; now, where a producer made the id up.
+
+        Those of one millisecond have their order, a microsecond apart.
+        """
+        milliseconds, _, number = entry_id.partition("-")
         try:
-            return EPOCH + timedelta(milliseconds=int(entry_id.partition("-")[0]))
+            after = timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
+            return EPOCH + after
         except OverflowError:
             return self.now()
 

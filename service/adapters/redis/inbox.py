@@ -16,6 +16,7 @@ from service.adapters.redis.depth import depth
 from service.adapters.redis.scripts import (
     CLAIM,
     DEAD_LETTER,
+    FORGIVE,
     LEAVE,
     SET_IDLE,
     TRIM,
@@ -92,6 +93,11 @@ class RedisInbox:
     async def renew(self, deliveries: Sequence[Delivery]) -> None:
         """Extend the lease of those that this worker still holds; leave the others alone."""
         await self._set_idle(deliveries, 0)
+
+    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
+        """Renew those that this worker still holds, and count this attempt as their first."""
+        for source, tokens in _by_source(deliveries).items():
+            await self._ask(FORGIVE, source, *tokens)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Let the lease of those that this worker still holds run out now."""

@@ -171,6 +171,18 @@ for place = 4, #ARGV do
 end
 """)
 
+#: KEYS: stream. ARGV: group, consumer, entries.
+FORGIVE = _script("""
+local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+for place = 3, #ARGV do
+  local entry = ARGV[place]
+  local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
+  if held and held[2] == consumer then
+    redis.call('XCLAIM', stream, group, consumer, 0, entry, 'RETRYCOUNT', 1, 'JUSTID')
+  end
+end
+""")
+
 #: KEYS: stream, dead letter. ARGV: group, consumer, entry, length of the dead letter, its fields.
 DEAD_LETTER = _script("""
 local stream, dead, group, consumer, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]

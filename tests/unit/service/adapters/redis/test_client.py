@@ -59,11 +59,12 @@ def test_errors_are_ours(raised: Exception, expected: type[BusError]) -> None:
 
 
 def test_entries_tell_when_they_were_written() -> None:
-    """An entry's id is its time; one that is no time of day counts as written now."""
+    """An entry's id is its time and place; one that is no time of day counts as written now."""
     clock = ServerClock()
 
     assert clock.written_at("1765353600123-4") == datetime(
-        2025, 12, 10, 8, 0, 0, 123_000, tzinfo=UTC
+        2025, 12, 10, 8, 0, 0, 123_004, tzinfo=UTC
     )
+    assert clock.written_at("1765353600123-99999") < clock.written_at("1765353600124-0")
     before = clock.now()
     assert before <= clock.written_at("99999999999999999-0") <= clock.now()

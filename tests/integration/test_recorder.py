@@ -1,0 +1,403 @@
+"""The recorder over real buses and a database: each row once and in its place, whatever happens."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from formatters.model import Row
+from service.adapters.sql.store import open_sql_store
+from service.bus import Bus
+from service.config.settings import BusSettings, Settings
+from service.errors import StoreError
+from service.inbox import Delivery
+from service.ports import HistoryStore
+from service.recorder import Recorder
+from service.wire import BuildRequest, Topics
+from tests.integration.bus_places import Place, until
+from tests.support import BrokenHistory, Noted
+
+pytestmark = pytest.mark.integration
+
+#: Seconds: a lease that is over soon.
+LEASE: Final = 0.2
+#: On the servers that differ in nothing here, one real one is enough.
+one_server = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
+
+
+class Words:
+    """Counts words."""
+
+    name = "words"
+    exact = False
+
+    def count(self, text: str) -> int:
+        """Return the number of words."""
+        return len(text.split())
+
+
+def stamp() -> datetime:
+    """Return the receipt of rows that bring no time; the recorder gives each one."""
+    return datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+
+def result(name: str, content: str = "hi", **fields: Any) -> bytes:
+    """Return a row as it stands on a results stream."""
+    row = {"id": name, "owner_key": "o", "role": "AI", "content": content, **fields}
+    return json.dumps(row).encode()
+
+
+def settings() -> Settings:
+    """Return settings under which leases are short."""
+    return Settings(bus=BusSettings(lease_seconds=LEASE, heartbeat_seconds=LEASE / 4))
+
+
+@asynccontextmanager
+async def recording(
+    place: Place, history: HistoryStore, name: str = "recorder", metrics: Noted | None = None
+) -> AsyncIterator[Bus]:
+    """Run a recorder of another worker while the context lasts; then it is gone as if killed."""
+    bus = await place.open(name, lease_seconds=LEASE)
+    await bus.results.leave()  # the group is there from here on, and so its depth
+    recorder = Recorder(history, bus, settings(), metrics or Noted())
+    running = asyncio.create_task(recorder.run())
+    try:
+        yield bus
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@asynccontextmanager
+async def histories(file: Path, count: int = 1) -> AsyncIterator[list[HistoryStore]]:
+    """Open a database so many times, as so many processes do."""
+    async with AsyncExitStack() as stack:
+        opened = [open_sql_store(f"sqlite:///{file}", Words(), stamp) for _ in range(count)]
+        yield [(await stack.enter_async_context(each)).history for each in opened]
+
+
+async def total(history: HistoryStore, owner: str = "o") -> int:
+    """Return how many rows an owner has."""
+    return (await history.recent(owner, max_rows=0)).total
+
+
+async def settled(bus: Bus) -> bool:
+    """Tell whether nothing waits for the recorders and none has anything in hand."""
+    depth = await bus.results.depth()
+    return not depth.pending and not depth.lag
+
+
+async def dead(bus: Bus) -> list[bytes]:
+    """Return the payloads of the dead letter."""
+    return [letter.payload async for letter in bus.dead_letters.each()]
+
+
+def table(file: Path) -> list[tuple[object, ...]]:
+    """Return all rows of the history with all their columns, totals too."""
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute("SELECT * FROM messages ORDER BY owner_key, id").fetchall()
+
+
+# --- the inbox -------------------------------------------------------------------------------
+
+
+async def claimed(bus: Bus) -> list[Delivery]:
+    """Claim what another worker let slip."""
+    return await until(lambda: bus.results.claim(10))
+
+
+async def test_a_forgiven_delivery_counts_as_the_first(place: Place) -> None:
+    """However often it was claimed; it stays where it is, and its lease is renewed."""
+    one, other = [await place.open(name, lease_seconds=LEASE) for name in ("one", "other")]
+    for name in ("a", "b"):
+        await one.append(Topics.LLM_RESULTS, result(name))
+    held = await one.results.receive(10, wait=1)
+    for attempt in (2, 3):
+        await one.results.release(held)
+        held = await claimed(one)
+        assert [each.attempt for each in held] == [attempt] * 2
+
+    await one.results.forgive(held[:1])
+    await one.results.release(held)
+
+    assert [each.attempt for each in await claimed(other)] == [2, 4]
+    await one.results.forgive(held)
+    assert await one.results.claim(10) == []
+    assert [each.attempt for each in await claimed(one)] == [3, 5]
+    await other.results.forgive([])
+
+
+async def test_entries_have_times_in_their_order(place: Place) -> None:
+    """Also those of one millisecond: rows without a time stand as they were sent."""
+    bus = await place.open("one")
+    for number in range(60):
+        await bus.append(Topics.LLM_RESULTS, result(str(number)))
+    times = [each.received_at for each in await bus.results.receive(200, wait=1)]
+
+    assert len(times) == 60
+    assert times == sorted(set(times))
+
+
+# --- many at once ----------------------------------------------------------------------------
+
+
+@one_server
+async def test_many_workers_write_one_history(place: Place, tmp_path: Path) -> None:
+    """Results of two streams and inputs, all twice: each row once, in its order, counted right."""
+    file = tmp_path / "history.db"
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    asked = [start + timedelta(minutes=3 * number) for number in range(12)]
+    async with histories(file, 4) as (reading, *writing), AsyncExitStack() as stack:
+        buses = [
+            await stack.enter_async_context(recording(place, history, f"recorder-{number}"))
+            for number, history in enumerate(writing)
+        ]
+
+        async def run_of(number: int, bus: Bus, history: HistoryStore) -> None:
+            moments = [(asked[number] + timedelta(minutes=n)).isoformat() for n in range(3)]
+            request = BuildRequest.model_validate(
+                {
+                    "id": f"q{number}",
+                    "owner_key": "o",
+                    "content": {"current_input": "one two", "timestamp_utc": moments[0]},
+                }
+            )
+            for _ in range(2):
+                await bus.append(
+                    Topics.TOOLS_RESULTS, result(f"t{number}", role="TOOL", timestamp=moments[2])
+                )
+                await bus.append(Topics.LLM_RESULTS, result(f"a{number}", timestamp=moments[1]))
+                await Recorder(history, bus, settings()).record_input(request)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(12):
+                tasks.create_task(run_of(number, buses[number % 3], writing[number % 3]))
+        await until(lambda: settled(buses[0]))
+        page = await reading.recent("o")
+        half = await reading.recent("o", max_tokens=18)
+
+    kinds = [str(each["role"]).lower() for each in page.rows[::-1]]
+    assert kinds == ["human", "ai", "tool"] * 12
+    assert page.total == len({each["id"] for each in page.rows}) == 36
+    assert len(half.rows) == 18
+    assert await dead(buses[0]) == []
+
+
+async def test_a_replay_changes_nothing(place: Place, tmp_path: Path) -> None:
+    """Sent again, or delivered again because who wrote it died before it said so."""
+    file = tmp_path / "history.db"
+    payloads = [result("a"), result("b", timestamp="2999-01-01T10:00:00Z"), result("c")]
+    async with histories(file) as (history,):
+        lost = await place.open("lost", lease_seconds=LEASE)
+        for payload in payloads:
+            await lost.append(Topics.LLM_RESULTS, payload)
+        async with recording(place, Unacked(history), "dies"):
+            await until(lambda: has(history, 1))
+        first = table(file)
+        async with recording(place, history, "lives") as bus:
+            await until(lambda: settled(bus))
+            before = table(file)
+            with capture_logs() as logs:
+                for payload in payloads:
+                    await bus.append(Topics.TOOLS_RESULTS, payload)
+                await until(lambda: settled(bus))
+
+            assert table(file) == before
+            assert [each for each in before if each in first] == first
+            assert await total(history) == 3
+            assert await dead(bus) == []
+            assert "recorder.conflict" not in {each["event"] for each in logs}
+
+
+async def has(history: HistoryStore, rows: int) -> bool:
+    """Tell whether the owner has at least so many rows."""
+    return await total(history) >= rows
+
+
+class Unacked(BrokenHistory):
+    """A history that writes a row, and never says so."""
+
+    def __init__(self, history: HistoryStore) -> None:
+        super().__init__()
+        self._history = history
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Store rows and wait for ever."""
+        await self._history.append(owner_key, messages, conversation_id=conversation_id)
+        await asyncio.Event().wait()
+        return 0
+
+
+@one_server
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"content": "bye"},
+        {"role": "TOOL"},
+        {"metadata": {"tool_calls": [{"name": "f"}]}},
+        {"content": ["hi"]},
+    ],
+)
+async def test_of_two_rows_with_one_id_the_first_stays(
+    place: Place, tmp_path: Path, other: dict[str, Any]
+) -> None:
+    """The other is told of in the log, by id and owner, and is no dead letter."""
+    file = tmp_path / "history.db"
+    with capture_logs() as logs:
+        async with histories(file) as (history,), recording(place, history) as bus:
+            await bus.append(Topics.LLM_RESULTS, result("a", metadata={"x": 1}))
+            await until(lambda: has(history, 1))
+            before = table(file)
+            await bus.append(Topics.LLM_RESULTS, result("a", **other))
+            await until(lambda: settled(bus))
+
+            assert table(file) == before
+            assert await dead(bus) == []
+    told = [each for each in logs if each["event"] == "recorder.conflict"]
+    assert [(each["row_id"], each["owner_key"]) for each in told] == [("a", "o")]
+
+
+# --- what goes wrong -------------------------------------------------------------------------
+
+
+class Deadly(BrokenHistory):
+    """A history in which one row ends whoever writes it; the test kills who gets stuck on it."""
+
+    def __init__(self, history: HistoryStore) -> None:
+        super().__init__()
+        self._history = history
+        #: Set when somebody tries to write that row.
+        self.reached = asyncio.Event()
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Store rows, but for the one."""
+        if messages[0]["id"] == "poison":
+            self.reached.set()
+            await asyncio.Event().wait()
+        return await self._history.append(owner_key, messages, conversation_id=conversation_id)
+
+
+@one_server
+async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, tmp_path: Path) -> None:
+    """After the deliveries it may have, it alone is buried; those of its batch are written."""
+    metrics = Noted()
+    async with histories(tmp_path / "history.db") as (history,):
+        deadly = Deadly(history)
+        bus = await place.open("producer")
+        for name in ("poison", *"abcde"):
+            await bus.append(Topics.LLM_RESULTS, result(name))
+        for life in range(settings().bus.max_deliveries):
+            deadly.reached.clear()
+            async with recording(place, deadly, f"victim-{life}"), asyncio.timeout(10):
+                await deadly.reached.wait()
+        async with recording(place, deadly, "survivor", metrics) as last:
+            await until(lambda: settled(last))
+            page = await history.recent("o")
+
+    assert [each["id"] for each in page.rows] == list("edcba")
+    assert [json.loads(each)["id"] for each in await dead(bus)] == ["poison"]
+    assert metrics.counted == ["buried result"]
+
+
+@one_server
+async def test_what_is_no_row_stops_no_other(place: Place, tmp_path: Path) -> None:
+    """It is buried at once, and counted."""
+    metrics = Noted()
+    bad = [b"nonsense", result("", "x"), result("a" * 300), b"\xff"]
+    async with (
+        histories(tmp_path / "history.db") as (history,),
+        recording(place, history, metrics=metrics) as bus,
+    ):
+        for number, payload in enumerate(bad):
+            await bus.append(Topics.LLM_RESULTS, payload)
+            await bus.append(Topics.LLM_RESULTS, result(str(number)))
+        await until(lambda: settled(bus))
+
+        assert await total(history) == len(bad)
+        assert sorted(await dead(bus)) == sorted(bad)
+    assert metrics.counted == ["buried result"] * len(bad)
+
+
+class Gate(BrokenHistory):
+    """A history that takes nothing until it is opened: it fails, or is silent."""
+
+    def __init__(self, history: HistoryStore, *, silent: bool) -> None:
+        super().__init__()
+        self._history = history
+        self._silent = silent
+        self.open = asyncio.Event()
+        #: Set when somebody has tried to write.
+        self.tried = asyncio.Event()
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Store rows, once it is open."""
+        self.tried.set()
+        if self._silent:
+            await self.open.wait()
+        if not self.open.is_set():
+            raise StoreError("away")
+        return await self._history.append(owner_key, messages, conversation_id=conversation_id)
+
+
+@one_server
+@pytest.mark.parametrize("silent", [False, True])
+async def test_rows_wait_through_an_outage(place: Place, tmp_path: Path, silent: bool) -> None:
+    """Longer than all deliveries' leases together, with several workers: none is buried."""
+    names = [str(number) for number in range(8)]
+    async with histories(tmp_path / "history.db") as (history,):
+        gate = Gate(history, silent=silent)
+        async with AsyncExitStack() as stack:
+            workers = [recording(place, gate, f"worker-{number}") for number in range(5)]
+            bus, *_ = [await stack.enter_async_context(each) for each in workers]
+            began = bus.now()
+            for name in names:
+                await bus.append(Topics.LLM_RESULTS, result(name))
+            over = began + timedelta(seconds=LEASE * (settings().bus.max_deliveries + 3))
+            await until(lambda: passed(bus, over))
+            gate.open.set()
+            await until(lambda: settled(bus))
+            page = await history.recent("o")
+
+            assert [each["id"] for each in page.rows] == names[::-1]
+            assert await dead(bus) == []
+
+
+async def passed(bus: Bus, moment: datetime) -> bool:
+    """Tell whether it is later than that."""
+    return bus.now() > moment
+
+
+@one_server
+async def test_workers_that_end_in_an_outage_cost_no_row(place: Place, tmp_path: Path) -> None:
+    """However many of them had it in hand: who finds the store away has not failed at the row."""
+    async with histories(tmp_path / "history.db") as (history,):
+        gate = Gate(history, silent=False)
+        bus = await place.open("producer")
+        for name in "abc":
+            await bus.append(Topics.LLM_RESULTS, result(name))
+        for life in range(settings().bus.max_deliveries + 2):
+            gate.tried.clear()
+            async with recording(place, gate, f"worker-{life}") as taken:
+                async with asyncio.timeout(10):
+                    await gate.tried.wait()
+                assert not await settled(taken)
+        gate.open.set()
+        async with recording(place, gate, "last") as last:
+            await until(lambda: settled(last))
+            page = await history.recent("o")
+
+    assert [each["id"] for each in page.rows] == list("cba")
+    assert await dead(bus) == []
