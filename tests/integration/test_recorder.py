@@ -54,19 +54,23 @@ def result(name: str, content: str = "hi", **fields: Any) -> bytes:
     return json.dumps(row).encode()
 
 
-def settings() -> Settings:
-    """Return settings under which leases are short."""
-    return Settings(bus=BusSettings(lease_seconds=LEASE, heartbeat_seconds=LEASE / 4))
+def settings(lease: float = LEASE) -> Settings:
+    """Return settings with a lease, which is renewed four times before it is over."""
+    return Settings(bus=BusSettings(lease_seconds=lease, heartbeat_seconds=lease / 4))
 
 
 @asynccontextmanager
 async def recording(
-    place: Place, history: HistoryStore, name: str = "recorder", metrics: Noted | None = None
+    place: Place,
+    history: HistoryStore,
+    name: str = "recorder",
+    metrics: Noted | None = None,
+    lease: float = LEASE,
 ) -> AsyncIterator[Bus]:
     """Run a recorder of another worker while the context lasts; then it is gone as if killed."""
-    bus = await place.open(name, lease_seconds=LEASE)
+    bus = await place.open(name, lease_seconds=lease)
     await bus.results.leave()  # the group is there from here on, and so its depth
-    recorder = Recorder(history, bus, settings(), metrics or Noted())
+    recorder = Recorder(history, bus, settings(lease), metrics or Noted())
     running = asyncio.create_task(recorder.run())
     try:
         yield bus
@@ -156,7 +160,9 @@ async def test_many_workers_write_one_history(place: Place, tmp_path: Path) -> N
     asked = [start + timedelta(minutes=3 * number) for number in range(12)]
     async with histories(file, 4) as (reading, *writing), AsyncExitStack() as stack:
         buses = [
-            await stack.enter_async_context(recording(place, history, f"recorder-{number}"))
+            await stack.enter_async_context(
+                recording(place, history, f"recorder-{number}", lease=5)
+            )
             for number, history in enumerate(writing)
         ]
 

@@ -17,7 +17,7 @@ from service.adapters.redis.keys import manifest_pattern, result_pattern
 from service.bus import DeadLetters, Forgotten
 
 #: Keys that the server looks at in one step of a SCAN: well under a millisecond.
-SCANNED: Final = 500
+SCANNED: Final = 100
 #: Values and entries that are read in one round trip; each may have some megabytes.
 CHUNK: Final = 20
 #: Dead letters that are deleted in one step.

@@ -1,6 +1,12 @@
 import hashlib
 
-from service.adapters.redis.keys import result_key, shard
+from service.adapters.redis.keys import (
+    manifest_key,
+    manifest_pattern,
+    result_key,
+    result_pattern,
+    shard,
+)
 from service.bus import Identity
 
 
@@ -33,3 +39,12 @@ def test_copies_of_a_payload_have_one_key() -> None:
     """Whoever hears the same bytes looks at the same set."""
     assert shard().heard(b"1") == shard().heard(b"1")
     assert shard().heard(b"1") != shard().heard(b"2")
+
+
+def test_patterns_are_of_the_keys_under_a_prefix() -> None:
+    """What a glob takes for more than itself is escaped in a prefix."""
+    assert result_pattern() == "context.build.result.*"
+    assert manifest_pattern("prod.") == "prod.context.build.manifest.*"
+    assert result_pattern("[a]?*\\{x}-") == r"\[a\]\?\*\\{x}-context.build.result.*"
+    assert manifest_key("bld_1").startswith(manifest_pattern()[:-1])
+    assert result_key(Identity("o", "a")).startswith(result_pattern()[:-1])
