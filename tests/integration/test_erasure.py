@@ -177,6 +177,22 @@ def test_erasing_is_asked_for_first(ctxb: Ctxb, prefix: str) -> None:
     assert "There is" in ctxb("history", "rm", OWNER, "--dry-run").stdout
 
 
+def test_a_bus_that_is_away_leaves_all_as_it_is(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner is not erased by half: the store comes after the bus."""
+
+    async def prepare() -> None:
+        async with open_stores(load_settings()) as stores:
+            await stores.history.append(OWNER, [row(1, "human", WORD)])
+
+    asyncio.run(prepare())
+    monkeypatch.setenv("CTXB_BUS__URL", "redis://127.0.0.1:1")
+    failed = ctxb("history", "rm", OWNER, "--yes")
+    assert failed.exit_code == Exit.UNREACHABLE
+    assert WORD in left_in_the_file()
+
+
 def test_what_is_not_configured_is_not_looked_at(
     ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
