@@ -10,6 +10,9 @@ EXTRAS ?= embedded,llm,dev
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 
+# else Python reads every module anew, in each process that a test starts
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -28,12 +31,12 @@ demo: $(READY) ## Start a bus and a worker, send requests, show the contexts
 
 .PHONY: test
 test: $(READY) ## Run all tests, on servers that they start themselves
-	$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term:skip-covered
 	$(BIN)/coverage report --include='formatters/*,service/budget/*' --fail-under=100 --skip-covered
 
 .PHONY: unit
 unit: $(READY) ## Run the tests that do no I/O
-	$(BIN)/python -m pytest tests/unit tests/laws
+	$(BIN)/python -m pytest --numprocesses=auto tests/unit tests/laws
 
 .PHONY: laws
 laws: $(READY) ## Test the laws on 2,000 examples each, as CI does

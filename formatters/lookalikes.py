@@ -101,20 +101,26 @@ class Look:
 
 
 class _Folds(dict[int, str | None]):
-    """Folded characters by their code; the first ones are remembered."""
+    """Folded characters by their code: those that are given, and the last ones that were met."""
 
     #: Far more than the scripts of one conversation have.
     MOST: Final = 20_000
 
+    def __init__(self, given: Mapping[int, str]) -> None:
+        super().__init__(given)
+        self._given = given
+
     def __missing__(self, code: int) -> str | None:
+        if len(self) >= self.MOST:
+            # all at once: else whoever fills it makes everyone's other characters slow for good
+            self.clear()
+            self.update(self._given)
         # None and not "", with which translating ASCII takes its slow way
-        folded = _fold(code) or None
-        if len(self) < self.MOST:
-            self[code] = folded
+        self[code] = folded = _fold(code) or None
         return folded
 
 
-_FOLDS: Final = _Folds()
+_FOLDS: Final = _Folds({})
 
 
 def folded(line: str) -> str:

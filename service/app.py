@@ -84,7 +84,7 @@ async def open_builder(
             history=stores.history,
             profiles=stores.profiles,
             tools=open_registry(settings),
-            prompts=await asyncio.to_thread(open_prompts, settings),
+            prompts=await asyncio.to_thread(open_prompts, settings, metrics),
             summaries=stores.summaries,
         )
         compactor = None
@@ -101,7 +101,7 @@ async def open_builder(
                 settings=settings.summaries,
             )
             compactor = await stack.enter_async_context(
-                running(Compactor(maker, sources.lacking, events))
+                running(Compactor(maker, sources.lacking, events, metrics))
             )
         yield ContextBuilder(
             sources=sources,
@@ -170,9 +170,9 @@ def open_registry(settings: Settings) -> InMemoryToolRegistry:
     return registry
 
 
-def open_prompts(settings: Settings) -> Prompts:
+def open_prompts(settings: Settings, metrics: Metrics = UNMEASURED) -> Prompts:
     """Read the configured texts; raises `PromptError` with the path of what is wrong."""
-    return WatchedPrompts(settings.prompts)
+    return WatchedPrompts(settings.prompts, metrics)
 
 
 def tool_sources(settings: Settings) -> list[ToolSource]:
@@ -249,7 +249,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
     from service.adapters.health.opening import open_health  # noqa: PLC0415 - only here is it needed
     from service.adapters.health.prometheus import PrometheusMetrics  # noqa: PLC0415 - likewise
 
-    metrics = PrometheusMetrics()
+    metrics = PrometheusMetrics(settings.store.url.get_secret_value().partition(":")[0])
     async with (
         open_worker(settings, bus, metrics) as worker,
         open_health(settings, port, bus, worker, metrics),

@@ -1,20 +1,32 @@
 """What a build leaves behind in the log and in the metrics."""
 
 from datetime import datetime
+from typing import Final
 
 import structlog
 
+from formatters.structure import BUILT_IN_TAGS
+from service.account import HISTORY_BLOCKS
+from service.builder import Answered
 from service.inbox import Delivery
-from service.metrics import Metrics
-from service.wire import BuildResponse
+from service.metrics import Metrics, Sizes
+from service.provenance import Built
 
 log = structlog.get_logger()
 
+#: How metrics name every block that a request brought along: its tag is a stranger's.
+CUSTOM: Final = "custom"
+#: How they name the array of tools, which is no block.
+TOOLS: Final = "tools"
+
 
 def note_build(
-    delivery: Delivery, response: BuildResponse, began: datetime, ended: datetime, metrics: Metrics
+    delivery: Delivery, answered: Answered, began: datetime, ended: datetime, metrics: Metrics
 ) -> None:
     """Write the one line that a build leaves in the log, and count it."""
+    response = answered.response
+    if answered.built:
+        metrics.built(sizes_of(answered.built))
     content, seconds = response.content, (ended - began).total_seconds()
     # with clocks that are set meanwhile, time may run backwards
     metrics.took("queue", max(0.0, (began - delivery.received_at).total_seconds()))
@@ -43,3 +55,23 @@ def note_build(
         dropped=content.dropped,
         warnings=[warning.code for warning in content.warnings],
     )
+
+
+def sizes_of(built: Built) -> Sizes:
+    """Return what a context came to, in labels of ours."""
+    fitted, content = built.fitted, built.content
+    history = HISTORY_BLOCKS[built.plan.layout]
+    return Sizes(
+        blocks=[
+            (TOOLS, fitted.tools),
+            *((_label(tag), tokens) for tag, tokens in fitted.tokens.items()),
+        ],
+        utilization=content.usage.utilization,
+        yielded=[(_label(block.tag), block.code) for block in fitted.yielded],
+        strategy=built.plan.strategy.name,
+        saved=max(0, sum(f.saved for f in fitted.fates if f.block.tag == history)),
+    )
+
+
+def _label(tag: str) -> str:
+    return tag if tag in BUILT_IN_TAGS else CUSTOM

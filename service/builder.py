@@ -106,7 +106,7 @@ class ContextBuilder:
         receipt = request.received_at or self.clock()
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         with timed(self.metrics, "gather"):
-            gathered = await gather(request, plan, self.sources, self.settings)
+            gathered = await gather(request, plan, self.sources, self.settings, self.metrics)
         counter = self.tokenizers.counter(plan.tokenizer)
         prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
         facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))

@@ -19,6 +19,7 @@ from service.errors import (
     StoreError,
     ToolError,
 )
+from service.metrics import UNMEASURED, Metrics, timed
 from service.offered import offered_tools
 from service.plan import Plan
 from service.ports import HistoryStore, ProfileStore, Prompts, ToolRegistry
@@ -87,7 +88,11 @@ class Gathered:
 
 
 async def gather(
-    request: BuildRequest, plan: Plan, sources: Sources, settings: Settings
+    request: BuildRequest,
+    plan: Plan,
+    sources: Sources,
+    settings: Settings,
+    metrics: Metrics = UNMEASURED,
 ) -> Gathered:
     """Read history, tools and profile.
 
@@ -100,7 +105,7 @@ async def gather(
     limits = settings.gather
     try:
         async with asyncio.TaskGroup() as tasks:
-            history = tasks.create_task(_history(request, plan, sources.history, settings))
+            history = tasks.create_task(_history(request, plan, sources.history, settings, metrics))
             tools = tasks.create_task(
                 _or_nothing(
                     "tools",
@@ -166,7 +171,7 @@ async def _or_nothing(what: str, read: Awaitable[T], nothing: T, seconds: float)
 
 
 async def _history(
-    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings
+    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings, metrics: Metrics
 ) -> _Read[History]:
     if request.options.past is not None:
         past = request.options.past
@@ -177,7 +182,8 @@ async def _history(
         History(),
         settings.gather.history_timeout_seconds,
     )
-    history = await read
+    with timed(metrics, "history"):
+        history = await read
     if history.warning and not settings.gather.degrade_history:
         raise HistoryUnavailableError("the store did not give the history in time")
     return history

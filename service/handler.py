@@ -184,7 +184,7 @@ class Handler:
         except ContextBuilderError as error:
             answered = Answered(self._failed(incoming, error))
         now, metrics = self._bus.now(), self._metrics
-        note_build(incoming.delivery, answered.response, began, now, metrics)
+        note_build(incoming.delivery, answered, began, now, metrics)
         return answered
 
     async def _in_time(self, request: BuildRequest, deadline: datetime) -> Answered:

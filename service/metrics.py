@@ -1,18 +1,46 @@
 """What is counted and timed of a worker: the port, and the one that does nothing with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Literal, Protocol
 
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
-Stage = Literal["queue", "build", "gather", "fit", "record", "send"]
+Part = Literal["queue", "build", "gather", "fit", "record", "send"]
+
+#: To read the history is a part of ``gather``.
+History = Literal["history"]
+
+Stage = Part | History
 
 #: ``stored``: answered with the stored answer; ``lease_lost``: another worker has it by now.
 Duplicate = Literal["stored", "lease_lost"]
 
 #: ``unreadable``: nobody can be answered; ``deliveries``: handed out too often; ``result``: no row.
 Burial = Literal["unreadable", "deliveries", "result"]
+
+#: ``made``: it was kept; ``postponed``: too many wait; ``failed``: there is none, or nowhere to
+#: keep it. The others say why there was nothing to make.
+SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed", "failed"]
+
+#: ``reloaded``: others are in effect; ``failed``: the files changed and can't be used.
+Reload = Literal["reloaded", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a context came to; no word in it comes from a request."""
+
+    #: Tokens by block, the array of tools among them; several may have the same label.
+    blocks: Sequence[tuple[str, int]]
+    #: Tokens by those that there was room for.
+    utilization: float
+    #: The blocks that gave way, and how.
+    yielded: Sequence[tuple[str, str]]
+    strategy: str
+    #: Tokens of history that the strategy left out.
+    saved: int
 
 
 class Metrics(Protocol):
@@ -24,6 +52,10 @@ class Metrics(Protocol):
 
     def answered(self, outcome: str) -> None:
         """Count a request that got an answer of its own: ``success``, or the error's code."""
+        ...
+
+    def built(self, sizes: Sizes) -> None:
+        """Note what a context came to."""
         ...
 
     def duplicate(self, kind: Duplicate) -> None:
@@ -42,6 +74,14 @@ class Metrics(Protocol):
         """Count an event that could not be told."""
         ...
 
+    def summarized(self, outcome: SummaryOutcome) -> None:
+        """Count what came of a summary that a build asked for."""
+        ...
+
+    def reloaded(self, result: Reload) -> None:
+        """Count an attempt to read texts that have changed."""
+        ...
+
 
 class Unmeasured:
     """The `Metrics` of a process that nobody watches."""
@@ -50,6 +90,9 @@ class Unmeasured:
         """Do nothing."""
 
     def answered(self, outcome: str) -> None:
+        """Do nothing."""
+
+    def built(self, sizes: Sizes) -> None:
         """Do nothing."""
 
     def duplicate(self, kind: Duplicate) -> None:
@@ -62,6 +105,12 @@ class Unmeasured:
         """Do nothing."""
 
     def event_lost(self) -> None:
+        """Do nothing."""
+
+    def summarized(self, outcome: SummaryOutcome) -> None:
+        """Do nothing."""
+
+    def reloaded(self, result: Reload) -> None:
         """Do nothing."""
 
 

@@ -18,6 +18,11 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have pytest-randomly shuffle, and seed nothing anew: no test draws but by a seed it gives."""
+    config.option.randomly_reset_seed = False
+
+
 @pytest.fixture(scope="session")
 def count() -> Count:
     """Count the tokens of a text as tiktoken's ``o200k_base`` does."""

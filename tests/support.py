@@ -14,7 +14,7 @@ from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.marks import ArchivedRow, Archiving, HistoryStats
-from service.metrics import Burial, Duplicate, Stage
+from service.metrics import Burial, Duplicate, Reload, Sizes, Stage, SummaryOutcome
 from service.ports import HistoryPage
 from service.wire import BuildRequest
 
@@ -146,6 +146,7 @@ class Noted:
         self.took_seconds: list[tuple[str, float]] = []
         #: What was counted, in its order.
         self.counted: list[str] = []
+        self.sizes: list[Sizes] = []
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Note a time."""
@@ -154,6 +155,10 @@ class Noted:
     def answered(self, outcome: str) -> None:
         """Note an outcome."""
         self.counted.append(f"answered {outcome}")
+
+    def built(self, sizes: Sizes) -> None:
+        """Note what a context came to."""
+        self.sizes.append(sizes)
 
     def duplicate(self, kind: Duplicate) -> None:
         """Note a duplicate."""
@@ -170,3 +175,11 @@ class Noted:
     def event_lost(self) -> None:
         """Note an event that was lost."""
         self.counted.append("event lost")
+
+    def summarized(self, outcome: SummaryOutcome) -> None:
+        """Note what came of a summary."""
+        self.counted.append(f"summarized {outcome}")
+
+    def reloaded(self, result: Reload) -> None:
+        """Note that texts were read again."""
+        self.counted.append(result)

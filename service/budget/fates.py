@@ -39,6 +39,12 @@ class Fates:
     least: Callable[[], Mapping[int, int]] = dict
 
     @property
+    def saved(self) -> int:
+        """Return the tokens of candidates that are not sent, or of what is left out of them."""
+        sent = sum(shown.tokens for shown in self.shown.values())
+        return sum(group.tokens for group in self.groups) - sent
+
+    @property
     def decisions(self) -> tuple[Decision, ...]:
         """Decide on every candidate: those that the block left out, and those of its groups.
 

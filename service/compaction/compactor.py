@@ -14,6 +14,7 @@ from service.compaction.making import Made, Maker, Unmade
 from service.compaction.resting import Resting
 from service.errors import StoreError, SummarizerError
 from service.event import Compacted, Summarized
+from service.metrics import UNMEASURED, Metrics
 from service.provenance import Built
 from service.summaries import Lacking, Scope
 from service.wire import Topics
@@ -31,10 +32,17 @@ REMEMBERED: Final = 10_000
 class Compactor:
     """Has summaries made in the background; what goes wrong is logged, and told in later builds."""
 
-    def __init__(self, maker: Maker, lacking: Lacking, events: Events | None = None) -> None:
+    def __init__(
+        self,
+        maker: Maker,
+        lacking: Lacking,
+        events: Events | None = None,
+        metrics: Metrics = UNMEASURED,
+    ) -> None:
         self._maker = maker
         self._lacking = lacking
         self._events = events
+        self._metrics = metrics
         self._settings = maker.settings
         self._waiting: asyncio.Queue[Job] = asyncio.Queue(self._settings.max_waiting)
         self._scopes: set[Scope] = set()
@@ -53,6 +61,7 @@ class Compactor:
             self._waiting.put_nowait(job)
         except asyncio.QueueFull:  # the next build asks again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
+            self._metrics.summarized("postponed")
             return
         self._scopes.add(job.scope)
 
@@ -111,6 +120,7 @@ class Compactor:
         if made is Unmade.NOT_NEEDED or isinstance(made, Made):
             self._lacking.discard(job.scope)
             self._resting.succeeded(job.scope)
+        self._metrics.summarized("made" if isinstance(made, Made) else made.value)
         if isinstance(made, Made):
             log.info(
                 "summary.made",
@@ -127,6 +137,7 @@ class Compactor:
             await _tell(self._events, made, job)
 
     def _failed(self, scope: Scope) -> None:
+        self._metrics.summarized("failed")
         self._lacking.add(scope)
         self._resting.failed(scope)
 

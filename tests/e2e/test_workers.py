@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import redis.asyncio as redis
 
-from tests.e2e.processes import CTXB, Finished, running
+from service.app import open_stores
+from service.config.settings import Settings
+from tests.e2e.processes import CTXB, running
 
 pytestmark = pytest.mark.e2e
 
@@ -73,16 +75,19 @@ async def crew(
     url: str, folder: Path, size: int
 ) -> AsyncIterator[list[asyncio.subprocess.Process]]:
     """Run worker processes on one server and one database; all of them listen."""
+    store = f"sqlite:///{folder / 'history.db'}"
     environment = {
         **os.environ,
         "CTXB_BUS__URL": url,
         "CTXB_BUS__LEASE_SECONDS": "1.5",
         "CTXB_BUS__HEARTBEAT_SECONDS": "0.3",
         "CTXB_HEALTH__PORT": "0",
-        "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
+        "CTXB_STORE__URL": store,
         "CTXB_LOG__FORMAT": "json",
     }
-    await Finished.of(CTXB, "db", "upgrade", environment=environment)
+    # whoever opens a file first makes its tables; these workers find them
+    async with open_stores(Settings.model_validate({"store": {"url": store}})):
+        pass
     async with (
         redis.Redis.from_url(url) as client,
         running([(CTXB, "worker")] * size, environment) as workers,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis.asyncio as redis
 
+from service import recorder, worker
 from service.adapters.embedded.server import ServerBinary, bundled_server, find_server
 from service.adapters.memory.hub import MemoryHub
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
@@ -16,6 +17,13 @@ from tests.support import lacking
 
 #: Start a server for one test: ``server()``, or ``server(durable=True)`` to keep its data.
 StartServer = Callable[..., RealServer]
+
+
+@pytest.fixture(autouse=True)
+def _quick_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers see soon that they are stopped: between two reads of the bus."""
+    for module in (worker, recorder):
+        monkeypatch.setattr(module, "WAIT", 0.05)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from service.bus import Identity, Outcome
 from service.errors import ForbiddenError
 from service.wire import Topics
 from tests.integration.bus_places import ASKED, SHORT, RedisPlace, answer, received
-from tests.integration.test_worker import Crew, answer_to, asking, open_crew, until
-from tests.support import BrokenHistory
+from tests.integration.test_worker import Crew, Gate, answer_to, asking, open_crew, until
 
 pytestmark = pytest.mark.integration
 
@@ -163,8 +161,8 @@ async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlac
 async def test_forbidden_refusal_holds_nobody_up(fenced: RedisPlace) -> None:
     """Who asks for `overloaded` where it may not be told is not told; the next one is."""
     async with open_crew(fenced, bus={"max_backlog": 3, "reply_prefixes": [ELSEWHERE]}) as crew:
-        hanging = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
-        await crew.hire(replace(crew.builder, sources=hanging))
+        gate = Gate()
+        await crew.hire(gate.joined(crew.builder))
         for number in range(6):
             await crew.bus.submit(json.dumps(asking(id=f"msg_{number}")).encode())
         async with crew.bus.listen(common(fenced)) as responses:
@@ -172,6 +170,7 @@ async def test_forbidden_refusal_holds_nobody_up(fenced: RedisPlace) -> None:
                 late = json.dumps(asking(id=name, metadata=metadata)).encode()
                 await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, late)
             error = (await answer_to("later", responses))["content"]["error"]
+        gate.open.set()
 
     assert error["code"] == "overloaded"
 

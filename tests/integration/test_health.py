@@ -82,7 +82,7 @@ async def scene() -> AsyncIterator[Scene]:
 @asynccontextmanager
 async def scene_of(settings: Settings) -> AsyncIterator[Scene]:
     """Give a worker that has not begun."""
-    metrics, clock = PrometheusMetrics(), Hands()
+    metrics, clock = PrometheusMetrics("memory"), Hands()
     async with (
         open_bus(settings) as connected,
         open_worker(settings, connected.bus, metrics) as worker,
@@ -201,6 +201,12 @@ async def test_a_build_moves_its_metrics_by_one(scene: Scene) -> None:
     for stage in ("queue", "build", "gather", "fit", "record", "send"):
         name = "build_duration_seconds_count"
         assert after(name, stage) - before(name, stage) == 1
+    for name, *labels in (
+        ("history_fetch_duration_seconds_count", "memory"),
+        ("context_utilization_ratio_count",),
+        ("context_tokens_count", "THIS_MOMENT"),
+    ):
+        assert after(name, *labels) - before(name, *labels) == 1
     impossible = asking(content={"current_input": "x", "context": {"max_tokens": 2}})
     refused = lambda: scene.client.send(impossible)  # noqa: E731 - what is done, in one line
     assert await scene.moved(refused, "build_requests_total", "budget_exceeded") == 1
@@ -246,7 +252,8 @@ async def test_an_answer_that_came_too_late_counts(
 
 async def test_metrics_name_nobody(scene: Scene) -> None:
     """Labels take few values, and none of them comes from a request."""
-    await scene.client.send(asking(id="msg_of_ana", owner_key="ana"))
+    content = {"current_input": "Hello", "context": {"blocks": {"OF_ANA": "x"}, "model": "ana-1"}}
+    await scene.client.send(asking(id="msg_of_ana", owner_key="ana", content=content))
     now: Measured = await measured(scene.address)
     labels = {
         (name, value)
@@ -255,22 +262,30 @@ async def test_metrics_name_nobody(scene: Scene) -> None:
         for name, value in sample.labels.items()
     }
 
-    assert {name for name, _ in labels} <= {"le", "stage", "outcome", "reason", "stream", "version"}
-    assert not [value for _, value in labels if "ana" in value or "msg" in value]
+    assert {name for name, _ in labels} == {
+        *("le", "stage", "outcome", "reason", "stream", "version"),
+        *("backend", "block", "result", "strategy"),
+    }
+    assert ("block", "custom") in labels
+    assert not [value for _, value in labels if "ana" in value.lower() or "msg" in value]
 
 
 async def test_every_metric_has_a_line(scene: Scene) -> None:
-    """The page on metrics has all of ours with their labels, and no others."""
+    """The page on metrics has all of ours with their labels, and no others, not even in alarms."""
     page = Path(__file__).parents[2].joinpath("docs", "metrics.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `contextbuilder_(\w+)` \|(?: `(\w+)`)? \|", page, re.MULTILINE)
-    told: dict[str, str] = {}
+    rows = re.findall(r"^\| `contextbuilder_(\w+)` \|([^|]*)\|", page, re.MULTILINE)
+    # most blocks and strategies have no line before a first build
+    tight = {"blocks": {"MOOD": "calm " * 2_000}, "max_tokens": 2_300, "reserve_tokens": 0}
+    await scene.client.send(asking(content={"current_input": "Hello", "context": tight}))
+    told: dict[str, set[str]] = {}
     for family in (await measured(scene.address)).families:
         if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):
             suffix = "_total" if family.type == "counter" else ""
             labels = {name for sample in family.samples for name in sample.labels} - {"le"}
-            told[family.name.removeprefix("contextbuilder_") + suffix] = "".join(labels)
+            told[family.name.removeprefix("contextbuilder_") + suffix] = labels
 
-    assert dict(rows) == told
+    assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == told
+    assert set(re.findall(r"contextbuilder_(\w+)", page)) == set(told)
 
 
 # --- the server ------------------------------------------------------------------------------

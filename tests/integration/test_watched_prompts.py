@@ -16,13 +16,15 @@ from service.app import open_builder
 from service.config.prompts import PromptsSettings
 from service.config.settings import Settings
 from service.errors import PromptError
+from service.metrics import UNMEASURED, Metrics
 from service.wire import BuildRequest
 from service.worker import Worker
+from tests.support import Noted
 
 
-def watching(**settings: Any) -> WatchedPrompts:
+def watching(metrics: Metrics = UNMEASURED, **settings: Any) -> WatchedPrompts:
     """Read the texts of a configuration."""
-    return WatchedPrompts(PromptsSettings.model_validate(settings))
+    return WatchedPrompts(PromptsSettings.model_validate(settings), metrics)
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +151,19 @@ async def test_what_cannot_be_read_leaves_the_last_text(
     assert (kept, prompts.current.identity) == ("You are Ada.", "You are Bob.")
     assert [each["event"] for each in logs] == ["prompts.unreadable", "prompts.reloaded"]
     assert str(path) in logs[0]["reason"]
+
+
+async def test_attempts_to_read_again_are_counted(tmp_path: Path) -> None:
+    """Those that failed each time, for as long as the fault is there; a touch is none."""
+    path, metrics = tmp_path / "own.md", Noted()
+    path.write_text("You are Ada.")
+    prompts = watching(metrics, identity_file=path)
+
+    for text in ("", "", "You are Bob.", "You are Bob."):
+        path.write_text(text)
+        await prompts.refresh()
+
+    assert metrics.counted == ["failed", "failed", "reloaded"]
 
 
 async def test_a_fault_that_passes_is_forgotten(tmp_path: Path) -> None:

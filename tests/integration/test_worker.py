@@ -372,8 +372,8 @@ async def test_a_build_that_always_fails_ends_in_the_dead_letter(place: Place) -
 async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str) -> None:
     """The sender hears `overloaded` where it waits, or on the common channel; it may retry."""
     async with open_crew(place, bus={"max_backlog": 3}) as crew:
-        hanging = replace(crew.builder.sources, history=BrokenHistory(hangs=True))
-        await crew.hire(replace(crew.builder, sources=hanging))
+        gate = Gate()
+        await crew.hire(gate.joined(crew.builder))
         for number in range(6):
             await crew.bus.submit(json.dumps(asking(id=f"msg_{number}")).encode())
         own = f"context.reply.{place.prefix}"
@@ -383,6 +383,7 @@ async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str)
             late = json.dumps(asking(id="msg_late", metadata=metadata)).encode()
             await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, late)
             error = (await answer_to("msg_late", responses))["content"]["error"]
+        gate.open.set()
 
     assert error["code"] == "overloaded"
     assert error["retryable"] is True

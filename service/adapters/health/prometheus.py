@@ -4,16 +4,11 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Final, get_args
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    Info,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Info, ProcessCollector, generate_latest
 
-from service.metrics import Burial, Duplicate, Stage
+from service.adapters.health.context_sizes import ContextSizes
+from service.adapters.health.naming import PREFIX, counter, histogram
+from service.metrics import Burial, Duplicate, Part, Reload, Sizes, Stage, SummaryOutcome
 
 #: Seconds: from a small build to the longest that a request waits by default.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
@@ -22,36 +17,44 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 class PrometheusMetrics:
     """The `Metrics` of one worker, in a registry of its own.
 
-    Labels take few values, all from the code. What is counted stands at 0 from the start where its
-    labels are known, so that the first one shows as an increase.
+    Labels take few values, all from the code or the configuration. What is counted stands at 0 from
+    the start where its labels are known, so that the first one shows as an increase.
     """
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry(auto_describe=True)
-        ProcessCollector(registry=self.registry)
-        info = Info("contextbuilder_build", "The version.", registry=self.registry)
+    def __init__(self, store: str) -> None:
+        """Begin to count; ``store`` is the scheme of the store's URL, which is a label."""
+        self.registry = registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=registry)
+        info = Info(f"{PREFIX}build", "The version.", registry=registry)
         info.info({"version": version("context-builder")})
-        seconds = Histogram(
-            "contextbuilder_build_duration_seconds",
-            "How long the parts of a request took.",
-            ["stage"],
-            registry=self.registry,
-            buckets=BUCKETS,
+        seconds = histogram(
+            registry, "build_duration_seconds", "Time of the parts of a request.", BUCKETS, "stage"
         )
-        self._stages = {stage: seconds.labels(stage) for stage in get_args(Stage)}
-        self._outcomes = self._counter(
-            "build_requests", "Requests that got an answer of their own.", "outcome"
+        self._stages = {stage: seconds.labels(stage) for stage in get_args(Part)}
+        fetched = histogram(
+            registry, "history_fetch_duration_seconds", "Time to read.", BUCKETS, "backend"
+        )
+        self._stages["history"] = fetched.labels(store)
+        self._outcomes = counter(
+            registry, "build_requests", "Requests that got an answer of their own.", "outcome"
         )
         self._outcomes.labels("success")
-        duplicates = self._counter(
-            "duplicates_suppressed", "Deliveries kept from a second answer.", "reason"
+        self._sizes = ContextSizes(registry)
+        self._duplicates = self._each(
+            "duplicates_suppressed", "Deliveries kept from a second answer.", "reason", Duplicate
         )
-        self._duplicates = _each(duplicates, get_args(Duplicate))
-        burials = self._counter("dead_letters", "Entries sent to the dead letter.", "reason")
-        self._burials = _each(burials, get_args(Burial))
-        dropped = self._counter("reply_dropped", "Replies that nobody got.", "reason")
+        self._burials = self._each(
+            "dead_letters", "Entries sent to the dead letter.", "reason", Burial
+        )
+        dropped = counter(registry, "reply_dropped", "Replies that nobody got.", "reason")
         self._unheard = dropped.labels("no_subscriber")
-        self._events_lost = self._counter("events_lost", "Events that could not be told.")
+        self._events_lost = counter(registry, "events_lost", "Events that could not be told.")
+        self._summaries = self._each(
+            "summary_requests", "Summaries that builds asked for.", "outcome", SummaryOutcome
+        )
+        self._reloads = self._each(
+            "config_reloads", "Texts that changed and were read again.", "result", Reload
+        )
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
@@ -60,6 +63,10 @@ class PrometheusMetrics:
     def answered(self, outcome: str) -> None:
         """Count a request that got an answer of its own: ``success``, or the error's code."""
         self._outcomes.labels(outcome).inc()
+
+    def built(self, sizes: Sizes) -> None:
+        """Note what a context came to."""
+        self._sizes.note(sizes)
 
     def duplicate(self, kind: Duplicate) -> None:
         """Count a delivery that was kept from a second answer of its own."""
@@ -77,13 +84,19 @@ class PrometheusMetrics:
         """Count an event that could not be told."""
         self._events_lost.inc()
 
+    def summarized(self, outcome: SummaryOutcome) -> None:
+        """Count what came of a summary that a build asked for."""
+        self._summaries[outcome].inc()
+
+    def reloaded(self, result: Reload) -> None:
+        """Count an attempt to read texts that have changed."""
+        self._reloads[result].inc()
+
     def text(self) -> bytes:
         """Write all of it in the text format."""
         return generate_latest(self.registry)
 
-    def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(f"contextbuilder_{name}", about, labels, registry=self.registry)
-
-
-def _each(counter: Counter, labels: tuple[str, ...]) -> Mapping[str, Counter]:
-    return {label: counter.labels(label) for label in labels}
+    def _each(self, name: str, about: str, label: str, values: object) -> Mapping[str, Counter]:
+        """Return a counter for each value of a `Literal`."""
+        metric = counter(self.registry, name, about, label)
+        return {value: metric.labels(value) for value in get_args(values)}

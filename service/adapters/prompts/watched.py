@@ -15,6 +15,7 @@ from service.adapters.prompts.folders import ContextLoader
 from service.adapters.prompts.reading import read_text
 from service.config.prompts import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
+from service.metrics import UNMEASURED, Metrics
 
 log = structlog.get_logger()
 
@@ -26,9 +27,10 @@ Stamp = tuple[int, ...] | None
 class WatchedPrompts:
     """The `Prompts` of a configuration; the last texts that could be read are those in effect."""
 
-    def __init__(self, settings: PromptsSettings) -> None:
+    def __init__(self, settings: PromptsSettings, metrics: Metrics = UNMEASURED) -> None:
         """Read all files; raises `PromptError` where one is missing or can't be used."""
         self._settings = settings
+        self._metrics = metrics
         self._injector = _injector(settings.injections)
         folder = settings.project_folder
         names = settings.instruction_files
@@ -50,9 +52,11 @@ class WatchedPrompts:
             if error.detail != self._complaint:
                 log.warning("prompts.unreadable", reason=error.detail)
             self._complaint = error.detail
+            self._metrics.reloaded("failed")
             return
         self._complaint = ""
         if changed:
+            self._metrics.reloaded("reloaded")
             log.info("prompts.reloaded", characters=len(self._current.text()))
 
     def _reread(self) -> bool:

@@ -1,6 +1,6 @@
 import pytest
 
-from formatters.lookalikes import _FOLDS, folded
+from formatters.lookalikes import _FOLDS, folded, readings
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,22 @@ def test_memory_is_bounded() -> None:
 
     assert folded(every) == folded(every)
     assert len(_FOLDS) <= _FOLDS.MOST
+
+
+def test_the_last_characters_are_remembered() -> None:
+    """A text with every character there is makes nobody's later texts slow."""
+    folded("".join(map(chr, range(0x10000, 0x10000 + _FOLDS.MOST))))
+
+    folded("é")
+
+    assert _FOLDS.get(ord("é")) == "e"
+
+
+def test_other_readings_outlast_what_is_remembered() -> None:
+    """What a character can also be read as is known however many characters have come."""
+    smuggled = "".join(chr(0xE0000 + ord(char)) for char in "[x]")
+    before = list(readings(smuggled))
+    others = "".join(map(chr, range(0x10000, 0x10000 + _FOLDS.MOST)))
+
+    assert sum(1 for _ in readings(others + smuggled)) > 1
+    assert list(readings(smuggled)) == before

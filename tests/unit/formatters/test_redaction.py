@@ -130,4 +130,4 @@ def test_redacting_again_changes_nothing(text: str) -> None:
 )  # fmt: skip
 def test_no_text_takes_forever(part: str) -> None:
     """Long runs of what patterns begin with come through."""
-    assert redacted(part * 20_000)
+    assert redacted(part * (40_000 // len(part)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.metrics import UNMEASURED, timed
+from service.metrics import UNMEASURED, Sizes, timed
 from tests.support import Noted
 
 
@@ -26,3 +26,6 @@ def test_unmeasured_takes_everything() -> None:
     UNMEASURED.unheard()
     UNMEASURED.buried("result")
     UNMEASURED.event_lost()
+    UNMEASURED.built(Sizes(blocks=[], utilization=0, yielded=[], strategy="none", saved=0))
+    UNMEASURED.summarized("made")
+    UNMEASURED.reloaded("failed")

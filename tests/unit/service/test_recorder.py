@@ -4,7 +4,10 @@ import asyncio
 import json
 from collections.abc import Sequence
 
+import pytest
+
 from formatters.model import Row
+from service import recorder
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.hub import MemoryHub
@@ -34,12 +37,13 @@ class Recovering(BrokenHistory):
         return len(messages)
 
 
-async def test_rows_wait_for_a_store_that_is_away() -> None:
+async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outage of many leases is no attempt: nothing goes to the dead letter, order is kept."""
+    monkeypatch.setattr(recorder, "PAUSE", 0.02)
     hub = MemoryHub()
-    lease = 0.25
-    settings = Settings(bus=BusSettings(lease_seconds=lease, heartbeat_seconds=0.1))
-    history = Recovering(failures=6)
+    lease = 0.1
+    settings = Settings(bus=BusSettings(lease_seconds=lease, heartbeat_seconds=0.05))
+    history = Recovering(failures=20)
     async with open_memory_bus(BusOptions(lease_seconds=lease), hub) as bus:
         for number in range(3):
             row = {"id": f"a{number}", "owner_key": "o", "role": "AI", "content": "hi"}

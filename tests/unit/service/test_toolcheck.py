@@ -113,6 +113,7 @@ def test_a_definition_that_holds_itself_is_refused() -> None:
                 inner | st.sampled_from(["function", "object"]),
             )
         ),
+        max_leaves=25,
     )
 )
 def test_any_value_is_let_through_or_refused(value: object) -> None:

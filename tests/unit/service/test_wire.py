@@ -338,6 +338,7 @@ def test_what_is_parsed_but_not_allowed_is_answered(inner: bytes) -> None:
                 x,
             )
         ),
+        max_leaves=25,
     )
 )
 def test_any_json_is_decoded_or_rejected(value: object) -> None:

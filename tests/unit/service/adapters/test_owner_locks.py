@@ -1,7 +1,6 @@
 """Changes of one owner's history come in the order of their calls."""
 
 import asyncio
-import gc
 
 from service.adapters.owner_locks import OwnerLocks
 
@@ -31,5 +30,4 @@ async def test_owners_are_forgotten() -> None:
     locks = OwnerLocks()
     async with locks.of("o"):
         assert len(locks._locks) == 1
-    gc.collect()
     assert len(locks._locks) == 0

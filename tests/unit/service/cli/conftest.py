@@ -1,11 +1,13 @@
 """Commands in this process, in an empty folder, with logging put back behind them."""
 
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 from typer.testing import CliRunner, Result
 
 from service.cli.root import app
@@ -27,9 +29,14 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     quiet_logs()
 
 
+#: Commands are made of their functions' signatures each time an application is run; once will do.
+_command_of = functools.cache(typer.main.get_command)
+
+
 @pytest.fixture
-def ctxb() -> Callable[..., Result]:
+def ctxb(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Give a function that runs a command line and returns what it printed, and its exit code."""
+    monkeypatch.setattr("typer.testing._get_command", _command_of)
     runner = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "80"})
 
     def run(*arguments: str, stdin: str | None = None) -> Result:

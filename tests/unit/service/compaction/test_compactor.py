@@ -22,7 +22,7 @@ from service.ports import HistoryPage
 from service.result import BuildSuccess
 from service.wire import BuildRequest
 from tests.openings import Openings
-from tests.support import NOW, MakeBuilder, row
+from tests.support import NOW, MakeBuilder, Noted, row
 
 ROWS = [row(n, ("HUMAN", "AI")[n % 2], f"words of message {n} " * 6) for n in range(40)]
 
@@ -86,6 +86,7 @@ class Case:
         self.summaries = MemorySummaries(self.history, lambda: NOW)
         self.summarizer = Telling()
         self.events = Heard()
+        self.metrics = Noted()
         given = {"history": self.history, "summaries": self.summaries}
         self.builder: ContextBuilder = make_builder(sources=given)
         self.compactor = self.compacting()
@@ -100,7 +101,8 @@ class Case:
             clock=lambda: NOW,
             settings=SummariesSettings.model_validate(settings),
         )
-        self.compactor = Compactor(maker, self.builder.sources.lacking, self.events)
+        lacking = self.builder.sources.lacking
+        self.compactor = Compactor(maker, lacking, self.events, self.metrics)
         self.builder = replace(self.builder, compactor=self.compactor)
         return self.compactor
 
@@ -164,6 +166,17 @@ async def test_in_chat_the_summary_is_a_stable_message(case: Case) -> None:
     blocks = list(first.usage.blocks)
     assert blocks.index("SUMMARY") == blocks.index("HISTORY") - 1
     assert first.usage.cacheable_prefix >= first.usage.blocks["SUMMARY"] + 1_000
+
+
+async def test_every_summary_that_is_asked_for_is_counted(case: Case) -> None:
+    """By what came of it: it was made, its summariser failed, or others were first."""
+    await case.build()
+    assert case.metrics.counted == ["summarized made"]
+
+    case.summarizer.tells = SummarizerError("no")
+    await case.append(*(row(n, "HUMAN", "words " * 60) for n in range(60, 90)))
+    await case.build()
+    assert case.metrics.counted[1:] == ["summarized failed"]
 
 
 async def test_both_events_are_told(case: Case) -> None:

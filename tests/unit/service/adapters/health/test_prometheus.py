@@ -13,14 +13,17 @@ def measured(metrics: PrometheusMetrics) -> Measured:
 
 def test_everything_is_counted_where_it_belongs() -> None:
     """Each call moves one number, by one."""
-    metrics = PrometheusMetrics()
+    metrics = PrometheusMetrics("sqlite")
     metrics.answered("success")
     metrics.answered("budget_exceeded")
     metrics.duplicate("lease_lost")
     metrics.unheard()
     metrics.buried("deliveries")
     metrics.event_lost()
+    metrics.summarized("overtaken")
+    metrics.reloaded("failed")
     metrics.took("fit", 0.25)
+    metrics.took("history", 0.5)
     now = measured(metrics)
 
     assert now("build_requests_total", "success") == now("build_requests_total", "budget_exceeded")
@@ -31,11 +34,14 @@ def test_everything_is_counted_where_it_belongs() -> None:
     assert now("events_lost_total") == 1
     assert now("build_duration_seconds_sum", "fit") == 0.25
     assert now("build_duration_seconds_count", "fit") == 1
+    assert now("history_fetch_duration_seconds_sum", "sqlite") == 0.5
+    assert now("build_duration_seconds_count", "history") == 0
+    assert now("summary_requests_total", "overtaken") == now("config_reloads_total", "failed") == 1
 
 
 def test_counts_stand_at_zero_before_anything_happens() -> None:
     """So that the first one shows as an increase; the version is told."""
-    families = measured(PrometheusMetrics()).families
+    families = measured(PrometheusMetrics("sqlite")).families
     counted = {family.name: family.samples for family in families if family.type == "counter"}
 
     assert counted["contextbuilder_dead_letters"]
@@ -47,7 +53,7 @@ def test_counts_stand_at_zero_before_anything_happens() -> None:
 
 def test_each_worker_counts_for_itself() -> None:
     """Two in one process share nothing, and nothing gets into the registry of the library."""
-    one, two = PrometheusMetrics(), PrometheusMetrics()
+    one, two = PrometheusMetrics("sqlite"), PrometheusMetrics("sqlite")
     one.unheard()
 
     assert measured(two)("reply_dropped_total", "no_subscriber") == 0
