@@ -26,6 +26,9 @@ HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
 #: The form that ``messages`` are in.
 CANONICAL: Final = "openai"
 
+#: Made once, since each build writes several messages.
+_DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 _YIELDED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
     "block_shortened": "the block [{tag}] was shortened, since the budget is short",
@@ -48,7 +51,7 @@ def account(
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
         provider_request=provider_request(form, messages, tools, len(render(stable)), management),
         usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
-        build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
+        build_id=f"bld_{digest(*identity, *map(_DUMPED.encode, messages))}",
         kept=kept,
         dropped=dropped,
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
@@ -80,10 +83,6 @@ def _form_warnings(
             pointer=f"{request.options_pointer}/context_management/edits/{place}",
             detail=f"the form {form} has no such edit, so it was left out",
         )
-
-
-def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Usage:
