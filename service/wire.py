@@ -152,9 +152,9 @@ class BuildRequest(Tolerant):
             unknown += [f"/content/{escaped(key)}" for key in self.content.model_extra or {}]
         return unknown
 
-    @property
+    @cached_property
     def envelope(self) -> Envelope:
-        """Return what an answer has to know of it."""
+        """What an answer has to know of it."""
         return Envelope(
             id=self.id,
             owner_key=self.owner_key,
