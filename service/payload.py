@@ -113,7 +113,12 @@ def fingerprint(request: Mapping[str, object]) -> str:
 
 def digest(*parts: str) -> str:
     """Return 32 hex digits that stand for these strings in this order."""
-    return hashlib.sha256(canonical(parts)).hexdigest()[:32]
+    return written_digest(map(canonical, parts))
+
+
+def written_digest(parts: Iterable[bytes]) -> str:
+    """Return the `digest` of strings that are `canonical` JSON already."""
+    return hashlib.sha256(b"[%b]" % b",".join(parts)).hexdigest()[:32]
 
 
 def escaped(key: str) -> str:
