@@ -69,6 +69,10 @@ schemas: $(READY) ## Write the JSON Schemas of the wire into docs/
 bench: $(or $(wildcard $(BENCH_READY)),$(READY)) ## Measure, as ratios to baselines in the same run
 	$(<D)/bin/python -m bench.build
 
+.PHONY: bench-bus
+bench-bus: $(READY) ## Measure the bus and the runner, beside a raw echo
+	$(BIN)/python -m bench.bus
+
 .PHONY: bench-env
 bench-env: $(BENCH_READY) ## Install the peers that `make bench` compares with
 

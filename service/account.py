@@ -1,10 +1,11 @@
 """The account of a build: what was sent, what it costs, what was left out and why."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from formatters.model import Block
 from formatters.providers.context_management import ContextManagement, not_taken
@@ -14,7 +15,7 @@ from service.budget.counting import block_tokens, counting
 from service.budget.decisions import Decision, tally
 from service.budget.fitting import Fitted
 from service.gather import Gathered
-from service.payload import digest
+from service.payload import canonical, written_digest
 from service.plan import Plan
 from service.ports import TokenCounter
 from service.result import BuildSuccess, DecisionRecord, Usage, WarningRecord
@@ -25,6 +26,9 @@ HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
 
 #: The form that ``messages`` are in.
 CANONICAL: Final = "openai"
+
+#: Made once, since each build writes several messages.
+_DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _YIELDED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
@@ -39,7 +43,6 @@ def account(
     messages = render(fitted.blocks)
     decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
-    identity = (request.owner_key, request.id, request.fingerprint)
     form, management = request.options.format or CANONICAL, _management(request)
     stable = _stable(fitted)
     tools = gathered.toolset.tools
@@ -48,7 +51,7 @@ def account(
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
         provider_request=provider_request(form, messages, tools, len(render(stable)), management),
         usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
-        build_id=f"bld_{digest(*identity, *map(_dumped, messages))}",
+        build_id=_build_id(request, messages),
         kept=kept,
         dropped=dropped,
         decisions=[_record(decision) for decision in decisions] if plan.explain else [],
@@ -59,6 +62,23 @@ def account(
             *_form_warnings(request, form, management),
         ],
     )
+
+
+def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
+    identity = (request.owner_key, request.id, request.fingerprint)
+    return f"bld_{written_digest([*map(canonical, identity), *map(_written, messages)])}"
+
+
+def _written(message: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON in a JSON string."""
+    if message["role"] == "system" and message.keys() == {"role", "content"}:
+        return _written_system(message["content"])
+    return canonical(_DUMPED.encode(message))
+
+
+@lru_cache(maxsize=8)  # builds have the same few, and the longest text of most of them
+def _written_system(content: str) -> bytes:
+    return canonical(_DUMPED.encode({"role": "system", "content": content}))
 
 
 def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
@@ -80,10 +100,6 @@ def _form_warnings(
             pointer=f"{request.options_pointer}/context_management/edits/{place}",
             detail=f"the form {form} has no such edit, so it was left out",
         )
-
-
-def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Usage:

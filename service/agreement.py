@@ -94,7 +94,7 @@ def _at(value: object, place: Sequence[str | int]) -> object:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and len(value) > step else None
         else:
-            value = value.get(step) if isinstance(value, Mapping) else None
+            value = value.get(step) if isinstance(value, dict) else None
     return value
 
 

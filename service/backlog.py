@@ -1,7 +1,7 @@
 """Work for later, when answers are out: a bounded queue, and the task that works it off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -27,10 +27,16 @@ class Afterwards(Protocol):
 
 
 class Backlog(Generic[T]):
-    """Items that wait for ``work``, one at a time, in their order; ``work`` must not raise."""
+    """Items that wait for ``work``, in their order; ``work`` must not raise.
 
-    def __init__(self, work: Callable[[T], Awaitable[object]], *, size: int) -> None:
+    It gets those that have come together since the last time, at most ``batch`` of them.
+    """
+
+    def __init__(
+        self, work: Callable[[Sequence[T]], Awaitable[object]], *, size: int, batch: int
+    ) -> None:
         self._work = work
+        self._batch = batch
         self._waiting: asyncio.Queue[T] = asyncio.Queue(size)
 
     def put(self, item: T) -> bool:
@@ -44,11 +50,14 @@ class Backlog(Generic[T]):
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            item = await self._waiting.get()
+            items = [await self._waiting.get()]
+            while len(items) < self._batch and not self._waiting.empty():
+                items.append(self._waiting.get_nowait())
             try:
-                await self._work(item)
+                await self._work(items)
             finally:
-                self._waiting.task_done()
+                for _ in items:
+                    self._waiting.task_done()
 
     async def drain(self, seconds: float) -> None:
         """Wait for `run` to work off what there is, but no longer than so many seconds."""

@@ -32,20 +32,21 @@ def note_build(
     metrics.took("queue", max(0.0, (began - delivery.received_at).total_seconds()))
     metrics.took("build", max(0.0, seconds))
     metrics.answered(content.error.code if content.status == "error" else content.status)
-    line = log.bind(
-        request_id=response.metadata.request_id,
-        run_id=response.run_id,
-        owner_key=response.owner_key,
-        attempt=delivery.attempt,
-        milliseconds=round(seconds * 1000, 1),
-    )
+    told = {
+        "request_id": response.metadata.request_id,
+        "run_id": response.run_id,
+        "owner_key": response.owner_key,
+        "attempt": delivery.attempt,
+        "milliseconds": round(seconds * 1000, 1),
+    }
     if content.status == "error":
         # places, not details: those may quote the request
         places = [problem["pointer"] for problem in content.error.errors]
-        line.warning("context.refused", code=content.error.code, places=places)
+        log.warning("context.refused", **told, code=content.error.code, places=places)
         return
-    line.info(
+    log.info(
         "context.built",
+        **told,
         build_id=content.build_id,
         model=content.usage.model,
         total=content.usage.total,

@@ -210,6 +210,10 @@ class ManifestStore(Protocol):
         """Keep a manifest for so many seconds, in place of one that the build has."""
         ...
 
+    async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
+        """Keep manifests by their builds' ids, all in one round trip, as `put` does each."""
+        ...
+
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None where there is none any more."""
         ...

@@ -44,7 +44,7 @@ class Departures:
         self._events = events
         self._tokenizers = tokenizers
         self._settings = settings
-        self._backlog = Backlog(self.tell, size=WAITING)
+        self._backlog = Backlog(self._tell_all, size=WAITING, batch=1)
         self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
 
     def keep(self, built: Built | None) -> None:
@@ -62,6 +62,10 @@ class Departures:
     async def drain(self) -> None:
         """Wait for `run` to look at what it has, but not for long."""
         await self._backlog.drain(DRAIN)
+
+    async def _tell_all(self, builds: Sequence[Built]) -> None:
+        for built in builds:
+            await self.tell(built)
 
     async def tell(self, built: Built) -> None:
         """Mark the rows that a build left out, and tell of those that are new among them."""

@@ -1,10 +1,15 @@
 """Logs: one pipe for our own and for libraries', in which people's words and secrets stay out."""
 
 import hashlib
+import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -23,6 +28,16 @@ SECRET_FIELD = re.compile(
     r"|(?:api|access|secret|private)[_-]?key)$",
     re.IGNORECASE,
 )
+
+
+#: What becomes of a field, by its name.
+_SHOWN, _WORDS, _MASKED, _HASHED = "shown", "words", "masked", "hashed"
+
+#: Types of values that hold no words.
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+#: Made once, since lines are many; what is redacted holds nothing that JSON doesn't know.
+_ENCODER = json.JSONEncoder()
 
 
 def configure_logging(
@@ -44,22 +59,23 @@ def configure_logging(
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    after: list[Processor] = [
+        structlog.processors.format_exc_info,
+        Redactor(content=content),
+        _renderer(format, colors=colors),
+    ]
+    # past the standard library, whose records cost more than all the rest of a line
     structlog.configure(
-        processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*before, *after],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=_Loggers(sys.stderr),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*before, structlog.stdlib.ExtraAdder()],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                Redactor(content=content),
-                _renderer(format, colors=colors),
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after],
         )
     )
     root = logging.getLogger()
@@ -95,6 +111,48 @@ def owner_hash(owner_key: object) -> str:
     return hashlib.sha256(str(owner_key).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
+class _Logger:
+    """Writes lines; one that can't be written is given up, as the standard library does."""
+
+    __slots__ = ("_file", "_lock", "name")
+
+    def __init__(self, name: str, file: TextIO, lock: threading.Lock) -> None:
+        self.name = name
+        self._file = file
+        self._lock = lock
+
+    def msg(self, line: str) -> None:
+        """Write a line."""
+        with self._lock, suppress(OSError, ValueError):  # whoever read it may be gone
+            self._file.write(line + "\n")
+            self._file.flush()
+
+    debug = info = warning = error = critical = msg
+
+
+class _Loggers:
+    """Gives each module its logger; named for whoever asks, where no name is given."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._known: dict[str, _Logger] = {}
+
+    def __call__(self, *names: str) -> _Logger:
+        name = names[0] if names else _asking_module()
+        if name not in self._known:
+            self._known[name] = _Logger(name, self._file, self._lock)
+        return self._known[name]
+
+
+def _asking_module() -> str:
+    """Return the name of the module whose code led to a logger: the first that is not structlog."""
+    frame = sys._getframe(2)  # noqa: SLF001 - no other way is as cheap
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("structlog"):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
+
+
 class Redactor:
     """Takes out of an event what must not be logged; a processor of structlog."""
 
@@ -107,26 +165,41 @@ class Redactor:
 
     def _mapping(self, fields: Mapping[str, object]) -> dict[str, object]:
         result: dict[str, object] = {}
-        for name, value in ((str(key), value) for key, value in fields.items()):
-            if name == "owner_key":
+        for key, value in fields.items():
+            name = str(key)
+            treatment = _treatment(name)
+            if treatment == _SHOWN or (treatment == _WORDS and self._content):
+                result[name] = value if type(value) in _PLAIN else self._value(value)
+            elif treatment == _HASHED:
                 result["owner"] = owner_hash(value)
-            elif SECRET_FIELD.search(name):
+            elif treatment == _MASKED:
                 result[name] = MASK
-            elif self._content or name not in CONTENT_FIELDS:
-                result[name] = self._value(value)
         return result
 
     def _value(self, value: object) -> object:
-        match value:
-            case None | bool() | int() | float():
-                return value
-            case Mapping():
-                return self._mapping(value)
-            case list() | tuple() | set() | frozenset():
-                return [self._value(item) for item in value]
-            case _:
-                # an exception's text, too, may quote a URL
-                return mask_urls(str(value))
+        if value is None or isinstance(value, (int, float)):
+            return value
+        if isinstance(value, str):
+            return mask_urls(str(value))
+        if isinstance(value, (dict, Mapping)):  # a Mapping alone takes longer to find out
+            return self._mapping(value)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [self._value(item) for item in value]
+        # an exception's text, too, may quote a URL
+        return mask_urls(str(value))
+
+
+def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    return _ENCODER.encode(event)
+
+
+@lru_cache(maxsize=1024)  # the same few names come with every line
+def _treatment(name: str) -> str:
+    if name == "owner_key":
+        return _HASHED
+    if SECRET_FIELD.search(name):
+        return _MASKED
+    return _WORDS if name in CONTENT_FIELDS else _SHOWN
 
 
 def _renderer(chosen: str, *, colors: bool) -> Processor:
@@ -135,4 +208,4 @@ def _renderer(chosen: str, *, colors: bool) -> Processor:
         # plain: other formatters show local variables, and with them what people said
         plain = structlog.dev.plain_traceback
         return structlog.dev.ConsoleRenderer(colors=terminal and colors, exception_formatter=plain)
-    return structlog.processors.JSONRenderer()
+    return _json

@@ -81,7 +81,7 @@ def make_manifest(built: Built, on: Ground) -> Manifest:
         candidates=list(_candidates(built)),
         messages=[
             MessageRecord(
-                role=str(message.get("role")), block=block_of(message), hash=hashed(message)
+                role=str(message.get("role")), block=block_of(message), hash=_message_hash(message)
             )
             for message in content.messages
         ],
@@ -131,6 +131,17 @@ def _with_texts(on: Ground, prompt: SystemPrompt) -> Ground:
         "prompts.sections": _text_hash(prompt.sections),
     }
     return on.model_copy(update={"settings": {**on.settings, **texts}})
+
+
+def _message_hash(message: Mapping[str, Any]) -> str:
+    if message.get("role") == "system" and message.keys() == {"role", "content"}:
+        return _system_hash(message["content"])
+    return hashed(message)
+
+
+@lru_cache(maxsize=8)  # likewise the same few
+def _system_hash(content: str) -> str:
+    return hashed({"role": "system", "content": content})
 
 
 @lru_cache(maxsize=8)  # builds have the same few texts, of some kilobytes

@@ -16,6 +16,6 @@ class Tolerant(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:  # noqa: ANN401 - whatever was sent
-        if not isinstance(data, dict):
+        if not isinstance(data, dict) or None not in data.values():
             return data
         return {k: v for k, v in data.items() if v is not None or k in MEANING_NULLS}

@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
+from functools import cached_property
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -29,6 +30,7 @@ from service.payload import (
     MAX_BYTES,
     MAX_ID,
     MAX_OWNER_KEY,
+    JsonObject,
     cleaned,
     digest,
     escaped,
@@ -56,6 +58,13 @@ class Topics(StrEnum):
     CONTEXT_COMPACTED = "context.compacted"
 
 
+class _Reading(NamedTuple):
+    """What is known of a request from its reading; one value, as pydantic takes long for each."""
+
+    fingerprint: str
+    received_at: datetime | None
+
+
 class BuildRequest(Tolerant):
     """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
 
@@ -71,9 +80,7 @@ class BuildRequest(Tolerant):
     timestamp: Any = None
     content: Content
     metadata: RequestMetadata = RequestMetadata()
-    _run: Run = PrivateAttr()
-    _fingerprint: str = PrivateAttr()
-    _received_at: datetime | None = PrivateAttr(default=None)
+    _reading: _Reading = PrivateAttr()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -88,38 +95,36 @@ class BuildRequest(Tolerant):
         return handler(with_ids(data))._completed(data, received_at)  # noqa: SLF001 - our own class
 
     def _completed(self, data: Mapping[str, object], received_at: datetime | None) -> Self:
-        content = self.content
-        self._run = content.run() if isinstance(content, ShortContent) else content
-        self._fingerprint = fingerprint(data)
-        self._received_at = received_at
+        self._reading = _Reading(fingerprint(data), received_at)
         check_input(self.run, self.input_pointer)
         return self
 
-    @property
+    @cached_property
     def run(self) -> Run:
-        """Return the run, whichever form the content has."""
-        return self._run
+        """The run, whichever form the content has."""
+        content = self.content
+        return content.run() if isinstance(content, ShortContent) else content
 
     @property
     def options(self) -> ContextOptions:
         """Return what the request says about the context."""
-        return self._run.metadata.context
+        return self.run.metadata.context
 
     @property
     def current_input(self) -> str:
         """Return the words to answer."""
-        return str(self._run.history[0].content)
+        return str(self.run.history[0].content)
 
     @property
     def input_id(self) -> str:
         """Return the id of the input's row in the history."""
-        return self._run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
+        return self.run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
 
     @property
     def run_rows(self) -> list[dict[str, Any]]:
         """Return the messages behind the input as rows, each with an id of its own."""
         rows: dict[str, dict[str, Any]] = {}
-        for place, message in enumerate(self._run.history[1:], start=1):
+        for place, message in enumerate(self.run.history[1:], start=1):
             row, made = message.model_dump(), f"{self.input_id}.{place}"
             taken = not message.id or message.id == self.input_id or message.id in rows
             row["id"] = made if taken else message.id
@@ -147,9 +152,9 @@ class BuildRequest(Tolerant):
             unknown += [f"/content/{escaped(key)}" for key in self.content.model_extra or {}]
         return unknown
 
-    @property
+    @cached_property
     def envelope(self) -> Envelope:
-        """Return what an answer has to know of it."""
+        """What an answer has to know of it."""
         return Envelope(
             id=self.id,
             owner_key=self.owner_key,
@@ -161,12 +166,12 @@ class BuildRequest(Tolerant):
     @property
     def fingerprint(self) -> str:
         """Return what tells it from another request under the same id."""
-        return self._fingerprint
+        return self._reading.fingerprint
 
     @property
     def received_at(self) -> datetime | None:
         """Return when it was received, where it came over a bus."""
-        return self._received_at
+        return self._reading.received_at
 
 
 # --- responses -------------------------------------------------------------------------------
@@ -267,16 +272,15 @@ def decode(
     Raises:
         RejectedError: It can't be built; holds the error, and the envelope to answer, if there is.
     """
-    envelope = None
+    raw: JsonObject = {}
     try:
         raw = read_json(payload, max_bytes=max_bytes)
         raw["id"] = raw.get("id") or payload_id(payload)
-        envelope = read_envelope(raw, payload)
         return BuildRequest.model_validate(cleaned(raw), context={"received_at": received_at})
     except ValidationError as error:
-        raise RejectedError(_invalid(error), envelope) from error
+        raise RejectedError(_invalid(error), read_envelope(raw, payload)) from error
     except ContextBuilderError as error:
-        raise RejectedError(error, envelope) from error
+        raise RejectedError(error, read_envelope(raw, payload)) from error
 
 
 def _invalid(error: ValidationError) -> InvalidRequestError:

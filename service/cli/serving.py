@@ -10,6 +10,7 @@ from service.app import ConnectedBus, open_bus, open_observed_worker
 from service.cli.exits import Exit
 from service.config.masking import mask_urls
 from service.config.settings import Settings
+from service.event_loop import settle_memory
 
 
 async def serve(settings: Settings) -> Exit:
@@ -19,6 +20,7 @@ async def serve(settings: Settings) -> Exit:
     async with open_bus(settings) as connected:
         _introduce(connected, configured=settings.bus.url is not None)
         async with open_observed_worker(settings, connected.bus) as worker:
+            settle_memory()
             drained = await worker.run(stop)
     return Exit.OK if drained else Exit.NOT_DRAINED
 

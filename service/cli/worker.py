@@ -1,6 +1,5 @@
 """``ctxb worker``: answer the requests of a bus until told to stop."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +40,7 @@ def worker(
     """
     from service.cli.serving import serve
     from service.cli.start import start
+    from service.event_loop import run
 
     settings = start(
         ctx.obj,
@@ -53,4 +53,4 @@ def worker(
         },
         recorder={"enabled": False if no_recorder else None},
     )
-    raise typer.Exit(asyncio.run(serve(settings)))
+    raise typer.Exit(run(serve(settings)))

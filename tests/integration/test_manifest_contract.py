@@ -20,6 +20,17 @@ async def test_a_manifest_is_there_for_every_worker(place: Place) -> None:
     assert await other.manifests.get("bld_2") is None
 
 
+async def test_manifests_that_come_together_are_all_there(place: Place) -> None:
+    """Many are kept in one go, each to be found by its build; none are no fault."""
+    bus = await place.open("one")
+    packed = {f"bld_{number}": b"%d" % number for number in range(40)}
+
+    await bus.manifests.put_all(packed, HOUR)
+    await bus.manifests.put_all({}, HOUR)
+
+    assert {name: await bus.manifests.get(name) for name in packed} == packed
+
+
 async def test_the_newer_manifest_stands(place: Place) -> None:
     """A build that is filed again replaces what stood there."""
     bus = await place.open("one")

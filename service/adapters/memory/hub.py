@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -71,6 +71,11 @@ class MemoryManifests:
     async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
         """Keep a manifest for so many seconds."""
         self.kept.put(build_id, manifest, ttl_seconds)
+
+    async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
+        """Keep manifests by their builds' ids."""
+        for build_id, manifest in manifests.items():
+            await self.put(build_id, manifest, ttl_seconds)
 
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None."""

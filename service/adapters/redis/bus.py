@@ -115,10 +115,8 @@ class RedisBus:
         if not identities:
             return []
         with bus_errors("read stored answers"):
-            async with self._commands.pipeline(transaction=False) as pipeline:
-                for identity in identities:
-                    pipeline.get(self._shard.result(identity))
-                return [unpack(value) for value in await pipeline.execute()]
+            values: Any = await self._commands.mget(map(self._shard.result, identities))
+            return [unpack(value) for value in values]
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
         """Store, send and settle, each answer in one atomic step, all in one round trip."""

@@ -13,6 +13,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.connection import HiredisRespSerializer
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
@@ -24,6 +25,8 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 #: Connections of one kind at most; more callers than that wait for one.
 MAX_CONNECTIONS = 32
+
+_PACKER = HiredisRespSerializer()
 
 #: How a server says that it takes no writes now, whatever they are; Redis 6.2 says it mid-sentence.
 _CLOSED = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN)\b")
@@ -157,6 +160,11 @@ def _heeding(connection: type[AbstractConnection]) -> type[AbstractConnection]:
     """
 
     class Heeding(connection):  # type: ignore[misc, valid-type] # which kind, the URL tells
+        def pack_command(self, *args: str | bytes | float) -> list[bytes]:
+            # redis-py's clients without asyncio pack by hiredis, in a tenth of the time
+            packed: list[bytes] = _PACKER.pack(*args)  # type: ignore[arg-type] # it takes more
+            return packed
+
         async def send_packed_command(self, *args: object, **options: object) -> None:
             await super().send_packed_command(*args, **options)
             try:

@@ -1,7 +1,7 @@
 """The archive files what it is given, and harms nobody where it can't."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from formatters.model import Message, Role
 from service.adapters.memory.hub import MemoryManifests
-from service.archive import MANY_ROWS, WAITING, Archive
+from service.archive import BATCH, MANY_ROWS, WAITING, Archive
 from service.config.settings import ManifestSettings, Settings
 from service.errors import BusError
 from service.gather import History
@@ -22,6 +22,10 @@ class BrokenManifests:
     """A store that is away."""
 
     async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+        """Fail."""
+        raise BusError("away")
+
+    async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
         """Fail."""
         raise BusError("away")
 
@@ -63,6 +67,35 @@ async def test_what_is_kept_can_be_found(built: Built) -> None:
     assert found is not None
     assert found.build_id == built.content.build_id
     assert await archive.find("bld_other") is None
+
+
+async def test_builds_that_come_together_are_filed_together(built: Built) -> None:
+    """One round trip takes them all, and one that can't be written keeps no other out."""
+    trips: list[set[str]] = []
+
+    class Noting(MemoryManifests):
+        """A store that notes what comes in one go."""
+
+        async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
+            """Note it and keep it."""
+            trips.append(set(manifests))
+            await super().put_all(manifests, ttl_seconds)
+
+    names = [f"bld_{number}" for number in range(BATCH)]
+    builds = [
+        replace(built, content=built.content.model_copy(update={"build_id": name}))
+        for name in names
+    ]
+    endless = replace(builds[1], gathered=replace(built.gathered, profile={"a": {1: 2, "b": 3}}))
+    archive = Archive(Noting(), Settings())
+    for each in (builds[0], endless, *builds[2:], built):
+        archive.keep(each)
+    with capture_logs() as lines:
+        async with running(archive):
+            await archive.drain()
+
+    assert [line["event"] for line in lines] == ["manifest.lost"]
+    assert trips == [set(names) - {"bld_1"}, {built.content.build_id}]
 
 
 async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:

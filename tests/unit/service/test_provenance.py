@@ -119,7 +119,7 @@ async def test_a_run_behind_the_input_came_along_too(
     first = built.request.run.history[0]
     run = built.request.run.model_copy(update={"history": [first, first]})
     longer = built.request.model_copy()
-    longer._run = run
+    longer.__dict__["run"] = run
 
     found = make_manifest(replace(built, request=longer), ground(builder.settings))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.adapters import stored_results
-from service.adapters.stored_results import pack, unpack
+from service.adapters.stored_results import PLAIN_BYTES, pack, unpack
 from service.bus import StoredResult
 
 
@@ -18,6 +18,30 @@ def test_responses_come_back_byte_for_byte(fingerprint: str, response: dict[str,
     packed = pack(fingerprint, sent, 1_000_000)
 
     assert unpack(packed) == StoredResult(fingerprint=fingerprint, response=sent)
+
+
+@pytest.mark.parametrize("length", [0, PLAIN_BYTES - 50, PLAIN_BYTES, 100_000])
+def test_every_reader_of_zlib_reads_them(length: int) -> None:
+    """Short ones, which are not compressed, are in zlib's form as well."""
+    sent = json.dumps({"text": "ab" * (length // 2)}).encode()
+
+    packed = pack("f", sent, 1_000_000)
+
+    assert json.loads(zlib.decompress(packed)) == {
+        "fingerprint": "f",
+        "response": json.loads(sent),
+    }
+    assert len(packed) <= PLAIN_BYTES + 100
+
+
+def test_a_short_response_is_compressed_where_it_would_be_too_large() -> None:
+    """The bound holds for what is kept: compression comes before leaving the response out."""
+    sent = json.dumps({"text": "ab" * 400}).encode()
+
+    packed = pack("f", sent, 200)
+
+    assert len(packed) <= 200
+    assert unpack(packed) == StoredResult(fingerprint="f", response=sent)
 
 
 def test_large_response_leaves_its_fingerprint() -> None:

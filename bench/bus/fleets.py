@@ -1,0 +1,88 @@
+"""The processes that answer, each fleet with topics of its own on one server."""
+
+import asyncio
+import json
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from bench.bus.load import (
+    RAW_REQUESTS,
+    REQUESTS,
+    Callers,
+    Command,
+    Window,
+    over_channel,
+    over_stream,
+)
+from bench.bus.processes import cpu_seconds, started
+
+#: Requests that a worker works on at the same time: as many as are in flight.
+SLOTS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A window, and the CPU that all processes of the fleet took in it."""
+
+    window: Window
+    cpu_seconds: float
+
+    @property
+    def cpu_us(self) -> float:
+        """Return microseconds of CPU for an answer."""
+        return self.cpu_seconds / len(self.window.latencies) * 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Processes that share the requests, and ways to send to them."""
+
+    processes: Sequence[Process]
+    #: What each one said when it was ready.
+    said: Sequence[str]
+    stream: Command
+    channel: Command
+
+    async def measure(
+        self, callers: Callers, command: Command, seconds: float, in_flight: int
+    ) -> Measured:
+        """Have it called for a while."""
+        marks: list[float] = []
+        window = await callers.during(
+            command, seconds, in_flight, lambda: marks.append(self._cpu())
+        )
+        if not window.latencies:
+            raise RuntimeError("no answer came while it was measured")
+        return Measured(window=window, cpu_seconds=marks[1] - marks[0])
+
+    def _cpu(self) -> float:
+        return sum(cpu_seconds(process.pid) for process in self.processes)
+
+
+async def workers(stack: AsyncExitStack, url: str, kind: str, number: int) -> Fleet:
+    """Start workers of a kind of `bench.bus.worker`."""
+    prefix = f"bench.{kind}.{number}."
+    bus = {"url": url, "prefix": prefix}
+    settings = json.dumps({"bus": bus, "worker": {"concurrency": SLOTS}})
+    start = partial(started, "bench.bus.worker", kind, given=settings)
+    here = await asyncio.gather(*(stack.enter_async_context(start()) for _ in range(number)))
+    return Fleet(
+        processes=[process for process, _ in here],
+        said=[line for _, line in here],
+        stream=over_stream(prefix),
+        channel=over_channel(prefix + REQUESTS),
+    )
+
+
+async def echo(stack: AsyncExitStack, url: str, size: int) -> Fleet:
+    """Start the echo with answers of so many bytes."""
+    channel = f"bench.raw.{size}.{RAW_REQUESTS}"
+    process, line = await stack.enter_async_context(
+        started("bench.bus.echo", channel, str(size), given=url)
+    )
+    command = over_channel(channel)
+    return Fleet(processes=[process], said=[line], stream=command, channel=command)
