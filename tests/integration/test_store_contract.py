@@ -2,66 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
+from datetime import datetime, timedelta, timezone
 from typing import cast
 
 import pytest
 
 from formatters.model import Row
-from service.adapters.memory.store import open_memory_store
-from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.errors import InvalidRequestError
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
+from tests.integration.conftest import OpenStore
+from tests.stores import RECEIPT, Clock, Words
 
-RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NOTHING = HistoryPage(rows=[])
 
 
-class Words:
-    """Counts words."""
-
-    name = "words"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return the number of words."""
-        return len(text.split())
-
-
-class Clock:
-    """Stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = RECEIPT
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    """Return a clock that the test may set."""
-    return Clock()
-
-
-def opened(kind: str, folder: Path, clock: Clock) -> AbstractAsyncContextManager[Stores]:
-    """Return the store of an adapter, to be entered."""
-    if kind == "memory":
-        return open_memory_store(Words(), clock)
-    return open_sql_store(f"sqlite:///{folder / 'history.db'}", Words(), clock)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
-) -> AsyncIterator[Stores]:
+async def stores(open_store: OpenStore) -> AsyncIterator[Stores]:
     """Open an empty store of each kind."""
-    async with opened(request.param, tmp_path, clock) as opened_stores:
+    async with open_store(Words()) as opened_stores:
         yield opened_stores
 
 
