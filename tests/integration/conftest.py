@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -96,7 +97,8 @@ def new_database(postgres: PostgresServer) -> str:
 def store_database(postgres: PostgresServer) -> str:
     """Give the name of a database of the newest schema."""
     postgres.run("CREATE DATABASE store")
-    asyncio.run(upgrade(postgres.url("store")))
+    with ThreadPoolExecutor(1) as pool:  # an async test may be the first to ask for it
+        pool.submit(asyncio.run, upgrade(postgres.url("store"))).result()
     return "store"
 
 

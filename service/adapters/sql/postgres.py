@@ -18,7 +18,8 @@ GRACE_SECONDS: Final = 5.0
 
 #: What sessions have otherwise than the server does by default. Each statement is bounded by an
 #: index, but a planner without statistics, or with those of other owners, would rather read whole
-#: tables; and it has to know the values, since owners differ by their size.
+#: tables, or all of an owner in place of a few rows by their ids. So plans are made with the values,
+#: as owners differ by their size, and by how many rows they read: to find one costs next to nothing.
 SESSION: Final = {
     "application_name": "context-builder",
     "client_min_messages": "error",
@@ -27,11 +28,16 @@ SESSION: Final = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "cpu_tuple_cost": "1",
+    "cpu_index_tuple_cost": "1",
+    "cpu_operator_cost": "0.0001",
+    "random_page_cost": "0.01",
+    "seq_page_cost": "0.01",
     "jit": "off",
 }
 
 _PREPARE: Final = (
-    "SELECT current_setting('server_encoding'), set_config(name, value, false)"
+    "SELECT current_setting('server_encoding') AS encoding, set_config(name, value, false)"
     " FROM unnest($1::text[], $2::text[]) AS settings (name, value)"
 )
 #: A host, several, or none, and a database: what of a URL may be shown.
@@ -97,11 +103,12 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
             # a process that was stopped in a transaction does not keep its owner locked
             "idle_in_transaction_session_timeout": milliseconds,
         }
-        encoding = await connection.fetchval(_PREPARE, list(wanted), list(wanted.values()))
+        # fetched whole: the server sets what it gives
+        answers = await connection.fetch(_PREPARE, list(wanted), list(wanted.values()))
     except BaseException:
         connection.terminate()
         raise
-    if encoding != "UTF8":
+    if (encoding := answers[0]["encoding"]) != "UTF8":
         connection.terminate()
         raise StoreError(f"{name}: its encoding is {encoding}; create it with ENCODING 'UTF8'")
     return connection
