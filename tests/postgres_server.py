@@ -28,10 +28,9 @@ START_SECONDS = 60.0
 ASK_SECONDS = 0.02
 #: Who runs the server where these tests are root's, whom Postgres refuses.
 UNPRIVILEGED = "nobody"
-#: A crash may cost all of it, which is what makes it quick.
+#: A crash of the machine may cost all of it, which is what makes it quick.
 SETTINGS = {
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "autovacuum": "off",  # plans depend on the statistics that a test has made
     "listen_addresses": "127.0.0.1",
@@ -109,11 +108,14 @@ class PostgresServer:
                 return
 
     def kill(self) -> None:
-        """End it without a warning, as a crash would."""
+        """End it without a warning, as a crash would; its sessions have ended too."""
+        sessions = [found["pid"] for found in self.run("SELECT pid FROM pg_stat_activity")]
         pid = (self._home / "data" / "postmaster.pid").read_text(encoding="ascii").split()[0]
         os.kill(int(pid), signal.SIGKILL)
         if self._guard is not None:
             self._guard.wait()  # before its input ends, which would have it delete everything
+        while any(Path(f"/proc/{session}").exists() for session in sessions):
+            time.sleep(ASK_SECONDS)
         self._end()
 
     def stop(self) -> None:
@@ -161,11 +163,11 @@ class PostgresServer:
         settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
         place = [f"--port={self.port}", f"--unix_socket_directories={self._home}"]
         user = "" if self._user is None else str(self._user)
-        command = [self._folder / "postgres", "-D", self._home / "data", *settings, *place]
-        guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), user, self._home]
+        server = [str(self._folder / "postgres"), "-D", str(self._home / "data")]
+        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), user, str(self._home)]
         with (self._home / "server.log").open("ab") as log:
             self._guard = subprocess.Popen(  # noqa: S603 - our own guard
-                [*guard, *command],
+                [*guard, *server, *settings, *place],
                 stdin=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,

@@ -105,7 +105,7 @@ def store_database(postgres: PostgresServer) -> str:
 @pytest.fixture
 def postgres_url(postgres: PostgresServer, store_database: str) -> str:
     """Give the URL of a store of the newest schema with nothing in it."""
-    postgres.run("; ".join(f"DELETE FROM {name}" for name in metadata.tables), store_database)
+    postgres.run("; ".join(map("DELETE FROM {}".format, metadata.tables)), store_database)
     return postgres.url(store_database)
 
 

@@ -246,7 +246,7 @@ async def explained(filled: Filled, asked: Sequence[Asked]) -> list[tuple[Asked,
 # --- what must hold --------------------------------------------------------------------------
 
 #: Copies that have grown too old go, whoever they are of: found by time, then one by one.
-AGED = re.compile(r"archive(?:_by_time| USING .*INDEX archive_by_time|_pkey| USING INTEGER PRIMARY)")
+AGED = re.compile("archive(?:_by_time|_pkey| USING .*INDEX archive_by_time| USING INTEGER PRIMARY)")
 #: A scope's few summaries are put in the order of the rows that they cover.
 FEW_SORTED = re.compile("FROM summaries LEFT OUTER JOIN messages|DELETE FROM archive")
 
@@ -281,7 +281,7 @@ async def test_a_build_reads_what_it_can_show(filled: Filled) -> None:
     request = BuildRequest.model_validate({"id": "r", "owner_key": "o", "content": content})
     async with open_builder(settings) as builder:
         with recorded() as asked:
-            built = await builder.build(request)
+            built = await builder.built(request)
 
     assert built.content.kept == LIMIT // 2
     assert len(asked) == 3

@@ -171,7 +171,9 @@ async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
     await execute(url, "UPDATE alembic_version SET version_num = '9999'")
 
     for refused in (upgrade(url), check(url), _opened(url)):
-        with pytest.raises(SchemaError, match="9999, which this version .* does not know") as error:
+        with pytest.raises(
+            SchemaError, match=r"9999, which this version .* does not know"
+        ) as error:
             await refused
         assert not error.value.retryable
     assert await current(url) == "9999"

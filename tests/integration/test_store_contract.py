@@ -317,6 +317,18 @@ async def test_both_bounds_hold(stores: Stores) -> None:
     assert ids(await stores.history.recent("o", max_rows=4, max_tokens=3)) == "4 3"
 
 
+async def test_bounds_beyond_all_numbers_bound_nothing(stores: Stores) -> None:
+    """Bounds and times of any size are taken as far as a database can count."""
+    beyond = 10**30
+    rows = [row("last", "9999-12-31T23:59:59.999999Z"), row("first", "0001-01-01T00:00:00Z")]
+    await stores.history.append("o", rows)
+
+    assert ids(await stores.history.recent("o", max_rows=beyond, max_tokens=beyond)) == "last first"
+    assert ids(await stores.history.recent("o", max_rows=-beyond)) == ""
+    assert ids(await stores.history.recent("o", max_tokens=-beyond)) == ""
+    assert await stores.history.archived("o", beyond) == []
+
+
 async def test_tokens_are_those_that_are_printed(stores: Stores) -> None:
     """Tool rows weigh nothing, and a long text what is left of it at 500 characters."""
     rows = [
@@ -530,6 +542,17 @@ async def test_rows_are_archived_as_they_fall_out(stores: Stores, clock: Clock) 
     assert [copy.row["id"] for copy in await stores.history.archived("o", 1)] == ["c"]
     assert await stores.history.archived("o", 0) == []
     assert await stores.history.archived("p", 10) == []
+
+
+@pytest.mark.parametrize("run_id", ["a\0b", "a\\0b", "\\", "a\ud800b", ""])
+async def test_copies_tell_any_run(stores: Stores, run_id: str) -> None:
+    """A run's id is a stranger's text, and comes back; a lone surrogate as its replacement."""
+    note = Archiving(reasons={"1": "r"}, run_id=run_id, build_id="b", retention=timedelta(days=1))
+    await stores.history.append("o", [row("1", at(1))])
+    await stores.history.fell_out("o", ["1"], archiving=note)
+
+    (copy,) = await stores.history.archived("o", 9)
+    assert copy.run_id == run_id.replace("\ud800", "\ufffd")
 
 
 async def test_copies_go_when_they_are_old(stores: Stores, clock: Clock) -> None:

@@ -16,7 +16,6 @@ from tests.stores import RECEIPT, Clock, Words
 from tests.support import row
 
 
-
 @pytest.fixture
 async def pair(open_store: OpenStore) -> AsyncIterator[tuple[Stores, Stores]]:
     """Open a store twice, as two workers do; in memory both are the same."""
@@ -73,6 +72,18 @@ async def test_summaries_come_back_in_their_order(stores: Stores) -> None:
     assert await stores.summaries.read("p") == []
     assert (await stores.summaries.read("o"))[0].covers == {"m0", "m1"}
     assert (await stores.history.recent("o")).total == 6
+
+
+async def test_odd_characters_of_a_summary_come_back(
+    pair: tuple[Stores, Stores],
+) -> None:
+    """What one worker has put, another reads."""
+    await pair[0].history.append("o", ROWS)
+    made = await summary(pair[0], ["m0"], text="nul \0 \\0 \ud800 😀")
+
+    assert await pair[0].summaries.put(made, expected("m0", 1))
+    (read,) = await pair[1].summaries.read("o")
+    assert read.text == "nul \0 \\0 \ufffd 😀"
 
 
 async def test_a_summary_takes_the_place_of_others(stores: Stores) -> None:

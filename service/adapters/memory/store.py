@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from formatters.model import Row, Summary
 from formatters.rows import well_formed
@@ -193,7 +194,8 @@ class MemorySummaries:
         ):
             return False
         kept = self._history.summaries.setdefault(owner, [])
-        kept[:] = [*(each for each in kept if each.id not in replaces), summary]
+        added = replace(summary, text=well_formed(summary.text))
+        kept[:] = [*(each for each in kept if each.id not in replaces), added]
         return True
 
     async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:

@@ -49,6 +49,7 @@ class Database:
         self._readers = asyncio.Semaphore(driver.readers)
         self._writers = asyncio.Semaphore(driver.writers)
         self._running: set[asyncio.Task[object]] = set()
+        self._failures: tuple[type[Exception], ...] = (SQLAlchemyError, *driver.errors)
 
     @property
     def name(self) -> str:
@@ -99,6 +100,6 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, *self.driver.errors) as error:
+        except self._failures as error:
             said = StoreError(f"{self.name}: {self.driver.cause(error)}")
             raise said from (error if self.driver.chained else None)

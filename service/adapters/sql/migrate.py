@@ -128,7 +128,7 @@ def _differences(connection: Connection) -> list[str]:
     return [_told(change) for change in compare_metadata(context, metadata)]
 
 
-def _is_ours(_object: object, _name: object, kind: str, reflected: bool, ours: object) -> bool:  # noqa: FBT001 - Alembic passes it by position
+def _is_ours(_object: object, _name: object, kind: str, reflected: bool, ours: object) -> bool:
     """Leave out what others have added beside our tables, and indexes on them."""
     return not (reflected and ours is None and kind in {"table", "index"})
 

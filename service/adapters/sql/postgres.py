@@ -18,8 +18,8 @@ GRACE_SECONDS: Final = 5.0
 
 #: What sessions have otherwise than the server does by default. Each statement is bounded by an
 #: index, but a planner without statistics, or with those of other owners, would rather read whole
-#: tables, or all of an owner in place of a few rows by their ids. So plans are made with the values,
-#: as owners differ by their size, and by how many rows they read: to find one costs next to nothing.
+#: tables, or all of an owner in place of a few rows by their ids. So plans are made with the
+#: values, as owners differ by their size, and by the rows that they read: to find one is cheap.
 SESSION: Final = {
     "application_name": "context-builder",
     "client_min_messages": "error",

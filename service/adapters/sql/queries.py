@@ -51,7 +51,9 @@ def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[
     newest = select(messages.c.sort_time, rows, tokens).where(members).order_by(*newest_first)
     page = (
         select(messages.c.body)
-        .where(members, messages.c.pruned == literal(0), tokens > bindparam("beyond", type_=BigInteger))
+        .where(
+            members, messages.c.pruned == literal(0), tokens > bindparam("beyond", type_=BigInteger)
+        )
         .order_by(tokens.desc(), *newest_first)
         .limit(bindparam("limit", type_=BigInteger))
     )
