@@ -77,7 +77,7 @@ class PostgresServer:
     def __init__(self, binaries: PostgresBinaries) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="ctxb-postgres-"))
         self._user = pwd.getpwnam(UNPRIVILEGED).pw_uid if os.geteuid() == 0 else None
-        self._folder = self._reachable(binaries.folder)
+        self.folder = self._reachable(binaries.folder)
         self._guard: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -148,7 +148,7 @@ class PostgresServer:
     def _initialize(self) -> None:
         flags = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync"]
         done = subprocess.run(  # noqa: S603 - the server that was found
-            [self._folder / "initdb", "-D", self._home / "data", "--locale=C", *flags],
+            [self.folder / "initdb", "-D", self._home / "data", "--locale=C", *flags],
             user=self._user,
             group=self._user,
             extra_groups=None if self._user is None else [],
@@ -163,7 +163,7 @@ class PostgresServer:
         settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
         place = [f"--port={self.port}", f"--unix_socket_directories={self._home}"]
         user = "" if self._user is None else str(self._user)
-        server = [str(self._folder / "postgres"), "-D", str(self._home / "data")]
+        server = [str(self.folder / "postgres"), "-D", str(self._home / "data")]
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), user, str(self._home)]
         with (self._home / "server.log").open("ab") as log:
             self._guard = subprocess.Popen(  # noqa: S603 - our own guard
