@@ -3,16 +3,14 @@
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Index, Insert, select
+from sqlalchemy import Connection, Index, Insert, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bench.conversation import conversation
 from formatters.model import Row
-from service.adapters.rows import Record, read_records
-from service.adapters.sql.engine import Database
+from service.adapters.rows import microseconds, read_records, to_json
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import insert, messages, owners
 from service.adapters.sql.store import open_sql_store
@@ -29,16 +27,8 @@ BATCH: Final = 20_000
 #: The newest row is as old as that.
 NEWEST: Final = datetime(2025, 12, 1, tzinfo=UTC)
 TOKENIZER: Final = "o200k_base"
-
-
-class Remembering:
-    """Counts each text once."""
-
-    name = TOKENIZER
-    exact = True
-
-    def __init__(self) -> None:
-        self.count = lru_cache(maxsize=None)(TiktokenCounter(TOKENIZER).count)
+#: What a stored row has, in the store's order.
+FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata", "conversation_id")
 
 
 def history(size: int) -> Iterator[list[Row]]:
@@ -57,29 +47,30 @@ def history(size: int) -> Iterator[list[Row]]:
         ]
 
 
-async def load(url: str, size: int, counter: Remembering) -> float:
+async def load(url: str, size: int) -> float:
     """Fill a database of the newest schema that is empty; returns the seconds that it took."""
     began = time.perf_counter()
     database = open_database(url)
     try:
-        await database.write(lambda connection: _load(connection, size, counter))
-        await _analyze(database)
+        await database.write(lambda connection: _load(connection, size))
     finally:
         await database.close()
     return time.perf_counter() - began
 
 
-async def check(url: str, size: int, counter: Remembering) -> None:
-    """Raise unless the totals of a loaded history are the sums over its rows."""
-    async with open_sql_store(url, counter, lambda: NEWEST) as stores:
-        before = await stores.history.stats(OWNER)
-        tokens = sum(
-            record.printed_tokens
-            for batch in history(size)
-            for record in read_records(batch, None, counter)
-        )
-        if (before.rows, before.tokens) != (size, tokens):
-            raise RuntimeError(f"{size} rows with {tokens} tokens were loaded as {before}")
+async def check(url: str, size: int) -> None:
+    """Raise unless the totals of a loaded history are the database's own sums over its rows."""
+    sums = select(func.count(), func.sum(messages.c.printed_tokens))
+    database = open_database(url)
+    try:
+        found = await database.read(lambda connection: connection.execute(sums))
+    finally:
+        await database.close()
+    rows, tokens = found.one()
+    async with open_sql_store(url, TiktokenCounter(TOKENIZER), lambda: NEWEST) as stores:
+        told = await stores.history.stats(OWNER)
+    if not size == rows == told.rows or tokens != told.tokens:
+        raise RuntimeError(f"{rows} rows with {tokens} tokens are told as {told}")
 
 
 async def stored(url: str) -> Sequence[tuple[Any, ...]]:
@@ -94,21 +85,20 @@ async def stored(url: str) -> Sequence[tuple[Any, ...]]:
         await database.close()
 
 
-async def append(url: str, size: int, counter: Remembering) -> None:
+async def append(url: str, size: int) -> None:
     """Fill an empty database as the service does."""
-    async with open_sql_store(url, counter, lambda: NEWEST) as stores:
+    async with open_sql_store(url, TiktokenCounter(TOKENIZER), lambda: NEWEST) as stores:
         for batch in history(size):
             await stores.history.append(OWNER, batch)
 
 
-async def _load(connection: AsyncConnection, size: int, counter: Remembering) -> None:
+async def _load(connection: AsyncConnection, size: int) -> None:
     indexes: set[Index] = messages.indexes
     await connection.run_sync(_each, "drop", indexes)
     await connection.execute(insert(owners), {"owner_key": OWNER, "last_sequence": size})
     placing = _Placing()
     for batch in history(size):
-        rows = [placing.next(record) for record in read_records(batch, None, counter)]
-        await _copy(connection, rows)
+        await _copy(connection, [placing.next(row) for row in batch])
     await connection.run_sync(_each, "create", indexes)
 
 
@@ -118,34 +108,45 @@ def _each(connection: Connection, change: str, indexes: set[Index]) -> None:
 
 
 class _Placing:
-    """Gives out sequence numbers and running totals, in the order of the rows."""
+    """Gives out sequence numbers and running totals, in the order of the rows.
+
+    Texts are counted once each, which is what makes it quick.
+    """
 
     def __init__(self) -> None:
-        self._rows = 0
-        self._tokens = 0
-        self._of: dict[str | None, tuple[int, int]] = {}
+        records = read_records(conversation(TEXTS), None, TiktokenCounter(TOKENIZER))
+        self._counts = [(record.tokens, record.printed_tokens) for record in records]
+        self._totals: dict[str, tuple[int, int]] = {}
 
-    def next(self, record: Record) -> dict[str, object]:
-        self._rows += 1
-        self._tokens += record.printed_tokens
-        rows, tokens = self._of.get(record.conversation_id, (0, 0))
-        totals = self._of[record.conversation_id] = (rows + 1, tokens + record.printed_tokens)
+    def next(self, row: Row) -> dict[str, object]:
+        """Return a row as the table has it."""
+        number = self._totals.get("", (0, 0))[0]
+        tokens, printed = self._counts[number % TEXTS]
+        conversation_id, timestamp = str(row["conversation_id"]), str(row["timestamp"])
+        of_owner = self._add("", printed)
+        of_conversation = self._add(conversation_id, printed)
+        fields = {name: row[name] for name in FIELDS}
         return {
             "owner_key": OWNER,
-            "id": record.id,
-            "conversation_id": record.conversation_id,
-            "sort_time": record.written_at,
-            "sequence": self._rows,
+            "id": row["id"],
+            "conversation_id": conversation_id,
+            "sort_time": microseconds(datetime.fromisoformat(timestamp)),
+            "sequence": number + 1,
             "tokenizer": TOKENIZER,
-            "tokens": record.tokens,
-            "printed_tokens": record.printed_tokens,
-            "owner_rows": self._rows,
-            "owner_tokens": self._tokens,
-            "conversation_rows": totals[0],
-            "conversation_tokens": totals[1],
-            "body": record.body,
+            "tokens": tokens,
+            "printed_tokens": printed,
+            "owner_rows": of_owner[0],
+            "owner_tokens": of_owner[1],
+            "conversation_rows": of_conversation[0],
+            "conversation_tokens": of_conversation[1],
+            "body": to_json(fields, "/row"),
             "pruned": 0,
         }
+
+    def _add(self, scope: str, tokens: int) -> tuple[int, int]:
+        rows, before = self._totals.get(scope, (0, 0))
+        self._totals[scope] = (rows + 1, before + tokens)
+        return self._totals[scope]
 
 
 async def _copy(connection: AsyncConnection, rows: Sequence[dict[str, object]]) -> None:
@@ -157,9 +158,3 @@ async def _copy(connection: AsyncConnection, rows: Sequence[dict[str, object]]) 
         return
     statement: Insert = insert(messages)
     await connection.execute(statement, rows)
-
-
-async def _analyze(database: Database) -> None:
-    """Let Postgres know its tables, as it would by itself within a minute."""
-    if not database.driver.upgrades_itself:
-        await database.write(lambda connection: connection.exec_driver_sql("ANALYZE"))

@@ -28,6 +28,7 @@ SESSION: Final = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_sort": "off",
     "cpu_tuple_cost": "1",
     "cpu_index_tuple_cost": "1",
     "cpu_operator_cost": "0.0001",
