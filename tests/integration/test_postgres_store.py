@@ -73,6 +73,11 @@ async def test_a_restart_needs_no_new_process(own_server: PostgresServer) -> Non
         assert await stores.history.append("o", [row("b", at(2))]) == 1
         assert (await builder.built(REQUEST)).content.kept == 2
 
+        own_server.kill()  # and nobody has noticed when it is back
+        own_server.start()
+        assert (await stores.history.recent("o")).total == 2
+        assert await stores.history.append("o", [row("c", at(3))]) == 1
+
 
 async def test_a_statement_that_waits_too_long_is_given_up(postgres_url: str) -> None:
     """Who holds an owner holds nobody up for longer than the limit, and no other owner at all."""
