@@ -1,6 +1,6 @@
 """Builds over histories of one owner, on SQLite and on Postgres: what they read, how they grow.
 
-    python -m bench.store [--json] [--sizes 1000 100000 1000000] [--rounds 30]
+    python -m bench.store [--json] [--sizes 1000 100000 1000000] [--rounds 100]
 
 The databases are real, and made for the run: files, and a Postgres that is started and ended with
 it. Wall time, medians of interleaved rounds. `README.md` in the folder above says what the keys
@@ -32,7 +32,7 @@ from service.wire import BuildRequest
 from tests.postgres_server import PostgresServer, find_postgres
 
 SIZES: Final = (1_000, 100_000, 1_000_000)
-ROUNDS: Final = 30
+ROUNDS: Final = 100
 #: Rows of the history that is stored a second time, one append after the other, to compare with.
 COMPARED: Final = 1_000
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Index, Insert, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from bench.conversation import conversation
 from formatters.model import Row
@@ -50,12 +50,26 @@ def history(size: int) -> Iterator[list[Row]]:
 async def load(url: str, size: int) -> float:
     """Fill a database of the newest schema that is empty; returns the seconds that it took."""
     began = time.perf_counter()
+    if url.startswith("sqlite:"):
+        await _load_file(url, size)
+        return time.perf_counter() - began
     database = open_database(url)
     try:
         await database.write(lambda connection: _load(connection, size))
     finally:
         await database.close()
     return time.perf_counter() - began
+
+
+async def _load_file(url: str, size: int) -> None:
+    """Fill a file without a journal, which the service sets up again when it opens it."""
+    engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:", 1))
+    async with engine.connect() as connection:
+        for pragma in ("journal_mode=OFF", "synchronous=OFF"):
+            await connection.exec_driver_sql(f"PRAGMA {pragma}")
+        await _load(connection, size)
+        await connection.commit()
+    await engine.dispose()
 
 
 async def check(url: str, size: int) -> None:
