@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # `fast` counts with another tokenizer; its tests are skipped without it
-EXTRAS ?= embedded,llm,dev
+EXTRAS ?= embedded,llm,postgres,dev
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 

@@ -144,7 +144,7 @@ async def open_stores(
     """Open the configured store; raises `ConfigError` or `StoreError`."""
     counter = (tokenizers or TiktokenTokenizers()).counter(settings.budget.tokenizer)
     url = settings.store.url.get_secret_value()
-    async with _by_scheme(STORES, url, "store.url")(url, counter, now) as stores:
+    async with _by_scheme(STORES, url, "store.url")(settings.store, counter, now) as stores:
         yield stores
 
 
@@ -194,14 +194,21 @@ async def upgrade_store(settings: Settings) -> None:
     """Bring the configured store to the newest schema; raises `StoreError`."""
     from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - only databases need it
 
-    await upgrade(settings.store.url.get_secret_value())
+    await upgrade(settings.store.url.get_secret_value(), settings.store)
 
 
 async def store_revision(settings: Settings) -> str | None:
     """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
     from service.adapters.sql.migrate import current  # noqa: PLC0415 - only databases need it
 
-    return await current(settings.store.url.get_secret_value())
+    return await current(settings.store.url.get_secret_value(), settings.store)
+
+
+async def check_store(settings: Settings) -> str:
+    """Return the revision of the store's schema; raises `SchemaError` if it is not ours."""
+    from service.adapters.sql.migrate import check  # noqa: PLC0415 - only databases need it
+
+    return await check(settings.store.url.get_secret_value(), settings.store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

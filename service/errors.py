@@ -106,6 +106,12 @@ class StoreError(ContextBuilderError):
     retryable = True
 
 
+class SchemaError(StoreError):
+    """A store has not the tables that this version of the service works with."""
+
+    retryable = False
+
+
 class BusError(ContextBuilderError):
     """The bus could not be reached, or refused a command."""
 

@@ -6,12 +6,13 @@ from contextlib import AbstractAsyncContextManager
 from service.adapters.bus_options import BusOptions
 from service.adapters.stores import Clock, Stores
 from service.bus import Bus
+from service.config.store import StoreSettings
 from service.config.summaries import SummarizerSettings
 from service.errors import ConfigError
 from service.ports import Summarizer, TokenCounter
 
 OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
-OpenStores = Callable[[str, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]
+OpenStores = Callable[[StoreSettings, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]
 OpenSummarizer = Callable[
     [SummarizerSettings, TokenCounter], AbstractAsyncContextManager[Summarizer]
 ]
@@ -30,15 +31,15 @@ def _memory_bus(_url: str, options: BusOptions) -> AbstractAsyncContextManager[B
 
 
 def _sql_stores(
-    url: str, counter: TokenCounter, clock: Clock
+    settings: StoreSettings, counter: TokenCounter, clock: Clock
 ) -> AbstractAsyncContextManager[Stores]:
     from service.adapters.sql.store import open_sql_store
 
-    return open_sql_store(url, counter, clock)
+    return open_sql_store(settings.url.get_secret_value(), counter, clock, settings)
 
 
 def _memory_stores(
-    _url: str, counter: TokenCounter, clock: Clock
+    _settings: StoreSettings, counter: TokenCounter, clock: Clock
 ) -> AbstractAsyncContextManager[Stores]:
     from service.adapters.memory.store import open_memory_store
 
@@ -74,6 +75,10 @@ BUSES: dict[str, OpenBus] = {
 
 STORES: dict[str, OpenStores] = {
     "memory": _memory_stores,
+    # asyncpg, of the extra
+    "postgres": _sql_stores,
+    "postgresql": _sql_stores,
+    "postgresql+asyncpg": _sql_stores,
     "sqlite": _sql_stores,
     "sqlite+aiosqlite": _sql_stores,
 }

@@ -4,14 +4,16 @@ import asyncio
 
 import typer
 
-db = typer.Typer(no_args_is_help=True, help="Bring the store's schema up to date.")
+db = typer.Typer(no_args_is_help=True, help="Look at the store's schema, and bring it up to date.")
 
 
 @db.command()
 def upgrade(ctx: typer.Context) -> None:
-    """Bring the store to the newest schema, and create it where there is none.
+    """Bring the store to the newest schema; a file is created where there is none.
 
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db upgrade
+
+    Of several that start at the same time one upgrades, and the others wait for it.
     """
     from service.app import store_revision, upgrade_store
     from service.cli.start import kept_store, start
@@ -38,3 +40,18 @@ def current(ctx: typer.Context) -> None:
 
     settings = kept_store(start(ctx.obj))
     typer.echo(asyncio.run(store_revision(settings)) or "none")
+
+
+@db.command()
+def check(ctx: typer.Context) -> None:
+    """Check that the store has the newest schema, and the tables that belong to it.
+
+    CTXB_STORE__URL=sqlite:///ctxb.db ctxb db check
+
+    The exit code is 1 where it has not; what differs is said.
+    """
+    from service.app import check_store
+    from service.cli.start import kept_store, start
+
+    settings = kept_store(start(ctx.obj))
+    typer.echo(f"ok: {asyncio.run(check_store(settings))}")

@@ -14,6 +14,7 @@ from service.errors import (
     ContextBuilderError,
     Problem,
     PromptError,
+    SchemaError,
     StoreError,
     ToolError,
 )
@@ -59,6 +60,7 @@ BY_CLASS: Final[tuple[tuple[type[ContextBuilderError], Exit], ...]] = (
     (ToolError, Exit.CONFIGURATION),
     (PromptError, Exit.CONFIGURATION),
     (BusError, Exit.UNREACHABLE),
+    (SchemaError, Exit.FAILED),
     (StoreError, Exit.UNREACHABLE),
 )
 

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from service.config.health import HealthSettings
 from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Seconds, Section, Text
+from service.config.store import StoreSettings
 from service.config.summaries import SummariesSettings
 
 
@@ -89,14 +90,6 @@ class WorkerSettings(Section):
     heartbeat_file: Path | None = None
     #: The worker's name in the consumer group; None makes one that no other process has.
     consumer: Text | None = None
-
-
-class StoreSettings(Section):
-    """Where history and profiles are kept, and for how long."""
-
-    url: SecretStr = SecretStr("memory://")
-    #: Days after which workers delete rows of history, by the rows' own time; None keeps them.
-    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = None
 
 
 class ModelLimit(Section):

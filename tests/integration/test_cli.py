@@ -18,7 +18,8 @@ from service.archive import Archive
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
-from service.config.settings import Settings, StoreSettings
+from service.config.settings import Settings
+from service.config.store import StoreSettings
 from service.marks import Archiving
 from service.wire import BuildRequest
 from tests.support import quiet_logs, row

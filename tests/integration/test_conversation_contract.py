@@ -1,30 +1,22 @@
 """A conversation in process, over each store."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from service.adapters.memory.store import open_memory_store
-from service.adapters.sql.store import open_sql_store
 from service.budget.heuristic import HeuristicTokenCounter
 from service.conversation.manager import ContextManager
 from service.conversation.messages import create_assistant_tool_call_message
 from service.conversation.stored import Conversation
 from service.ports import HistoryStore
+from tests.integration.conftest import OpenStore
 from tests.support import NOW
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HistoryStore]:
+@pytest.fixture
+async def store(open_store: OpenStore) -> AsyncIterator[HistoryStore]:
     """Open a store of each adapter."""
-    counter = HeuristicTokenCounter()
-    opened = (
-        open_memory_store(counter, lambda: NOW)
-        if request.param == "memory"
-        else open_sql_store(f"sqlite:///{tmp_path / 'history.db'}", counter, lambda: NOW)
-    )
-    async with opened as stores:
+    async with open_store(HeuristicTokenCounter()) as stores:
         yield stores.history
 
 

@@ -22,6 +22,7 @@ from service.adapters.embedded.server import find_server
 from service.cli.root import app
 from service.config.load import load_settings
 from service.config.settings import Settings
+from tests.postgres_server import PostgresServer
 from tests.support import lacking
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,13 @@ def compose() -> Any:
     return yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 
 
+def variables_of(service: str) -> dict[str, str]:
+    """Return a service's variables, as compose fills them in where nothing is set."""
+    given: dict[str, str] = compose()["services"][service]["environment"]
+    unset = re.compile(r"\$\{\w+:-(\w*)\}")
+    return {name: unset.sub(r"\1", value) for name, value in given.items()}
+
+
 def seconds(text: str) -> float:
     """Read a duration of the compose file."""
     return float(text.removesuffix("s"))
@@ -83,8 +91,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str,
     """Set the variables that the worker has in the stack, and no others of ours."""
     for name in [name for name in os.environ if name.startswith("CTXB_")]:
         monkeypatch.delenv(name)
-    worker = compose()["services"]["worker"]["environment"]
-    merged = {**image_environment(), **worker}
+    merged = {**image_environment(), **variables_of("worker")}
     variables = {name: value for name, value in merged.items() if name.startswith("CTXB_")}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -162,26 +169,29 @@ def test_the_environment_is_a_configuration(environment: Mapping[str, str]) -> N
 
 
 def test_the_stack_starts_in_order_and_stops_in_time(environment: Mapping[str, str]) -> None:
-    """The worker waits for a healthy bus, comes up again, and has time to finish."""
-    worker = compose()["services"]["worker"]
+    """The worker waits for bus, database and schema, comes up again, and has time to finish."""
+    services = compose()["services"]
+    worker = services["worker"]
 
-    assert worker["depends_on"]["redis"]["condition"] == "service_healthy"
+    assert {name: found["condition"] for name, found in worker["depends_on"].items()} == {
+        "redis": "service_healthy",
+        "postgres": "service_healthy",
+        "upgrade": "service_completed_successfully",
+    }
+    assert services["upgrade"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert services["upgrade"]["restart"] == "no"
     assert worker["restart"] == "unless-stopped"
     grace = seconds(worker["stop_grace_period"])
     assert grace > load_settings().worker.shutdown_timeout_seconds
 
 
 def test_the_worker_can_write_what_it_has_to(environment: Mapping[str, str]) -> None:
-    """Database and heartbeat lie where a read-only container lets it write."""
-    file = compose()
-    worker = file["services"]["worker"]
-    volumes = dict(volume.split(":") for volume in worker["volumes"])
+    """The heartbeat lies where a read-only container lets it write, and nothing else does."""
+    worker = compose()["services"]["worker"]
     settings = load_settings()
 
     assert worker["read_only"]
-    assert set(volumes) <= set(file["volumes"])
-    store = settings.store.url.get_secret_value().removeprefix("sqlite:///")
-    assert str(Path(store).parent) in volumes.values()
+    assert settings.store.url.get_secret_value().startswith("postgresql://")
     assert str(Path(str(settings.worker.heartbeat_file)).parent) in worker["tmpfs"]
 
 
@@ -210,6 +220,52 @@ def test_the_bus_keeps_what_it_is_told() -> None:
     assert redis_flags() == REDIS_NEEDS
     assert bus["volumes"] == ["redis-data:/data"]
     assert all(port.startswith("127.0.0.1:") for port in bus["ports"])
+
+
+def test_the_database_keeps_what_it_is_told(environment: Mapping[str, str]) -> None:
+    """It has a volume, no port, and the user, password and name that the worker comes with."""
+    file = compose()
+    database = file["services"]["postgres"]
+    given = variables_of("postgres")
+    who, _, where = environment["CTXB_STORE__URL"].removeprefix("postgresql://").partition("@")
+
+    assert who == f"{given['POSTGRES_USER']}:{given['POSTGRES_PASSWORD']}"
+    assert where == f"postgres:5432/{given['POSTGRES_DB']}"
+    assert "${POSTGRES_PASSWORD:-" in database["environment"]["POSTGRES_PASSWORD"]
+    assert "ports" not in database
+    (volume,) = database["volumes"]
+    assert volume.partition(":")[0] in file["volumes"]
+
+
+@pytest.mark.integration
+def test_the_stack_makes_its_schema(
+    postgres: PostgresServer, new_database: str, environment: Mapping[str, str]
+) -> None:
+    """The command of the service that the worker waits for, on a real database."""
+    command = compose()["services"]["upgrade"]["command"]
+    assert variables_of("upgrade") == {"CTXB_STORE__URL": environment["CTXB_STORE__URL"]}
+
+    ctxb = CliRunner(env={"CTXB_STORE__URL": new_database})
+    assert ctxb.invoke(app, ["db", "check"]).exit_code == 1
+    assert ctxb.invoke(app, command).exit_code == 0
+    assert ctxb.invoke(app, ["db", "check"]).exit_code == 0
+
+
+@pytest.mark.integration
+def test_the_database_is_asked_whether_it_is_ready(postgres: PostgresServer) -> None:
+    """The health check is Postgres' own, and a server that runs passes it."""
+    kind, program, *flags = compose()["services"]["postgres"]["healthcheck"]["test"]
+    asked = [postgres.folder / program, *flags, "--port", str(postgres.port)]
+
+    assert kind == "CMD"
+    if not Path(asked[0]).exists():
+        lacking(f"no {program} beside this Postgres")
+    assert subprocess.run(asked, check=False, capture_output=True).returncode == 0  # noqa: S603 - as above
+
+
+def test_the_image_has_the_driver() -> None:
+    """What is installed is the service with what Postgres needs."""
+    assert any("'.[postgres]'" in rest for name, rest in stages()[0] if name == "RUN")
 
 
 def redis_flags() -> dict[str, str]:

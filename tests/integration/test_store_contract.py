@@ -2,66 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
+from datetime import datetime, timedelta, timezone
 from typing import cast
 
 import pytest
 
 from formatters.model import Row
-from service.adapters.memory.store import open_memory_store
-from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.errors import InvalidRequestError
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage
+from tests.integration.conftest import OpenStore
+from tests.stores import RECEIPT, Clock, Words
 
-RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NOTHING = HistoryPage(rows=[])
 
 
-class Words:
-    """Counts words."""
-
-    name = "words"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return the number of words."""
-        return len(text.split())
-
-
-class Clock:
-    """Stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = RECEIPT
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    """Return a clock that the test may set."""
-    return Clock()
-
-
-def opened(kind: str, folder: Path, clock: Clock) -> AbstractAsyncContextManager[Stores]:
-    """Return the store of an adapter, to be entered."""
-    if kind == "memory":
-        return open_memory_store(Words(), clock)
-    return open_sql_store(f"sqlite:///{folder / 'history.db'}", Words(), clock)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
-) -> AsyncIterator[Stores]:
+async def stores(open_store: OpenStore) -> AsyncIterator[Stores]:
     """Open an empty store of each kind."""
-    async with opened(request.param, tmp_path, clock) as opened_stores:
+    async with open_store(Words()) as opened_stores:
         yield opened_stores
 
 
@@ -357,6 +317,18 @@ async def test_both_bounds_hold(stores: Stores) -> None:
     assert ids(await stores.history.recent("o", max_rows=4, max_tokens=3)) == "4 3"
 
 
+async def test_bounds_beyond_all_numbers_bound_nothing(stores: Stores) -> None:
+    """Bounds and times of any size are taken as far as a database can count."""
+    beyond = 10**30
+    rows = [row("last", "9999-12-31T23:59:59.999999Z"), row("first", "0001-01-01T00:00:00Z")]
+    await stores.history.append("o", rows)
+
+    assert ids(await stores.history.recent("o", max_rows=beyond, max_tokens=beyond)) == "last first"
+    assert ids(await stores.history.recent("o", max_rows=-beyond)) == ""
+    assert ids(await stores.history.recent("o", max_tokens=-beyond)) == ""
+    assert await stores.history.archived("o", beyond) == []
+
+
 async def test_tokens_are_those_that_are_printed(stores: Stores) -> None:
     """Tool rows weigh nothing, and a long text what is left of it at 500 characters."""
     rows = [
@@ -587,6 +559,17 @@ async def test_rows_are_archived_as_they_fall_out(stores: Stores, clock: Clock) 
     assert [copy.row["id"] for copy in await stores.history.archived("o", 1)] == ["c"]
     assert await stores.history.archived("o", 0) == []
     assert await stores.history.archived("p", 10) == []
+
+
+@pytest.mark.parametrize("run_id", ["a\0b", "a\\0b", "\\", "a\ud800b", ""])
+async def test_copies_tell_any_run(stores: Stores, run_id: str) -> None:
+    """A run's id is a stranger's text, and comes back; a lone surrogate as its replacement."""
+    note = Archiving(reasons={"1": "r"}, run_id=run_id, build_id="b", retention=timedelta(days=1))
+    await stores.history.append("o", [row("1", at(1))])
+    await stores.history.fell_out("o", ["1"], archiving=note)
+
+    (copy,) = await stores.history.archived("o", 9)
+    assert copy.run_id == run_id.replace("\ud800", "\ufffd")
 
 
 async def test_copies_go_when_they_are_old(stores: Stores, clock: Clock) -> None:

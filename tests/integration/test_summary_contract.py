@@ -2,65 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from formatters.model import Summary
-from service.adapters.memory.store import open_memory_store
-from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.summaries import Expected, fingerprint
+from tests.integration.conftest import OpenStore
+from tests.stores import RECEIPT, Clock, Words
 from tests.support import row
-
-START = datetime(2025, 6, 1, 12, tzinfo=UTC)
-
-
-class Words:
-    """Counts words."""
-
-    name = "words"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return the number of words."""
-        return len(text.split())
-
-
-class Clock:
-    """Stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """Return a clock that the test may set."""
-    return Clock()
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def pair(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
-) -> AsyncIterator[tuple[Stores, Stores]]:
+async def pair(open_store: OpenStore) -> AsyncIterator[tuple[Stores, Stores]]:
     """Open a store twice, as two workers do; in memory both are the same."""
-    async with AsyncExitStack() as stack:
-        if request.param == "memory":
-            stores = await stack.enter_async_context(open_memory_store(Words(), clock))
-            yield stores, stores
-            return
-        url = f"sqlite:///{tmp_path / 'history.db'}"
-        first = await stack.enter_async_context(open_sql_store(url, Words(), clock))
-        second = await stack.enter_async_context(open_sql_store(url, Words(), clock))
+    async with open_store(Words()) as first, open_store(Words()) as second:
         yield first, second
 
 
@@ -80,9 +39,9 @@ async def summary(stores: Stores, ids: Sequence[str], name: str = "s", **fields:
         "owner_key": "o",
         "text": "They said words.",
         "message_ids": tuple(ids),
-        "first_timestamp": START,
+        "first_timestamp": RECEIPT,
         "tokens": 3,
-        "created": START,
+        "created": RECEIPT,
         "summarizer": "test",
         "fingerprint": fingerprint(await stores.history.rows("o", ids)),
         **fields,
@@ -98,7 +57,7 @@ def expected(last_id: str, rows: int, *summaries: str) -> Expected:
 async def test_summaries_come_back_in_their_order(stores: Stores) -> None:
     """A summary comes back equal, with those of its own scope only."""
     await stores.history.append("o", ROWS, conversation_id="c\0")
-    first = await summary(stores, ["m0", "m1"], "b", last_timestamp=START)
+    first = await summary(stores, ["m0", "m1"], "b", last_timestamp=RECEIPT)
     second = await summary(stores, ["m2"], "a", text="字\nand more")
     other = await summary(stores, ["m0"], "c", conversation_id="c\0")
 
@@ -113,6 +72,18 @@ async def test_summaries_come_back_in_their_order(stores: Stores) -> None:
     assert await stores.summaries.read("p") == []
     assert (await stores.summaries.read("o"))[0].covers == {"m0", "m1"}
     assert (await stores.history.recent("o")).total == 6
+
+
+async def test_odd_characters_of_a_summary_come_back(
+    pair: tuple[Stores, Stores],
+) -> None:
+    """What one worker has put, another reads."""
+    await pair[0].history.append("o", ROWS)
+    made = await summary(pair[0], ["m0"], text="nul \0 \\0 \ud800 😀")
+
+    assert await pair[0].summaries.put(made, expected("m0", 1))
+    (read,) = await pair[1].summaries.read("o")
+    assert read.text == "nul \0 \\0 \ufffd 😀"
 
 
 async def test_a_summary_takes_the_place_of_others(stores: Stores) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from formatters.model import Row
+from formatters.rows import well_formed
 from service.adapters.rows import Record
 from service.marks import ArchivedRow, Archiving, HistoryStats
 
@@ -116,7 +117,7 @@ class OwnerRows:
             ArchivedRow(
                 row=self.row(name),
                 reason=archiving.reasons[name],
-                run_id=archiving.run_id,
+                run_id=well_formed(archiving.run_id),
                 build_id=archiving.build_id,
                 at=now,
             )

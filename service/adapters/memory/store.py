@@ -231,7 +231,8 @@ class MemorySummaries:
         ):
             return False
         kept = self._history.summaries.setdefault(owner, [])
-        kept[:] = [*(each for each in kept if each.id not in replaces), summary]
+        added = replace(summary, text=well_formed(summary.text))
+        kept[:] = [*(each for each in kept if each.id not in replaces), added]
         return True
 
     async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:

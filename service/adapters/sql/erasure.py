@@ -5,9 +5,9 @@ from typing import Final
 from sqlalchemy import bindparam, delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from service.adapters.sql.queries import TAKE_NUMBERS
 from service.adapters.sql.schema import archive, claims, fallen, messages, owners, summaries
 
-#: The owner's own row first: its lock keeps appends waiting until all is gone.
 _TABLES: Final = (owners, fallen, archive, summaries, claims, messages)
 #: Delete what is ``in_owner``'s, a statement a table.
 ERASE: Final = tuple(
@@ -20,6 +20,8 @@ async def erase_owner(connection: AsyncConnection, owner: str) -> int:
 
     The profile is no part of it.
     """
+    # to take no numbers locks the owner, also where there is none yet: appends wait
+    await connection.execute(TAKE_NUMBERS, {"owner_key": owner, "last_sequence": 0})
     erased = 0
     for statement in ERASE:
         erased = (await connection.execute(statement, {"in_owner": owner})).rowcount

@@ -28,17 +28,17 @@ from service.adapters.sql.marks import (
 )
 from service.adapters.sql.queries import (
     ADD_MESSAGES,
-    ALL_ROWS,
     ALL_TOKENS,
     OWNER,
     TAKE_NUMBERS,
     Scope,
+    row_limit,
     scope,
 )
 from service.adapters.sql.retention import expire_copies, expire_rows
 from service.adapters.sql.schema import key
 from service.adapters.sql.summaries import forget_rows
-from service.adapters.sql.totals import recount
+from service.adapters.sql.totals import lock_owner, recount
 from service.adapters.stores import Clock
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage, TokenCounter
@@ -77,8 +77,7 @@ class SqlHistory:
         """Return the newest rows within both bounds, newest first."""
         owner = key(checked_owner(owner_key))
         conversation = None if conversation_id is None else key(well_formed(conversation_id))
-        # A negative LIMIT would be none at all.
-        limit = ALL_ROWS if max_rows is None else max(max_rows, 0)
+        limit = row_limit(max_rows)
 
         async def read(connection: AsyncConnection) -> HistoryPage:
             return await _page(connection, scope(owner, conversation), limit, max_tokens)
@@ -104,6 +103,8 @@ class SqlHistory:
         given = dict(zip(_keys(ids), ids, strict=True))
 
         async def fall(connection: AsyncConnection) -> list[str]:
+            if not await lock_owner(connection, owner):
+                return []
             new = await mark_fallen(connection, owner, list(given))
             if archiving:
                 reasons = {name: archiving.reasons[given[name]] for name in new}
@@ -151,6 +152,8 @@ class SqlHistory:
         owner, names = key(checked_owner(owner_key)), _keys(ids)
 
         async def change(connection: AsyncConnection) -> int:
+            if not await lock_owner(connection, owner):
+                return 0
             if pruned:
                 await forget_rows(connection, owner, ids)
             return await set_pruned(connection, owner, names, pruned=pruned)
@@ -194,7 +197,9 @@ async def _page(
     last = (await connection.execute(of.statements.newest, of.keys)).first()
     if last is None:
         return HistoryPage(rows=[])
-    beyond = ALL_TOKENS if max_tokens is None else last.total - max(max_tokens, 0)
+    beyond = ALL_TOKENS
+    if max_tokens is not None:
+        beyond = max(last.total - max(max_tokens, 0), ALL_TOKENS)
     bounds = {"beyond": beyond, "limit": limit}
     bodies = await connection.scalars(of.statements.page, {**of.keys, **bounds})
     return HistoryPage(rows=[json.loads(body) for body in bodies], total=last.rows)

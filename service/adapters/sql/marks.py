@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from formatters.rows import well_formed
 from service.adapters.rows import from_microseconds, microseconds
 from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.queries import (
@@ -13,11 +14,11 @@ from service.adapters.sql.queries import (
     COUNTS,
     FALL,
     FORGET,
-    LOCK_OWNER,
     OWNER,
     PRUNE,
+    row_limit,
 )
-from service.adapters.sql.schema import archive, insert
+from service.adapters.sql.schema import archive, from_key, insert, key
 from service.adapters.sql.totals import recount
 from service.marks import ArchivedRow, Archiving, HistoryStats
 
@@ -25,8 +26,7 @@ from service.marks import ArchivedRow, Archiving, HistoryStats
 async def set_pruned(
     connection: AsyncConnection, owner: str, ids: Sequence[str], *, pruned: bool
 ) -> int:
-    """Hide rows, or show them again; returns how many that changed."""
-    await connection.execute(LOCK_OWNER, {"in_owner": owner})
+    """Hide rows of a locked owner, or show them again; returns how many that changed."""
     changed: list[tuple[str | None, int, int]] = []
     for some in portions(ids):
         chosen = {"in_owner": owner, "ids": some, "now_pruned": int(pruned)}
@@ -35,7 +35,7 @@ async def set_pruned(
 
 
 async def mark_fallen(connection: AsyncConnection, owner: str, ids: Sequence[str]) -> list[str]:
-    """Mark rows as fallen out; returns those that were not, in the order of ``ids``."""
+    """Mark rows of a locked owner as fallen out; returns those that were not, in their order."""
     new: set[str] = set()
     for some in portions(ids):
         new.update(await connection.scalars(FALL, {"in_owner": owner, "ids": some}))
@@ -56,7 +56,7 @@ async def copy_fallen(
             "owner_key": owner,
             "archived_at": microseconds(now),
             "reason": reason,
-            "run_id": archiving.run_id,
+            "run_id": key(well_formed(archiving.run_id)),
             "build_id": archiving.build_id,
             "body": bodies[name],
         }
@@ -69,12 +69,12 @@ async def copy_fallen(
 
 async def read_archive(connection: AsyncConnection, owner: str, limit: int) -> list[ArchivedRow]:
     """Return the newest copies, the last that fell out first."""
-    found = await connection.execute(ARCHIVED, {"in_owner": owner, "limit": max(limit, 0)})
+    found = await connection.execute(ARCHIVED, {"in_owner": owner, "limit": row_limit(limit)})
     return [
         ArchivedRow(
             row=json.loads(copy.body),
             reason=copy.reason,
-            run_id=copy.run_id,
+            run_id=from_key(copy.run_id),
             build_id=copy.build_id,
             at=from_microseconds(copy.archived_at),
         )

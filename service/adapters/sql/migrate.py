@@ -1,58 +1,153 @@
 """The schema's revisions: bring a database to the newest one, and tell which one it has."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from service.adapters.sql.engine import Database, sqlite_path
-from service.errors import StoreError
+from service.adapters.sql.engine import Database
+from service.adapters.sql.opening import DEFAULTS, is_missing, open_database
+from service.adapters.sql.schema import metadata
+from service.config.store import StoreSettings
+from service.errors import SchemaError
 
 _MIGRATIONS: Final = Path(__file__).with_name("migrations")
+#: Seconds that a revision may take, or wait for another process's: large tables get new indexes.
+UPGRADE_SECONDS: Final = 86_400.0
 
 
-async def upgrade(url: str) -> None:
-    """Bring a database to the newest revision, creating it where there is none.
+async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
+    """Bring a database to the newest revision; a file is created where there is none.
 
     All of it is one transaction: of processes that start together one upgrades, the others wait.
 
     Raises:
-        StoreError: The database cannot be opened, or is of a newer version of this program.
+        SchemaError: The database is of a newer version of this program.
+        StoreError: The database cannot be opened, or does not let its tables be made.
     """
-    database = Database(url)
-    try:
-        await database.write(lambda connection: connection.run_sync(_upgrade))
-    except CommandError as error:
-        raise StoreError(f"{database.path}: {error}") from error
-    finally:
-        await database.close()
+    patient = limits.model_copy(update={"statement_timeout_seconds": UPGRADE_SECONDS})
+    async with _opened(url, patient) as database:
+        await database.write(lambda connection: connection.run_sync(_upgrade, database))
 
 
-async def current(url: str) -> str | None:
+async def current(url: str, limits: StoreSettings = DEFAULTS) -> str | None:
     """Return the revision that a database has; None where there is no database or no schema.
 
     Raises:
         StoreError: The URL cannot be used, or the database cannot be opened.
     """
-    if not sqlite_path(url).exists():  # to look must not create it
+    if is_missing(url):  # to look must not create it
         return None
-    database = Database(url)
-    try:
+    async with _opened(url, limits) as database:
         return await database.read(lambda connection: connection.run_sync(_revision))
+
+
+async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
+    """Return the revision of a database whose tables are those of this program.
+
+    Raises:
+        SchemaError: They are not; it says what differs.
+        StoreError: The URL cannot be used, or the database cannot be opened.
+    """
+    if is_missing(url):
+        raise SchemaError("there is no database yet: run `ctxb db upgrade`")
+    async with _opened(url, limits) as database:
+        await require_newest(database)
+        differences = await database.read(lambda connection: connection.run_sync(_differences))
+    if differences:
+        raise SchemaError(
+            f"{database.name}: the tables are not those of revision {newest()}:"
+            f" {'; '.join(differences)}"
+        )
+    return newest()
+
+
+async def require_newest(database: Database) -> None:
+    """Raise `SchemaError` unless a database has the newest revision."""
+    found = await database.read(lambda connection: connection.run_sync(_revision))
+    if found is None:
+        raise SchemaError(f"{database.name}: it has no schema yet: run `ctxb db upgrade`")
+    _require_known(found, database)
+    if found != newest():
+        raise SchemaError(
+            f"{database.name}: its schema is at revision {found}, which is older than {newest()}:"
+            " run `ctxb db upgrade`"
+        )
+
+
+def newest() -> str:
+    """Return the newest revision that this program knows."""
+    return str(_scripts().get_current_head())
+
+
+@asynccontextmanager
+async def _opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
+    database = open_database(url, limits)
+    try:
+        yield database
     finally:
         await database.close()
 
 
-def _upgrade(connection: Connection) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+def _upgrade(connection: Connection, database: Database) -> None:
+    if database.driver.schema_lock:
+        connection.exec_driver_sql(database.driver.schema_lock)
+    found = _revision(connection)
+    if found is not None:
+        _require_known(found, database)
+    config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
 
 def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
+
+
+def _require_known(revision: str, database: Database) -> None:
+    try:
+        _scripts().get_revision(revision)
+    except CommandError as error:
+        raise SchemaError(
+            f"{database.name}: its schema is at revision {revision}, which this version of the"
+            f" program does not know (its newest is {newest()}): run a newer version"
+        ) from error
+
+
+def _differences(connection: Connection) -> list[str]:
+    """Return in words what a database lacks of our tables, or has otherwise."""
+    context = MigrationContext.configure(connection, opts={"include_object": _is_ours})
+    return [_told(change) for change in compare_metadata(context, metadata)]
+
+
+def _is_ours(_object: object, _name: object, kind: str, reflected: bool, ours: object) -> bool:
+    """Leave out what others have added beside our tables, and indexes on them."""
+    return not (reflected and ours is None and kind in {"table", "index"})
+
+
+def _told(change: Any) -> str:  # noqa: ANN401 - tuples and lists of many shapes
+    what, *about = change[0] if isinstance(change, list) else change
+    names = [getattr(each, "name", each) for each in about]
+    return " ".join([what.replace("_", " "), *(str(name) for name in names if _is_name(name))])
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())

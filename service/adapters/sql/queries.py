@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     ColumnElement,
     ScalarSelect,
@@ -65,9 +66,11 @@ def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[
     place = select(rows - gone_rows).where(members, messages.c.id == bindparam("name"))
     page = (
         select(messages.c.body)
-        .where(members, messages.c.pruned == literal(0), tokens > bindparam("beyond"))
+        .where(
+            members, messages.c.pruned == literal(0), tokens > bindparam("beyond", type_=BigInteger)
+        )
         .order_by(tokens.desc(), *newest_first)
-        .limit(bindparam("limit"))
+        .limit(bindparam("limit", type_=BigInteger))
     )
     recount = _recount(members, rows, tokens)
     return Statements(newest=newest, place=place, page=page, recount=recount)
@@ -89,7 +92,9 @@ def _gone(
 
 def _recount(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Update:
     place = (messages.c.sort_time, messages.c.sequence)
-    first = tuple_(bindparam("from_time"), bindparam("from_sequence"))
+    first = tuple_(
+        bindparam("from_time", type_=BigInteger), bindparam("from_sequence", type_=BigInteger)
+    )
     before = (
         select(rows, tokens)
         .where(members, tuple_(*place) < first)
@@ -144,11 +149,12 @@ _NAMED: Final = and_(_OWNED, messages.c.id.in_(bindparam("ids", expanding=True))
 #: The rows with the ``ids``, in any order.
 BY_IDS: Final = select(messages.c.id, messages.c.body).where(_NAMED)
 
-#: Lock an owner, so that appends and other changes wait; returns nothing.
+#: Lock an owner, so that appends and other changes wait until the transaction has ended; returns
+#: nothing where there is no such owner. SQLite's writers are locked already.
 LOCK_OWNER: Final = (
-    update(owners)
+    select(owners.c.last_sequence)
     .where(owners.c.owner_key == bindparam("in_owner"))
-    .values(last_sequence=owners.c.last_sequence)
+    .with_for_update()
 )
 #: Set ``pruned`` to ``now_pruned`` on the ``ids`` that have it otherwise; return what conversations
 #: they are of, and their places.
@@ -174,10 +180,17 @@ ARCHIVED: Final = (
     select(archive)
     .where(archive.c.owner_key == bindparam("in_owner"))
     .order_by(archive.c.number.desc())
-    .limit(bindparam("limit"))
+    .limit(bindparam("limit", type_=BigInteger))
 )
-#: Delete all copies from before ``until``.
-FORGET: Final = delete(archive).where(archive.c.archived_at < bindparam("until"))
+#: Delete all copies from before ``until``, of any owner. Those that another transaction holds are
+#: left for the next time: to wait for them behind an owner's lock could be for ever.
+FORGET: Final = delete(archive).where(
+    archive.c.number.in_(
+        select(archive.c.number)
+        .where(archive.c.archived_at < bindparam("until"))
+        .with_for_update(skip_locked=True)
+    )
+)
 #: Rows that are pruned, that once fell out, copies, and summaries, of an owner.
 COUNTS: Final = select(
     select(func.count()).where(_OWNED, messages.c.pruned == literal(1)).scalar_subquery(),
@@ -190,6 +203,11 @@ OWNER: Final = _statements(_OWNED, messages.c.owner_rows, messages.c.owner_token
 CONVERSATION: Final = _statements(
     and_(_OWNED, _CONVERSATION), messages.c.conversation_rows, messages.c.conversation_tokens
 )
+
+
+def row_limit(rows: int | None) -> int:
+    """Return a LIMIT that databases take: a negative one would be none at all, or an error."""
+    return ALL_ROWS if rows is None else min(max(rows, 0), ALL_ROWS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.bodies import portions
-from service.adapters.sql.queries import LOCK_OWNER
-from service.adapters.sql.schema import archive, fallen, messages, name_of, owners
+from service.adapters.sql.schema import archive, fallen, from_key, messages, owners
 from service.adapters.sql.summaries import forget_rows
+from service.adapters.sql.totals import lock_owner
 
 _OWNED: Final = messages.c.owner_key == bindparam("in_owner")
 _OLD: Final = messages.c.sort_time < bindparam("until")
@@ -35,13 +35,15 @@ DELETE: Final = tuple(
 LEFT: Final = select(messages.c.sort_time).where(_OWNED).order_by(messages.c.sort_time).limit(1)
 #: Delete an owner, whose history begins anew then.
 DELETE_OWNER: Final = delete(owners).where(owners.c.owner_key == bindparam("in_owner"))
-#: Delete the oldest copies from before ``until``, ``limit`` at most.
+#: Delete the oldest copies from before ``until``, ``limit`` at most; those that another transaction
+#: holds are left for the next time.
 DELETE_COPIES: Final = delete(archive).where(
     archive.c.number.in_(
         select(archive.c.number)
         .where(archive.c.archived_at < bindparam("until"))
         .order_by(archive.c.archived_at)
         .limit(bindparam("limit"))
+        .with_for_update(skip_locked=True)
     )
 )
 
@@ -56,10 +58,10 @@ async def expire_rows(connection: AsyncConnection, until: int, limit: int) -> in
     if owner is None:
         return 0
     # from here on no append can put a row before those that go
-    await connection.execute(LOCK_OWNER, {"in_owner": owner})
+    await lock_owner(connection, owner)
     oldest = {"in_owner": owner, "until": until, "limit": limit}
     ids = list(await connection.scalars(EXPIRED, oldest))
-    await forget_rows(connection, owner, {name_of(name) for name in ids})
+    await forget_rows(connection, owner, {from_key(name) for name in ids})
     for some in portions(ids):
         for statement in DELETE:
             await connection.execute(statement, {"in_owner": owner, "ids": some})

@@ -4,15 +4,21 @@ import re
 from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, text
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql
 
 metadata: Final = MetaData()
+
+#: Text that rows are found by. Compared byte by byte: SQLite does so by itself, and Postgres would
+#: else ask the language of the database, whose rules may change with the machine's libraries.
+_NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
+#: Numbers that the database gives out; SQLite does so for INTEGER alone, which has 64 bits there.
+_NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
 
 #: One row an owner. Its update is the first statement of every append, and locks the owner.
 owners: Final = Table(
     "owners",
     metadata,
-    Column("owner_key", Text, primary_key=True),
+    Column("owner_key", _NAME, primary_key=True),
     Column("last_sequence", BigInteger, nullable=False),
 )
 
@@ -24,9 +30,9 @@ owners: Final = Table(
 messages: Final = Table(
     "messages",
     metadata,
-    Column("owner_key", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("conversation_id", Text),
+    Column("owner_key", _NAME, primary_key=True),
+    Column("id", _NAME, primary_key=True),
+    Column("conversation_id", _NAME),
     Column("sort_time", BigInteger, nullable=False),  # microseconds since 1970, UTC
     Column("sequence", BigInteger, nullable=False),  # the owner's rows in order of arrival
     Column("tokenizer", Text, nullable=False),
@@ -61,16 +67,16 @@ messages: Final = Table(
 fallen: Final = Table(
     "fallen",
     metadata,
-    Column("owner_key", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
+    Column("owner_key", _NAME, primary_key=True),
+    Column("id", _NAME, primary_key=True),
 )
 
 #: Copies of rows that fell out, for a while.
 archive: Final = Table(
     "archive",
     metadata,
-    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("owner_key", Text, nullable=False),
+    Column("number", _NUMBER, primary_key=True),
+    Column("owner_key", _NAME, nullable=False),
     Column("archived_at", BigInteger, nullable=False),  # microseconds since 1970, UTC
     Column("reason", Text, nullable=False),
     Column("run_id", Text, nullable=False),
@@ -83,7 +89,7 @@ archive: Final = Table(
 profiles: Final = Table(
     "profiles",
     metadata,
-    Column("owner_key", Text, primary_key=True),
+    Column("owner_key", _NAME, primary_key=True),
     Column("body", Text, nullable=False),
 )
 
@@ -91,11 +97,11 @@ profiles: Final = Table(
 summaries: Final = Table(
     "summaries",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("owner_key", Text, nullable=False),
-    Column("id", Text, nullable=False),
-    Column("conversation_id", Text),
-    Column("first_id", Text, nullable=False),  # the oldest row that it covers
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("owner_key", _NAME, nullable=False),
+    Column("id", _NAME, nullable=False),
+    Column("conversation_id", _NAME),
+    Column("first_id", _NAME, nullable=False),  # the oldest row that it covers
     Column("body", Text, nullable=False),
     Index("summaries_by_scope", "owner_key", "conversation_id", "number"),
 )
@@ -104,13 +110,13 @@ summaries: Final = Table(
 claims: Final = Table(
     "claims",
     metadata,
-    Column("owner_key", Text, primary_key=True),
+    Column("owner_key", _NAME, primary_key=True),
     Column("token", Text, nullable=False),
     Column("until", BigInteger, nullable=False),  # microseconds since 1970, UTC
 )
 
-#: INSERT … ON CONFLICT, the one statement that every dialect has a form of its own for.
-insert: Final = sqlite.insert
+#: INSERT … ON CONFLICT, which SQLAlchemy has by dialect; SQLite's form is made of Postgres' one.
+insert: Final = postgresql.insert
 
 
 def key(name: str) -> str:
@@ -118,6 +124,9 @@ def key(name: str) -> str:
     return name.replace("\\", "\\\\").replace("\0", "\\0")
 
 
-def name_of(kept: str) -> str:
-    """Return the text that `key` made a key of."""
-    return re.sub(r"\\([\\0])", lambda found: "\0" if found[1] == "0" else "\\", kept)
+def from_key(text: str) -> str:
+    """Return the text that `key` was given."""
+    return _ESCAPED.sub(lambda found: "\0" if found[1] == "0" else "\\", text)
+
+
+_ESCAPED: Final = re.compile(r"\\([\\0])")

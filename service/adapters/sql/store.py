@@ -1,27 +1,37 @@
-"""History and profiles in an SQL database: SQLite, in a file."""
+"""History and profiles in an SQL database: SQLite, in a file, or Postgres."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.adapters.sql.engine import Database
 from service.adapters.sql.history import SqlHistory
-from service.adapters.sql.migrate import upgrade
+from service.adapters.sql.migrate import require_newest, upgrade
+from service.adapters.sql.opening import DEFAULTS, open_database
 from service.adapters.sql.profiles import SqlProfiles
 from service.adapters.sql.summaries import SqlSummaries
 from service.adapters.stores import Clock, Stores
+from service.config.store import StoreSettings
 from service.ports import TokenCounter
 
 
 @asynccontextmanager
-async def open_sql_store(url: str, counter: TokenCounter, clock: Clock) -> AsyncIterator[Stores]:
-    """Open a database, brought to the newest schema; ``clock`` times rows without a time.
+async def open_sql_store(
+    url: str, counter: TokenCounter, clock: Clock, limits: StoreSettings = DEFAULTS
+) -> AsyncIterator[Stores]:
+    """Open a database of the newest schema; ``clock`` times rows without a time.
+
+    A file is brought to that schema, others have to be at it.
 
     Raises:
-        StoreError: The URL cannot be used, or the database cannot be opened or upgraded.
+        ConfigError: The URL cannot be used, or the driver is not installed.
+        SchemaError: The schema is not the newest.
+        StoreError: The database cannot be opened or upgraded.
     """
-    await upgrade(url)
-    database = Database(url)
+    database = open_database(url, limits)
     try:
+        if database.driver.upgrades_itself:
+            await upgrade(url, limits)
+        else:
+            await require_newest(database)
         history = SqlHistory(database, counter, clock)
         yield Stores(
             history=history,

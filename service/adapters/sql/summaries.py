@@ -17,6 +17,7 @@ from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.engine import Database
 from service.adapters.sql.queries import scope
 from service.adapters.sql.schema import claims, insert, key, messages, summaries
+from service.adapters.sql.totals import lock_owner
 from service.adapters.stores import Clock
 from service.summaries import Expected, fingerprint
 
@@ -75,6 +76,8 @@ class SqlSummaries:
         owner, conversation = _scope(summary.owner_key, summary.conversation_id)
 
         async def add(connection: AsyncConnection) -> bool:
+            if not await lock_owner(connection, owner):
+                return False
             if not await _unchanged(connection, summary, expected):
                 return False
             gone = delete(summaries).where(
@@ -98,6 +101,8 @@ class SqlSummaries:
         owner = key(checked_owner(owner_key))
 
         async def drop(connection: AsyncConnection) -> int:
+            if not await lock_owner(connection, owner):
+                return 0
             return await forget_rows(connection, owner, message_ids)
 
         return await self._database.write(drop)
@@ -131,7 +136,7 @@ class SqlSummaries:
 
 
 async def forget_rows(connection: AsyncConnection, owner: str, message_ids: Collection[str]) -> int:
-    """Delete the owner's summaries that cover any of these rows, in the caller's transaction."""
+    """Delete the summaries of a locked owner that cover any of these rows."""
     query = select(summaries.c.id, summaries.c.body).where(summaries.c.owner_key == owner)
     stale = [
         row.id
@@ -176,7 +181,8 @@ def to_json(summary: Summary) -> str:
     times: dict[str, datetime | None] = {name: getattr(summary, name) for name in _TIMES}
     fields |= {name: time and time.isoformat() for name, time in times.items()}
     fields |= {"summarizer": summary.summarizer, "fingerprint": summary.fingerprint}
-    return json.dumps({**fields, "message_ids": summary.message_ids}, ensure_ascii=False)
+    text = json.dumps({**fields, "message_ids": summary.message_ids}, ensure_ascii=False)
+    return well_formed(text)
 
 
 def from_json(body: str) -> Summary:

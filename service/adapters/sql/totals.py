@@ -1,13 +1,21 @@
-"""The running totals of a history, kept right where rows come and where they are pruned."""
+"""An owner's lock, and the running totals that it keeps right where rows come or are pruned."""
 
 from collections.abc import Iterable
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.queries import scope
+from service.adapters.sql.queries import LOCK_OWNER, scope
 
 #: The conversation, sort time and sequence number of each of some rows.
 Places = Iterable[tuple[str | None, int, int]]
+
+
+async def lock_owner(connection: AsyncConnection, owner: str) -> bool:
+    """Have other changes of an owner wait until this transaction ends; the first thing it does.
+
+    Returns False where the owner has no rows, and nothing is locked.
+    """
+    return await connection.scalar(LOCK_OWNER, {"in_owner": owner}) is not None
 
 
 async def recount(connection: AsyncConnection, owner: str, changed: Places) -> int:

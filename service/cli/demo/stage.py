@@ -15,7 +15,8 @@ from service.app import connect_client, open_bus, open_stores, open_worker
 from service.bus import Bus
 from service.cli.history_files import read_history
 from service.client import ContextClient
-from service.config.settings import BusSettings, Settings, StoreSettings, ToolsSettings
+from service.config.settings import BusSettings, Settings, ToolsSettings
+from service.config.store import StoreSettings
 from service.errors import ContextBuilderError
 from service.ports import HistoryStore
 

@@ -24,8 +24,8 @@ from service.config.settings import (
     BusSettings,
     ManifestSettings,
     Settings,
-    StoreSettings,
 )
+from service.config.store import StoreSettings
 from service.errors import ConfigError
 from service.wire import BuildRequest
 

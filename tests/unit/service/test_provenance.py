@@ -11,7 +11,8 @@ from formatters.guard import GUARD_VERSION
 from formatters.model import Message, Role, ToolCall
 from prompts.system_prompt import SystemPrompt
 from service.config.prompts import PromptsSettings
-from service.config.settings import BudgetSettings, Settings, StoreSettings
+from service.config.settings import BudgetSettings, Settings
+from service.config.store import StoreSettings
 from service.manifest import Manifest
 from service.provenance import ground, hashed, make_manifest, row_hash
 from service.wire import BuildRequest

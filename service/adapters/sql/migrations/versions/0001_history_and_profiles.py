@@ -8,24 +8,27 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# compared byte by byte on every database
+NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
 
 def upgrade() -> None:
     """Create three tables, and the indexes that bound every read."""
     op.create_table(
         "owners",
-        sa.Column("owner_key", sa.Text, primary_key=True),
+        sa.Column("owner_key", NAME, primary_key=True),
         sa.Column("last_sequence", sa.BigInteger, nullable=False),
     )
     op.create_table(
         "profiles",
-        sa.Column("owner_key", sa.Text, primary_key=True),
+        sa.Column("owner_key", NAME, primary_key=True),
         sa.Column("body", sa.Text, nullable=False),
     )
     op.create_table(
         "messages",
-        sa.Column("owner_key", sa.Text, primary_key=True),
-        sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("conversation_id", sa.Text),
+        sa.Column("owner_key", NAME, primary_key=True),
+        sa.Column("id", NAME, primary_key=True),
+        sa.Column("conversation_id", NAME),
         sa.Column("sort_time", sa.BigInteger, nullable=False),
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.Column("tokenizer", sa.Text, nullable=False),

@@ -8,6 +8,11 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+# compared byte by byte on every database
+NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+# given out by the database
+NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
 
 def upgrade() -> None:
     """Add the mark of pruned rows, and the tables of those that fell out; no row is copied."""
@@ -17,13 +22,13 @@ def upgrade() -> None:
     _index_totals(then=["pruned"])
     op.create_table(
         "fallen",
-        sa.Column("owner_key", sa.Text, primary_key=True),
-        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("owner_key", NAME, primary_key=True),
+        sa.Column("id", NAME, primary_key=True),
     )
     op.create_table(
         "archive",
-        sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-        sa.Column("owner_key", sa.Text, nullable=False),
+        sa.Column("number", NUMBER, primary_key=True),
+        sa.Column("owner_key", NAME, nullable=False),
         sa.Column("archived_at", sa.BigInteger, nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
         sa.Column("run_id", sa.Text, nullable=False),

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from datetime import UTC, datetime
+from datetime import datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
 from service.adapters.rows import LARGE_BATCH
-
-RECEIPT = datetime(2025, 6, 1, 12, tzinfo=UTC)
+from tests.stores import RECEIPT, Words
 
 times = st.none() | st.integers(0, 5).map(lambda minute: f"2025-01-01T10:{minute:02}:00Z")
 rows = st.fixed_dictionaries(
@@ -27,17 +26,6 @@ names = st.lists(st.integers(0, 12).map(str), max_size=4)
 #: Rows that are stored, then ids that are pruned, then ids that are restored.
 batches = st.lists(st.tuples(st.lists(rows, max_size=5), names, names), max_size=6)
 bounds = st.none() | st.integers(0, 12)
-
-
-class Words:
-    """Counts words."""
-
-    name = "words"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return the number of words."""
-        return len(text.split())
 
 
 class PlainHistory:

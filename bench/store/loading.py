@@ -1,0 +1,174 @@
+"""Long histories, put into a database at once: as `append` would leave them, totals and all."""
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, Index, Insert, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from bench.conversation import conversation
+from formatters.model import Row
+from service.adapters.rows import microseconds, read_records, to_json
+from service.adapters.sql.opening import open_database
+from service.adapters.sql.schema import insert, messages, owners
+from service.adapters.sql.store import open_sql_store
+from service.adapters.tokens.tokenizers import TiktokenCounter
+
+#: Whose history it is.
+OWNER: Final = "the owner"
+#: Conversations that the history is spread over.
+CONVERSATIONS: Final = 4
+#: Rows with texts of their own; the history repeats them.
+TEXTS: Final = 1_000
+#: Rows that go to the database at a time.
+BATCH: Final = 20_000
+#: The newest row is as old as that.
+NEWEST: Final = datetime(2025, 12, 1, tzinfo=UTC)
+TOKENIZER: Final = "o200k_base"
+#: What a stored row has, in the store's order.
+FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata", "conversation_id")
+
+
+def history(size: int) -> Iterator[list[Row]]:
+    """Yield so many rows, oldest first, a minute apart, in batches."""
+    texts = conversation(TEXTS)
+    for start in range(0, size, BATCH):
+        yield [
+            {
+                **texts[number % TEXTS],
+                "id": f"m{number}",
+                "run_id": f"r{number // 2}",
+                "conversation_id": f"c{number % CONVERSATIONS}",
+                "timestamp": (NEWEST - timedelta(minutes=size - number)).isoformat(),
+            }
+            for number in range(start, min(start + BATCH, size))
+        ]
+
+
+async def load(url: str, size: int) -> float:
+    """Fill a database of the newest schema that is empty; returns the seconds that it took."""
+    began = time.perf_counter()
+    if url.startswith("sqlite:"):
+        await _load_file(url, size)
+        return time.perf_counter() - began
+    database = open_database(url)
+    try:
+        await database.write(lambda connection: _load(connection, size))
+    finally:
+        await database.close()
+    return time.perf_counter() - began
+
+
+async def _load_file(url: str, size: int) -> None:
+    """Fill a file without a journal, which the service sets up again when it opens it."""
+    engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:", 1))
+    async with engine.connect() as connection:
+        for pragma in ("journal_mode=OFF", "synchronous=OFF"):
+            await connection.exec_driver_sql(f"PRAGMA {pragma}")
+        await _load(connection, size)
+        await connection.commit()
+    await engine.dispose()
+
+
+async def check(url: str, size: int) -> None:
+    """Raise unless the totals of a loaded history are the database's own sums over its rows."""
+    sums = select(func.count(), func.sum(messages.c.printed_tokens))
+    database = open_database(url)
+    try:
+        found = await database.read(lambda connection: connection.execute(sums))
+    finally:
+        await database.close()
+    rows, tokens = found.one()
+    async with open_sql_store(url, TiktokenCounter(TOKENIZER), lambda: NEWEST) as stores:
+        told = await stores.history.stats(OWNER)
+    if not size == rows == told.rows or tokens != told.tokens:
+        raise RuntimeError(f"{rows} rows with {tokens} tokens are told as {told}")
+
+
+async def stored(url: str) -> Sequence[tuple[Any, ...]]:
+    """Return all columns of all rows of a small database, in order."""
+    database = open_database(url)
+    try:
+        found = await database.read(
+            lambda connection: connection.execute(select(messages).order_by(messages.c.sequence))
+        )
+        return [tuple(row) for row in found]
+    finally:
+        await database.close()
+
+
+async def append(url: str, size: int) -> None:
+    """Fill an empty database as the service does."""
+    async with open_sql_store(url, TiktokenCounter(TOKENIZER), lambda: NEWEST) as stores:
+        for batch in history(size):
+            await stores.history.append(OWNER, batch)
+
+
+async def _load(connection: AsyncConnection, size: int) -> None:
+    indexes: set[Index] = messages.indexes
+    await connection.run_sync(_each, "drop", indexes)
+    await connection.execute(insert(owners), {"owner_key": OWNER, "last_sequence": size})
+    placing = _Placing()
+    for batch in history(size):
+        await _copy(connection, [placing.next(row) for row in batch])
+    await connection.run_sync(_each, "create", indexes)
+
+
+def _each(connection: Connection, change: str, indexes: set[Index]) -> None:
+    for index in indexes:
+        getattr(index, change)(connection)
+
+
+class _Placing:
+    """Gives out sequence numbers and running totals, in the order of the rows.
+
+    Texts are counted once each, which is what makes it quick.
+    """
+
+    def __init__(self) -> None:
+        records = read_records(conversation(TEXTS), None, TiktokenCounter(TOKENIZER))
+        self._counts = [(record.tokens, record.printed_tokens) for record in records]
+        self._totals: dict[str, tuple[int, int]] = {}
+
+    def next(self, row: Row) -> dict[str, object]:
+        """Return a row as the table has it."""
+        number = self._totals.get("", (0, 0))[0]
+        tokens, printed = self._counts[number % TEXTS]
+        conversation_id, timestamp = str(row["conversation_id"]), str(row["timestamp"])
+        of_owner = self._add("", printed)
+        of_conversation = self._add(conversation_id, printed)
+        fields = {name: row[name] for name in FIELDS}
+        return {
+            "owner_key": OWNER,
+            "id": row["id"],
+            "conversation_id": conversation_id,
+            "sort_time": microseconds(datetime.fromisoformat(timestamp)),
+            "sequence": number + 1,
+            "tokenizer": TOKENIZER,
+            "tokens": tokens,
+            "printed_tokens": printed,
+            "owner_rows": of_owner[0],
+            "owner_tokens": of_owner[1],
+            "conversation_rows": of_conversation[0],
+            "conversation_tokens": of_conversation[1],
+            "body": to_json(fields, "/row"),
+            "pruned": 0,
+        }
+
+    def _add(self, scope: str, tokens: int) -> tuple[int, int]:
+        rows, before = self._totals.get(scope, (0, 0))
+        self._totals[scope] = (rows + 1, before + tokens)
+        return self._totals[scope]
+
+
+async def _copy(connection: AsyncConnection, rows: Sequence[dict[str, object]]) -> None:
+    """Put rows into the table: by COPY into Postgres, which reads ten times as many a second."""
+    if connection.dialect.name == "postgresql":
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        records = [tuple(row.values()) for row in rows]
+        await driver.copy_records_to_table(messages.name, records=records, columns=list(rows[0]))
+        return
+    statement: Insert = insert(messages)
+    await connection.execute(statement, rows)

@@ -1,0 +1,89 @@
+"""How many rows a build reads, as the databases count them."""
+
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.sql.opening import open_database
+
+#: What the driver was asked, and with which values.
+Asked = tuple[str, tuple[Any, ...]]
+
+
+@contextmanager
+def recorded() -> Iterator[list[Asked]]:
+    """Note what every engine of this process is asked while it lasts."""
+    asked: list[Asked] = []
+
+    def note(*told: Any) -> None:  # noqa: ANN401 - SQLAlchemy's six arguments, of which two
+        asked.append((told[2], tuple(told[3])))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield asked
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+async def statements(build: Callable[[], Awaitable[object]]) -> list[Asked]:
+    """Return what the store is asked for a build."""
+    with recorded() as asked:
+        await build()
+    return [each for each in asked if each[0].lstrip().startswith("SELECT")]
+
+
+async def postgres_rows(url: str, asked: list[Asked]) -> int:
+    """Return the rows that Postgres reads for some statements, those that it drops included."""
+    database = open_database(url)
+
+    async def explain(connection: AsyncConnection) -> list[Any]:
+        told = [
+            await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", values)
+            for text, values in asked
+        ]
+        return [each.scalar_one() for each in told]
+
+    try:
+        found = await database.read(explain)
+    finally:
+        await database.close()
+    plans = [json.loads(plan) if isinstance(plan, str) else plan for plan in found]
+    return round(sum(_rows(node) for (plan,) in plans for node in _nodes(plan["Plan"])))
+
+
+def sqlite_rows(file: Path, asked: list[Asked]) -> tuple[int, int]:
+    """Return the rows that SQLite gives for some statements, and the steps of its machine.
+
+    SQLite counts no rows that it reads and drops, but they would cost steps.
+    """
+    steps = 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    with closing(sqlite3.connect(file)) as database:
+        database.set_progress_handler(step, 1)
+        return sum(len(database.execute(*each).fetchall()) for each in asked), steps
+
+
+def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from _nodes(below)
+
+
+def _rows(node: Mapping[str, Any]) -> float:
+    if not node["Node Type"].endswith("Scan") or "Relation Name" not in node:
+        return 0
+    dropped = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    rows: float = (node["Actual Rows"] + dropped) * node["Actual Loops"]
+    return rows

@@ -1,0 +1,103 @@
+"""What SQLite needs: one writer, a file, and a journal that lets readers be."""
+
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from service.adapters.sql.engine import Driver
+from service.errors import StoreError
+
+#: Seconds that a transaction waits for another process's to end.
+BUSY_SECONDS: Final = 10.0
+#: Transactions that read at a time; each connection has a thread of its own.
+READERS: Final = 4
+
+
+def sqlite_driver(url: str) -> Driver:
+    """Return the driver of a database file, which is made where there is none.
+
+    Raises:
+        StoreError: The URL names no file, or the file cannot be opened.
+    """
+    path = sqlite_path(url)
+    try:
+        # Tried here, because the driver leaves a thread behind where it cannot open a file.
+        with closing(sqlite3.connect(path)):
+            pass
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+    engine = _engine(path)
+    return Driver(
+        name=str(path),
+        reader=engine,
+        writer=engine.execution_options(immediate=True),
+        readers=READERS,
+        writers=1,  # SQLite has one, for which it would wait by polling
+        errors=(sqlite3.Error,),
+        cause=_cause,
+        chained=True,
+        upgrades_itself=True,
+        schema_lock=None,
+    )
+
+
+def sqlite_path(url: str) -> Path:
+    """Return the file that ``sqlite:///relative.db`` or ``sqlite:////absolute.db`` names.
+
+    Raises:
+        StoreError: The URL names none, or its folder does not exist.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise StoreError("the store's URL cannot be read; one is sqlite:///history.db") from error
+    if not parsed.database or parsed.database == ":memory:":
+        raise StoreError("the store's URL names no file; one is sqlite:///history.db")
+    path = Path(parsed.database)
+    if not path.absolute().parent.is_dir():
+        raise StoreError(f"{path}: the folder {path.absolute().parent} does not exist")
+    return path
+
+
+def _engine(path: Path) -> AsyncEngine:
+    engine = create_async_engine(
+        URL.create("sqlite+aiosqlite", database=str(path)),
+        # isolation_level None: the driver begins no transactions of its own.
+        connect_args={"timeout": BUSY_SECONDS, "isolation_level": None},
+        pool_size=READERS + 1,
+        max_overflow=0,
+        hide_parameters=True,  # they are what users said
+    )
+    event.listen(engine.sync_engine, "connect", _prepare)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    # Readers and the writer do not block one another. The file keeps this mode; it cannot be set,
+    # and SQLite does not wait, while others use a new file: then one of them has set it, or a
+    # later connection will. What else may fail here fails again in the first statement.
+    with suppress(sqlite3.DatabaseError):
+        cursor.execute("PRAGMA journal_mode=WAL")
+    # A crash of the machine, unlike one of the process, may lose the last commits; never the file.
+    with suppress(sqlite3.DatabaseError):
+        cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # A transaction that reads before it writes may lose its snapshot: writers begin as such.
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _cause(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error)

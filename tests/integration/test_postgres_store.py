@@ -1,0 +1,229 @@
+"""What Postgres alone can do to a store: restart, make wait, refuse, and tell too much."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Iterator
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from formatters.model import Row
+from service.adapters.sql.migrate import upgrade
+from service.adapters.sql.store import open_sql_store
+from service.app import open_builder, open_stores
+from service.config.settings import Settings
+from service.config.store import StoreSettings
+from service.errors import ConfigError, HistoryUnavailableError, StoreError
+from service.marks import Archiving
+from service.wire import BuildRequest
+from tests.integration.test_store_contract import at, row
+from tests.postgres_server import PostgresServer, find_postgres
+from tests.stores import Clock, Words
+from tests.support import lacking
+
+HASTY = StoreSettings(statement_timeout_seconds=0.2)
+REQUEST = BuildRequest.model_validate(
+    {"id": "r", "owner_key": "o", "content": {"current_input": "hello"}}
+)
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """Give a Postgres that this test alone uses, and may kill."""
+    binaries = find_postgres()
+    if binaries is None:
+        lacking("no Postgres on this machine")
+    server = PostgresServer(binaries)
+    server.start()
+    yield server
+    server.stop()
+
+
+async def test_a_restart_needs_no_new_process(own_server: PostgresServer) -> None:
+    """While the server is gone reads and writes fail at once and may be tried again; then go on."""
+    url = own_server.url()
+    await upgrade(url)
+    strict = Settings.model_validate({"store": {"url": url}})
+    lenient = Settings.model_validate({"store": {"url": url}, "gather": {"degrade_history": True}})
+    async with (
+        open_stores(strict) as stores,
+        open_builder(strict) as builder,
+        open_builder(lenient) as degrading,
+    ):
+        await stores.history.append("o", [row("a", at(1))])
+        assert (await builder.built(REQUEST)).content.kept == 1
+        await asyncio.gather(*(stores.history.recent("o") for _ in range(9)))  # fills the pool
+
+        own_server.kill()
+        for lost in (stores.history.recent("o"), stores.history.append("o", [row("b")])):
+            with pytest.raises(StoreError) as caught:
+                await lost
+            assert caught.value.retryable
+            assert "secret-of-tests" not in "".join(traceback.format_exception(caught.value))
+        with pytest.raises(HistoryUnavailableError):
+            await builder.built(REQUEST)
+        built = (await degrading.built(REQUEST)).content
+        assert "history_unavailable" in {warning.code for warning in built.warnings}
+
+        own_server.start()
+        pages = await asyncio.gather(*(stores.history.recent("o") for _ in range(9)))
+        assert {page.total for page in pages} == {1}
+        assert await stores.history.append("o", [row("b", at(2))]) == 1
+        assert (await builder.built(REQUEST)).content.kept == 2
+
+        own_server.kill()  # and nobody has noticed when it is back
+        own_server.start()
+        assert (await stores.history.recent("o")).total == 2
+        assert await stores.history.append("o", [row("c", at(3))]) == 1
+
+
+async def test_a_statement_that_waits_too_long_is_given_up(postgres_url: str) -> None:
+    """Who holds an owner holds nobody up for longer than the limit, and no other owner at all."""
+    async with open_sql_store(postgres_url, Words(), Clock(), HASTY) as stores:
+        await stores.history.append("o", [row("a", at(1))])
+        other = await asyncpg.connect(postgres_url)
+        async with other.transaction():
+            await other.execute("SELECT FROM owners WHERE owner_key = 'o' FOR UPDATE")
+            with pytest.raises(StoreError, match=r"statement timeout \(57014\)") as caught:
+                await stores.history.append("o", [row("b", at(2))])
+            assert caught.value.retryable
+            assert await stores.history.append("p", [row("b", at(2))]) == 1
+            assert (await stores.history.recent("o")).total == 1
+        await other.close()
+
+        assert await stores.history.append("o", [row("b", at(2))]) == 1
+
+
+async def test_a_process_that_stopped_in_a_transaction_frees_its_owner(postgres_url: str) -> None:
+    """Sessions of the service end where they hold a transaction open and say nothing."""
+    async with open_sql_store(postgres_url, Words(), Clock(), HASTY) as stores:
+        found = await stores.history._database.read(  # type: ignore[attr-defined]
+            lambda connection: connection.exec_driver_sql(
+                "SELECT current_setting('idle_in_transaction_session_timeout')"
+            )
+        )
+        assert found.scalar_one() == "200ms"
+
+
+async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> None:
+    """What waited for an owner's lock while the owner was erased finds nobody."""
+    async with open_sql_store(postgres_url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
+        other = await asyncpg.connect(postgres_url)
+        erasing = other.transaction()
+        await erasing.start()
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            await other.execute("DELETE FROM owners")
+            waiting = [
+                tasks.create_task(stores.history.prune("o", ["a"])),
+                tasks.create_task(stores.history.fell_out("o", ["a"])),
+                tasks.create_task(stores.history.append("o", [row("c", at(3))])),
+                tasks.create_task(stores.summaries.forget("o", ["a"])),
+            ]
+            await blocked(
+                postgres_url, len(waiting) - 1
+            )  # this process appends after it has pruned
+            await other.execute("DELETE FROM messages")
+            await erasing.commit()
+        await other.close()
+
+        assert [task.result() for task in waiting] == [0, [], 1, 0]
+        page = await stores.history.recent("o", max_tokens=9)
+        assert ([each["id"] for each in page.rows], page.total) == (["c"], 1)
+
+
+async def blocked(url: str, count: int) -> None:
+    """Wait until so many sessions wait for a lock."""
+    connection = await asyncpg.connect(url)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    while await connection.fetchval(waiting) < count:  # noqa: ASYNC110 - the server has no event
+        await asyncio.sleep(0.01)
+    await connection.close()
+
+
+async def test_old_copies_that_others_hold_are_left_for_later(postgres_url: str) -> None:
+    """Who archives never waits for another owner's copies, so that no two wait for each other."""
+    clock = Clock()
+    note = Archiving(
+        reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(seconds=60)
+    )
+    async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
+        for owner in "opq":
+            await stores.history.append(owner, [row("a")])
+        await stores.history.fell_out("o", ["a"], archiving=note)
+        clock.now += timedelta(seconds=61)
+        other = await asyncpg.connect(postgres_url)
+        async with other.transaction():
+            await other.execute("SELECT FROM archive FOR UPDATE")
+            assert await stores.history.fell_out("p", ["a"], archiving=note) == ["a"]
+            assert len(await stores.history.archived("o", 9)) == 1
+        await other.close()
+        await stores.history.fell_out("q", ["a"], archiving=note)
+        assert await stores.history.archived("o", 9) == []
+
+
+async def test_errors_tell_nothing_that_users_said(postgres_url: str) -> None:
+    """The server quotes the row that it refuses; neither the error nor its causes do."""
+    owner, content = "my owner", "my secret"
+    admin = await asyncpg.connect(postgres_url)
+    await admin.execute("ALTER TABLE messages ADD CONSTRAINT brief CHECK (length(body) < 5)")
+    try:
+        async with open_sql_store(postgres_url, Words(), Clock()) as stores:
+            with pytest.raises(StoreError, match=r'check constraint "brief" \(23514\)') as caught:
+                await stores.history.append(owner, [row("a", at(1), content)])
+    finally:
+        await admin.execute("ALTER TABLE messages DROP CONSTRAINT brief")
+        await admin.close()
+
+    told = "".join(traceback.format_exception(caught.value))
+    assert content not in told
+    assert owner not in told
+
+
+async def test_a_database_of_another_encoding_is_refused(postgres: PostgresServer) -> None:
+    """It could not hold what people write; the error says how to make one that can."""
+    postgres.run("DROP DATABASE IF EXISTS latin")
+    postgres.run("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    with pytest.raises(StoreError, match="latin: its encoding is LATIN1; create it with ENCODING"):
+        await upgrade(postgres.url("latin"))
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
+async def test_every_scheme_opens_all_stores(scheme: str, postgres_url: str) -> None:
+    """History, profiles and summaries; parameters are those of libpq."""
+    url = scheme + postgres_url.removeprefix("postgresql") + "?sslmode=prefer"
+    async with open_stores(Settings.model_validate({"store": {"url": url}})) as stores:
+        rows: list[Row] = [row("a", at(1))]
+        assert await stores.history.append("o", rows) == 1
+        await stores.profiles.put("o", {"a": 1})
+        assert await stores.profiles.get("o") == {"a": 1}
+        assert await stores.summaries.read("o") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "told"),
+    [
+        ("postgresql://u:s3cr/et@h:5432/d", ConfigError, "store.url: cannot be read"),
+        ("postgresql://u:s3cret@h:s3cret/d", ConfigError, "store.url: cannot be read"),
+        ("postgresql://u:s3cret@h/d?sslmode=s3cret", ConfigError, "store.url: cannot be read"),
+        ("postgresql://u:s3cret@127.0.0.1:1/d", StoreError, r"^127.0.0.1:1/d: "),
+    ],
+)
+async def test_a_url_that_cannot_be_used_shows_no_password(
+    url: str, error: type[Exception], told: str
+) -> None:
+    """Neither in the error nor in what caused it."""
+    with pytest.raises(error, match=told) as caught:
+        await open_sql_store(url, Words(), Clock()).__aenter__()
+    assert "s3cr" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the driver a URL of Postgres is a mistake in the configuration."""
+    monkeypatch.delitem(sys.modules, "service.adapters.sql.postgres", raising=False)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    settings = Settings.model_validate({"store": {"url": "postgresql://u:s3cret@h/d"}})
+    with pytest.raises(ConfigError, match=r"pip install 'context-builder\[postgres\]'"):
+        await open_stores(settings).__aenter__()

@@ -1,0 +1,356 @@
+"""What the SQL store's statements read: by index, of one owner, and no more than is asked for."""
+
+import asyncio
+import json
+import re
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+from sqlalchemy.engine import Engine
+
+from formatters.model import Row, Summary
+from service.adapters.sql.migrate import upgrade
+from service.adapters.sql.opening import open_database
+from service.adapters.sql.schema import metadata
+from service.adapters.sql.store import open_sql_store
+from service.adapters.stores import Stores
+from service.app import open_builder
+from service.config.settings import Settings
+from service.marks import Archiving
+from service.summaries import Expected, fingerprint
+from service.wire import BuildRequest
+from tests.postgres_server import PostgresServer
+from tests.stores import RECEIPT, Clock, Words
+
+#: Rows of the owner that is asked about, and of each of the others.
+MANY, FEW = 1_500, 20
+OTHERS = 25
+#: Rows that a page asks for.
+LIMIT = 40
+#: What a statement may read for a build: a page, and a row at each step on the way to it.
+MOST = 2 * LIMIT
+#: Tables of ours, in a plan of SQLite's; the names of subqueries are others.
+TABLES = "|".join(metadata.tables)
+NAMES = [f"m{number}" for number in range(MANY - LIMIT, MANY)]
+
+
+def row(number: int, **fields: object) -> Row:
+    """Return a row of two words, a second after the one numbered before it."""
+    time = RECEIPT + timedelta(seconds=number)
+    return {"id": f"m{number}", "role": "HUMAN", "content": "w w", "timestamp": time, **fields}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement as the driver got it."""
+
+    text: str
+    values: tuple[Any, ...]
+
+
+@contextmanager
+def recorded() -> Iterator[list[Asked]]:
+    """Note what every engine of this process is asked; of many at once the first."""
+    asked: list[Asked] = []
+
+    def note(*told: Any) -> None:
+        _, _, text, values, _, many = told
+        if any(f" {table}" in text for table in metadata.tables):
+            asked.append(Asked(text, tuple(values[0] if many else values)))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield asked
+    event.remove(Engine, "before_cursor_execute", note)
+
+
+# --- what is asked ---------------------------------------------------------------------------
+
+
+async def summarised(stores: Stores) -> None:
+    """Put a summary of two rows, as a worker does."""
+    ids = ("m0", "m1")
+    summary = Summary(
+        id="s",
+        owner_key="o",
+        text="words",
+        message_ids=ids,
+        first_timestamp=RECEIPT,
+        tokens=1,
+        created=RECEIPT,
+        summarizer="test",
+        fingerprint=fingerprint(await stores.history.rows("o", ids)),
+    )
+    assert await stores.summaries.claim("o", "token", 10)
+    expected = Expected(summaries=frozenset(), last_id="m1", rows=2)
+    assert await stores.summaries.put(summary, expected)
+    await stores.summaries.release("o", "token")
+
+
+async def fallen(stores: Stores) -> None:
+    """Have a few rows fall out, with copies."""
+    note = Archiving(
+        reasons=dict.fromkeys(NAMES, "r"), run_id="r", build_id="b", retention=timedelta(days=1)
+    )
+    await stores.history.fell_out("o", NAMES, archiving=note)
+
+
+#: What builds, workers and recorders ask of the stores for one request, and answers read back.
+PATH: Mapping[str, Callable[[Stores], Awaitable[object]]] = {
+    "recent": lambda stores: stores.history.recent("o", max_rows=LIMIT, max_tokens=20 * LIMIT),
+    "bounded by tokens": lambda stores: stores.history.recent("o", max_tokens=2 * LIMIT),
+    "conversation": lambda stores: stores.history.recent("o", "x", max_rows=LIMIT),
+    "profile": lambda stores: stores.profiles.get("o"),
+    "summaries": lambda stores: stores.summaries.read("o", "x"),
+    "rows": lambda stores: stores.history.rows("o", NAMES),
+    "append": lambda stores: stores.history.append("o", [row(MANY)], conversation_id="x"),
+    "fell out": fallen,
+    "archived": lambda stores: stores.history.archived("o", LIMIT),
+    "put profile": lambda stores: stores.profiles.put("o", {"a": 1}),
+    "late row": lambda stores: stores.history.append("o", [row(MANY - 9, id="late")]),
+    "prune": lambda stores: stores.history.prune("o", NAMES[-9:]),
+    "restore": lambda stores: stores.history.restore("o", NAMES[-9:]),
+    "summary": summarised,
+    "forget summary": lambda stores: stores.summaries.forget("o", ["m0"]),
+}
+
+
+# --- the databases ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A database with a long history among shorter ones."""
+
+    url: str
+    #: A line for each step of a statement that reads, sorts or hashes.
+    steps: Callable[[Connection, Asked], list[str]]
+    #: What such a line has to look like.
+    by_index: re.Pattern[str]
+    #: What a line looks like that holds all rows back before the first is given.
+    sorting: re.Pattern[str]
+
+
+@pytest.fixture(scope="module")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a file with the histories, to be copied."""
+    file = tmp_path_factory.mktemp("filled") / "history.db"
+    asyncio.run(fill(f"sqlite:///{file}"))
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("ANALYZE")
+    return file
+
+
+@pytest.fixture(scope="module")
+def postgres_templates(postgres: PostgresServer) -> Mapping[str, str]:
+    """Give databases with the histories, to be copied: of one nothing is known but its size."""
+    names = {"postgres": "analysed", "postgres without statistics": "filled"}
+    postgres.run("CREATE DATABASE filled")
+    asyncio.run(upgrade(postgres.url("filled")))
+    asyncio.run(fill(postgres.url("filled")))
+    postgres.run("CREATE DATABASE analysed TEMPLATE filled")
+    postgres.run("ANALYZE", "analysed")
+    return names
+
+
+@pytest.fixture(params=["sqlite", "postgres", "postgres without statistics"])
+def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Filled:
+    """Give a database of each kind with the histories."""
+    if request.param == "sqlite":
+        file = shutil.copy(request.getfixturevalue("sqlite_file"), tmp_path / "history.db")
+        return Filled(f"sqlite:///{file}", sqlite_steps, SQLITE_RANGE, SQLITE_SORT)
+    template = request.getfixturevalue("postgres_templates")[request.param]
+    server: PostgresServer = request.getfixturevalue("postgres")
+    name = f"plans_{secrets.token_hex(6)}"
+    server.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return Filled(server.url(name), postgres_steps, POSTGRES_RANGE, POSTGRES_SORT)
+
+
+async def fill(url: str) -> None:
+    """Store the histories."""
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(n) for n in range(MANY)], conversation_id="x")
+        for other in range(OTHERS):
+            rows = [row(n) for n in range(FEW)]
+            await stores.history.append(f"other {other}", rows, conversation_id="x")
+
+
+#: The range of an index that begins with the owner, and a step that has all rows before it gives
+#: the first.
+SQLITE_RANGE = re.compile(r"SEARCH \w+ USING .*INDEX .*\(owner_key=\?.*\)(?: LEFT-JOIN)?")
+SQLITE_SORT = re.compile("USE TEMP")
+POSTGRES_RANGE = re.compile(r"Index (?:Only )?Scan .*\[.*owner_key = .*\].*")
+POSTGRES_SORT = re.compile("Sort|Hash|Materialize")
+
+
+def sqlite_steps(connection: Connection, asked: Asked) -> list[str]:
+    """Return the lines of SQLite's plan."""
+    found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked.text}", asked.values)
+    return [step for *_, step in found if re.match(f"SCAN (?:{TABLES})|SEARCH|USE TEMP", step)]
+
+
+def postgres_steps(connection: Connection, asked: Asked) -> list[str]:
+    """Return the lines of Postgres' plan, once it has run, with the rows that each has read."""
+    undone = connection.begin_nested()
+    found = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.text}", asked.values)
+    told = found.scalar_one()
+    undone.rollback()
+    (plan,) = json.loads(told) if isinstance(told, str) else told
+    return [line(node) for node in nodes(plan["Plan"]) if is_reading(node)]
+
+
+def nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a node of a plan and all below it."""
+    yield node
+    for below in node.get("Plans", ()):
+        yield from nodes(below)
+
+
+def is_reading(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node reads a table, or holds rows back."""
+    kind = node["Node Type"]
+    own = ("Subquery Scan", "CTE Scan", "Values Scan")
+    return (kind.endswith("Scan") and kind not in own) or kind in {"Sort", "Hash", "Materialize"}
+
+
+def line(node: Mapping[str, Any]) -> str:
+    """Write down a node: what it does, by which condition, and how many rows it has read."""
+    read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+    read += node.get("Rows Removed by Index Recheck", 0)
+    place = f"{node.get('Relation Name', '')} {node.get('Index Name', '')}"
+    rows = round(read * node["Actual Loops"])
+    return f"{node['Node Type']} {place} [{node.get('Index Cond', '')}] read {rows}"
+
+
+async def explained(filled: Filled, asked: Sequence[Asked]) -> list[tuple[Asked, list[str]]]:
+    """Return the steps of each statement; what they change is taken back."""
+    database = open_database(filled.url)
+
+    def explain(connection: Connection) -> list[tuple[Asked, list[str]]]:
+        return [(each, filled.steps(connection, each)) for each in asked]
+
+    try:
+        return await database.write(lambda connection: connection.run_sync(explain))
+    finally:
+        await database.close()
+
+
+# --- what must hold --------------------------------------------------------------------------
+
+#: Copies that have grown too old go, whoever they are of: found by time, then one by one.
+AGED = re.compile("archive(?:_by_time|_pkey| USING .*INDEX archive_by_time| USING INTEGER PRIMARY)")
+#: A scope's few summaries are put in the order of the rows that they cover.
+FEW_SORTED = re.compile("FROM summaries LEFT OUTER JOIN messages|DELETE FROM archive")
+
+
+async def test_every_statement_of_a_request_is_bounded(filled: Filled) -> None:
+    """Each step is the range of an index that begins with the owner; nothing sorts a history."""
+    async with open_sql_store(filled.url, Words(), Clock()) as stores:
+        for name, ask in PATH.items():
+            with recorded() as asked:
+                await ask(stores)
+            assert asked, name
+            for statement, steps in await explained(filled, asked):
+                for step in steps:
+                    if filled.sorting.match(step):
+                        assert FEW_SORTED.search(" ".join(statement.text.split())), (name, step)
+                    elif not AGED.search(step):
+                        assert filled.by_index.fullmatch(step), (name, step, statement.text)
+                    read = re.search(r"read (\d+)$", step)
+                    assert read is None or int(read[1]) <= MOST, (name, step)
+
+
+async def test_a_build_reads_what_it_can_show(filled: Filled) -> None:
+    """A build over a long history asks for a page of it, whatever the strategy."""
+    settings = Settings.model_validate(
+        {
+            "store": {"url": filled.url},
+            "memory": {"limit": LIMIT // 2},
+            "summaries": {"enabled": False},
+        }
+    )
+    content = {"current_input": "hello"}
+    request = BuildRequest.model_validate({"id": "r", "owner_key": "o", "content": content})
+    async with open_builder(settings) as builder:
+        with recorded() as asked:
+            built = await builder.built(request)
+
+    assert built.content.kept == LIMIT // 2
+    assert len(asked) == 3
+    read = 0
+    for _, steps in await explained(filled, asked):
+        assert all(filled.by_index.fullmatch(step) for step in steps), steps
+        read += sum(int(found) for step in steps for found in re.findall(r"read (\d+)$", step))
+    assert read <= MOST
+
+
+async def test_rows_with_ids_are_found_one_by_one(filled: Filled) -> None:
+    """By the key of the table: whatever the ids, no other row is read."""
+    names = [f"m{number}" for number in range(LIMIT)]
+    async with open_sql_store(filled.url, Words(), Clock()) as stores:
+        with recorded() as asked:
+            await stores.history.rows("o", names)
+            await stores.history.fell_out("o", names)
+            await stores.history.prune("o", names)
+
+    steps = [
+        step
+        for each, told in await explained(filled, asked)
+        for step in told
+        if "messages.id IN" in each.text
+    ]
+    assert len(steps) == 3
+    assert all(re.search("messages_pkey|autoindex_messages_1", step) for step in steps), steps
+
+
+# --- owners ----------------------------------------------------------------------------------
+
+#: A condition that binds a table to an owner, who is given or another table's, or a row with one.
+OWNED = re.compile(r"(\w+)\.owner_key = (?:\?|\$\d+|\w+\.owner_key)|INTO (\w+) \(owner_key")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_every_statement_names_its_owner(
+    request: pytest.FixtureRequest, kind: str, tmp_path: Path
+) -> None:
+    """Each table that a statement reads or changes is bound to an owner, each time it does."""
+    file = f"sqlite:///{tmp_path / 'history.db'}"
+    url = file if kind == "sqlite" else request.getfixturevalue("postgres_url")
+
+    texts = asyncio.run(everything(url))
+
+    unbound = [text for text in texts if not is_owned(text)]
+    assert len(texts) > 25
+    assert len(unbound) == 1
+    assert unbound[0].startswith("DELETE FROM archive WHERE archive.number IN (SELECT")
+
+
+async def everything(url: str) -> set[str]:
+    """Ask all that there is to ask of the stores; returns the statements."""
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        with recorded() as asked:
+            rows = [row(n) for n in range(3)]
+            await stores.history.append("o", rows, conversation_id="x")
+            for ask in PATH.values():
+                await ask(stores)
+            await stores.history.stats("o")
+            await stores.history.get_history("o", 5)
+            await stores.summaries.read("o")
+            await stores.history.erase("o")
+    return {" ".join(each.text.split()) for each in asked}
+
+
+def is_owned(text: str) -> bool:
+    """Tell whether each naming of a table comes with an owner."""
+    used = re.findall(r"(?:FROM|JOIN|UPDATE|INTO) (\w+)", text)
+    tables = [name for name in used if name in metadata.tables]
+    bound = [one or other for one, other in OWNED.findall(text)]
+    return bool(tables) and all(bound.count(name) >= tables.count(name) for name in tables)

@@ -1,0 +1,296 @@
+"""The schema of the SQL store: its revisions, who makes them, and what is refused."""
+
+import asyncio
+import logging
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, inspect
+from typer.testing import CliRunner
+
+from service.adapters.sql import engine as sql_engine
+from service.adapters.sql.migrate import check, current, newest, upgrade
+from service.adapters.sql.opening import open_database
+from service.adapters.sql.schema import metadata
+from service.adapters.sql.store import open_sql_store
+from service.cli.root import app
+from service.errors import SchemaError, StoreError
+from tests.postgres_server import PostgresServer
+from tests.stores import Clock, Words
+
+#: The newest revision of the schema.
+NEWEST = "0004"
+MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return where a database may be made."""
+    return tmp_path / "history.db"
+
+
+@pytest.fixture
+def sqlite_url(file: Path) -> str:
+    """Return the URL of a file that is not there yet."""
+    return f"sqlite:///{file}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of a database of each kind that has no tables yet."""
+    name = "sqlite_url" if request.param == "sqlite" else "new_database"
+    found: str = request.getfixturevalue(name)
+    return found
+
+
+async def change(url: str, work: Callable[[Connection], Any]) -> Any:
+    """Do work on a database, and commit it."""
+    database = open_database(url)
+    try:
+        return await database.write(lambda connection: connection.run_sync(work))
+    finally:
+        await database.close()
+
+
+async def execute(url: str, *statements: str) -> None:
+    """Run statements."""
+
+    def run(connection: Connection) -> None:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+    await change(url, run)
+
+
+async def downgrade(url: str, revision: str) -> None:
+    """Take a database back to a revision."""
+
+    def run(connection: Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+    await change(url, run)
+
+
+def row(number: int) -> dict[str, object]:
+    """Return a row of two words."""
+    return {"id": str(number), "role": "HUMAN", "content": "w w", "timestamp": f"2025-01-0{number}"}
+
+
+async def test_the_revisions_make_the_tables_of_the_code(url: str) -> None:
+    """After an upgrade nothing differs from the tables in the code."""
+    await upgrade(url)
+    assert await check(url) == await current(url) == newest() == NEWEST
+
+
+async def test_names_are_compared_byte_by_byte(new_database: str) -> None:
+    """On Postgres every column that rows are found by has the collation of bytes."""
+    await upgrade(new_database)
+
+    def collations(connection: Connection) -> set[tuple[str, object]]:
+        looked = inspect(connection)
+        return {
+            (column["name"], getattr(column["type"], "collation", None))
+            for table in metadata.tables
+            for column in looked.get_columns(table)
+            if column["name"] in {"owner_key", "id", "conversation_id", "first_id"}
+        }
+
+    found = await change(new_database, collations)
+    assert {collation for _, collation in found} == {"C"}
+    assert len(found) == 4
+
+
+async def test_current_tells_the_revision_and_makes_nothing(file: Path, url: str) -> None:
+    """There is no revision before the first upgrade, and no file either."""
+    assert await current(url) is None
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+
+    await upgrade(url)
+    assert await current(url) == NEWEST
+
+
+async def test_upgrading_again_changes_nothing(url: str) -> None:
+    """A database at the newest revision keeps its rows."""
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(1)])
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        assert (await stores.history.recent("o")).total == 1
+
+
+async def test_rows_of_an_older_schema_are_read_and_pruned(url: str) -> None:
+    """A database of the first revision keeps its rows and totals when it is upgraded."""
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(n) for n in range(1, 6)])
+        await stores.history.prune("o", ["1"])
+    await downgrade(url, "0001")
+
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        assert await stores.history.prune("o", ["5"]) == 1
+        page = await stores.history.recent("o", max_tokens=3)
+        assert ([each["id"] for each in page.rows], page.total) == (["4", "3"], 3)
+        assert await stores.history.restore("o", ["5"]) == 1
+    assert await current(url) == NEWEST
+
+
+async def test_upgrades_that_start_together_are_one(url: str) -> None:
+    """Of ten workers that open a new database, each finds it complete."""
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(10):
+            tasks.create_task(upgrade(url))
+    assert await check(url) == NEWEST
+
+
+async def test_a_downgrade_takes_everything_back(url: str) -> None:
+    """Down to the base nothing is left, and up again all is there."""
+    await upgrade(url)
+    await downgrade(url, "base")
+
+    tables = await change(url, lambda connection: set(inspect(connection).get_table_names()))
+    assert not tables & set(metadata.tables)
+    await upgrade(url)
+    assert await check(url) == NEWEST
+
+
+async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
+    """An unknown revision is named by all that open it, and stays as it is."""
+    await upgrade(url)
+    await execute(url, "UPDATE alembic_version SET version_num = '9999'")
+
+    for refused in (upgrade(url), check(url), _opened(url)):
+        with pytest.raises(
+            SchemaError, match=r"9999, which this version .* does not know"
+        ) as error:
+            await refused
+        assert not error.value.retryable
+    assert await current(url) == "9999"
+
+
+async def _opened(url: str) -> None:
+    async with open_sql_store(url, Words(), Clock()):
+        pass
+
+
+async def test_a_worker_does_not_upgrade_postgres(new_database: str) -> None:
+    """It says which command does, where there is no schema and where it is an older one."""
+    with pytest.raises(SchemaError, match="no schema yet: run `ctxb db upgrade`"):
+        await _opened(new_database)
+    await upgrade(new_database)
+    await downgrade(new_database, "0002")
+    with pytest.raises(SchemaError, match=r"0002, which is older than 0004: run `ctxb db upgrade`"):
+        await _opened(new_database)
+    assert await current(new_database) == "0002"
+
+
+async def test_a_worker_upgrades_a_file(sqlite_url: str) -> None:
+    """A file belongs to the service, which brings it to the newest schema by itself."""
+    await upgrade(sqlite_url)
+    await downgrade(sqlite_url, "0002")
+    await _opened(sqlite_url)
+    assert await check(sqlite_url) == NEWEST
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("DROP INDEX messages_by_owner", "add index messages_by_owner"),
+        ("DROP TABLE claims", "add table claims"),
+        ("ALTER TABLE profiles RENAME COLUMN body TO text", "add column profiles body"),
+        ("ALTER TABLE fallen ADD COLUMN more INTEGER", "remove column fallen more"),
+    ],
+)
+async def test_tables_that_differ_are_named(url: str, statement: str, told: str) -> None:
+    """A database of the newest revision may still not be ours."""
+    await upgrade(url)
+    await execute(url, statement)
+    with pytest.raises(SchemaError, match=f"tables are not those of revision {NEWEST}: .*{told}"):
+        await check(url)
+
+
+async def test_what_others_add_is_left_alone(url: str) -> None:
+    """Tables beside ours and further indexes are no difference."""
+    await upgrade(url)
+    await execute(
+        url, "CREATE TABLE mine (id INTEGER)", "CREATE INDEX my_index ON messages (tokenizer)"
+    )
+    assert await check(url) == NEWEST
+
+
+def test_the_command_says_what_is_wrong(url: str) -> None:
+    """`ctxb db check` exits with 1 and a sentence until the schema is ours, then with 0."""
+
+    def ctxb(*words: str) -> tuple[int, str]:
+        ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, ["db", *words])
+        return ended.exit_code, ended.output
+
+    code, said = ctxb("check")
+    assert code == 1
+    assert re.fullmatch(r"error: .*(?:no database|no schema) yet: run `ctxb db upgrade`\n", said)
+    assert ctxb("upgrade") == (0, f"{NEWEST} (was empty)\n")
+    assert ctxb("check") == (0, f"ok: {NEWEST}\n")
+    assert ctxb("upgrade") == (0, f"{NEWEST} (no change)\n")
+    asyncio.run(downgrade(url, "0001"))
+    code, said = ctxb("check")
+    assert code == 1
+    assert "at revision 0001, which is older than 0004: run `ctxb db upgrade`" in said
+
+
+def test_a_role_that_may_not_make_tables_is_told(
+    postgres: PostgresServer, new_database: str
+) -> None:
+    """What the server refuses is said in its words, and nothing is half made."""
+    name = new_database.rpartition("/")[2]
+    postgres.run(f"DROP ROLE IF EXISTS poor; CREATE ROLE poor LOGIN PASSWORD 'pass-word-{name}'")
+    postgres.run("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
+    url = f"postgresql://poor:pass-word-{name}@127.0.0.1:{postgres.port}/{name}"
+
+    with pytest.raises(StoreError, match="permission denied for schema public") as error:
+        asyncio.run(upgrade(url))
+
+    assert "pass-word" not in str(error.value)
+    assert asyncio.run(current(url)) is None
+
+
+@pytest.fixture
+def root_logger() -> Iterator[logging.Logger]:
+    """Return the root logger with a level and a handler of its own, and put it back."""
+    logger = logging.getLogger()
+    handler, level = logging.NullHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    yield logger
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+async def test_an_upgrade_leaves_logging_alone(
+    sqlite_url: str, root_logger: logging.Logger
+) -> None:
+    """Handlers, levels and loggers are after an upgrade as they were before."""
+    mine = logging.getLogger("service.test")
+    before = list(root_logger.handlers), root_logger.level, mine.disabled
+    await upgrade(sqlite_url)
+    assert (list(root_logger.handlers), root_logger.level, mine.disabled) == before
+
+
+async def test_a_folder_with_a_percent_sign_works(tmp_path: Path) -> None:
+    """A path is never read as a template or as a part of a URL."""
+    folder = tmp_path / "50% of #1?"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        await upgrade("sqlite:///history.db")
+    assert (folder / "history.db").exists()
