@@ -117,16 +117,27 @@ class Worker:
 
     async def _take_new(self) -> None:
         self._show_life()
-        if self._free <= 0:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT)
+        if not await self._slot_comes():
             return
         async with self._taking:
             await self._start(await self._bus.requests.receive(self._free, wait=WAIT))
 
     async def _take_over(self, stop: asyncio.Event) -> None:
+        """Take what others have left, all of it before anything new: it has waited longest."""
         async with self._taking:
-            if self._free > 0 and not stop.is_set():
-                await self._start(await self._bus.requests.claim(self._free))
+            while not stop.is_set() and await self._slot_comes():
+                self._show_life()
+                slots = self._free
+                claimed = await self._bus.requests.claim(slots)
+                await self._start(claimed)
+                if len(claimed) < slots:
+                    return
+
+    async def _slot_comes(self) -> bool:
+        """Wait a little for a free slot; returns whether there is one."""
+        if self._free <= 0:
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT)
+        return self._free > 0
 
     async def _start(self, deliveries: Sequence[Delivery]) -> None:
         if not deliveries:
