@@ -123,15 +123,27 @@ class Worker:
             await self._start(await self._bus.requests.receive(self._free, wait=WAIT))
 
     async def _take_over(self, stop: asyncio.Event) -> None:
-        """Take what others have left, all of it before anything new: it has waited longest."""
+        """Take what others have left, all of it before anything new: it has waited longest.
+
+        One at a time, and none beside one that is built for the last time: that may be what its
+        workers died of, and those that it took with it get a last time without it.
+        """
         async with self._taking:
-            while not stop.is_set() and await self._slot_comes():
+            while not stop.is_set() and await self._slot_comes() and not await self._on_trial():
                 self._show_life()
-                slots = self._free
-                claimed = await self._bus.requests.claim(slots)
-                await self._start(claimed)
-                if len(claimed) < slots:
+                claimed = await self._bus.requests.claim(1)
+                if not claimed:
                     return
+                await self._start(claimed)
+
+    async def _on_trial(self) -> bool:
+        """Wait a little for a request that is built for the last time; say whether one still is."""
+        least = max(self._settings.bus.max_deliveries, 2)
+        trials = [task for task, held in self._running.items() if held.attempt >= least]
+        if not trials:
+            return False
+        _, left = await asyncio.wait(trials, timeout=WAIT)
+        return bool(left)
 
     async def _slot_comes(self) -> bool:
         """Wait a little for a free slot; returns whether there is one."""

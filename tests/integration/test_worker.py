@@ -466,7 +466,9 @@ async def test_what_others_left_goes_before_what_is_new(place: Place) -> None:
         await until(lambda: dead.requests.receive(1, wait=0.1))
         for number in range(1, 30):
             await ask(number)
-        one_slot = crew.builder.settings.model_copy(update={"worker": WorkerSettings(concurrency=1)})
+        one_slot = crew.builder.settings.model_copy(
+            update={"worker": WorkerSettings(concurrency=1)}
+        )
         sources = replace(crew.builder.sources, history=SlowHistory(2 * LEASE / 30))
         await crew.hire(replace(crew.builder, settings=one_slot, sources=sources))
 
