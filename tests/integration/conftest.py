@@ -1,5 +1,6 @@
 """Real servers and buses for tests, each started on a free port and stopped in the end."""
 
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ from service.adapters.embedded.server import ServerBinary, bundled_server, find_
 from service.adapters.memory.hub import MemoryHub
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_server import RealServer
-from tests.support import lacking
+from tests.support import lacking, quiet_logs
 
 #: Start a server for one test: ``server()``, or ``server(durable=True)`` to keep its data.
 StartServer = Callable[..., RealServer]
@@ -35,6 +36,18 @@ def server_url(request: pytest.FixtureRequest) -> str:
     """Run a test once with each kind of server."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run each test in an empty folder, and put logging back behind it."""
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    quiet_logs()
 
 
 @pytest.fixture
