@@ -110,10 +110,16 @@ class Worker:
         await keep_on("ingress", attempt, done)
 
     async def _enqueue(self, payloads: Sequence[bytes]) -> None:
-        for payload, fate in zip(payloads, await self._bus.enqueue(payloads), strict=True):
-            if fate is Enqueued.REFUSED:
-                log.warning("request.refused", reason="backlog")
-                await self._handler.refuse(payload)
+        fates = await self._bus.enqueue(payloads)
+        refused = [
+            payload
+            for payload, fate in zip(payloads, fates, strict=True)
+            if fate is Enqueued.REFUSED
+        ]
+        if refused:
+            log.warning("request.refused", reason="backlog", count=len(refused))
+            # one after the other, they would take longer than it takes to be sent as many again
+            await asyncio.gather(*map(self._handler.refuse, refused))
 
     async def _take_new(self) -> None:
         self._show_life()

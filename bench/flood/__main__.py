@@ -31,8 +31,8 @@ from bench.processes import Crew, open_crew
 from bench.servers import running_server
 
 LARGE_BUFFER: Final = "client-output-buffer-limit pubsub 256mb 64mb 60"
-#: Bytes by which a worker may grow: its queue of what it heard holds 10,000 requests.
-MOST_GROWTH: Final = 256 * 1_048_576
+#: Bytes by which a worker may grow: its queue of what it heard holds 256 MiB.
+MOST_GROWTH: Final = 320 * 1_048_576
 #: Seconds after which a flood that is still not answered counts as lost.
 PATIENCE_SECONDS: Final = 600.0
 #: Seconds for which nothing may change before all counts as done.
