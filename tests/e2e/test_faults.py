@@ -9,6 +9,8 @@ import pytest
 from bench.chaos.__main__ import MODES, broken, run
 from bench.chaos.stage import Size, Stage, open_stage
 from bench.chaos.traffic import DEAD, Asked
+from bench.payloads.__main__ import broken as gone_wrong
+from bench.payloads.__main__ import measure
 from bench.servers import entries
 from service.adapters.embedded.server import find_server
 from tests.support import lacking
@@ -111,3 +113,13 @@ async def keep_hiring(stage: Stage) -> None:
         )
         await asyncio.wait([settled], timeout=0.1)
     assert settled.result()
+
+
+async def test_hostile_payloads_end_no_worker() -> None:
+    """Whoever is named in one is answered, and the others stand in the dead letter."""
+    figures, unanswered = await measure(400, seed=1, workers=1)
+
+    assert list(gone_wrong(figures)) == []
+    assert unanswered == []
+    assert figures["answered"] + figures["dead"] >= figures["sent"] == 400
+    assert figures["readable"] > 100
