@@ -12,7 +12,8 @@ from service.inbox import Delivery, Inbox
 
 ReplyKind = Literal["channel", "stream", "list"]
 
-#: ``first`` is stored, and yields to one that is; ``unstored`` yields as well; ``again`` is sent.
+#: ``first`` is stored, and yields to one that is; ``unstored`` yields as well; ``again`` is sent,
+#: unless the delivery was settled by another worker.
 AnswerMode = Literal["first", "unstored", "again"]
 
 

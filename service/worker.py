@@ -113,23 +113,52 @@ class Worker:
         await keep_on("ingress", attempt, done)
 
     async def _enqueue(self, payloads: Sequence[bytes]) -> None:
-        for payload, fate in zip(payloads, await self._bus.enqueue(payloads), strict=True):
-            if fate is Enqueued.REFUSED:
-                log.warning("request.refused", reason="backlog")
-                await self._handler.refuse(payload)
+        fates = await self._bus.enqueue(payloads)
+        refused = [
+            payload
+            for payload, fate in zip(payloads, fates, strict=True)
+            if fate is Enqueued.REFUSED
+        ]
+        if refused:
+            log.warning("request.refused", reason="backlog", count=len(refused))
+            # one after the other, they would take longer than it takes to be sent as many again
+            await asyncio.gather(*map(self._handler.refuse, refused))
 
     async def _take_new(self) -> None:
         self._show_life()
-        if self._free <= 0:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT)
+        if not await self._slot_comes():
             return
         async with self._taking:
             await self._start(await self._bus.requests.receive(self._free, wait=WAIT))
 
     async def _take_over(self, stop: asyncio.Event) -> None:
+        """Take what others have left, all of it before anything new: it has waited longest.
+
+        One at a time, and none beside one that is built for the last time: that may be what its
+        workers died of, and those that it took with it get a last time without it.
+        """
         async with self._taking:
-            if self._free > 0 and not stop.is_set():
-                await self._start(await self._bus.requests.claim(self._free))
+            while not stop.is_set() and await self._slot_comes() and not await self._on_trial():
+                self._show_life()
+                claimed = await self._bus.requests.claim(1)
+                if not claimed:
+                    return
+                await self._start(claimed)
+
+    async def _on_trial(self) -> bool:
+        """Wait a little for a request that is built for the last time; say whether one still is."""
+        least = max(self._settings.bus.max_deliveries, 2)
+        trials = [task for task, held in self._running.items() if held.attempt >= least]
+        if not trials:
+            return False
+        _, left = await asyncio.wait(trials, timeout=WAIT)
+        return bool(left)
+
+    async def _slot_comes(self) -> bool:
+        """Wait a little for a free slot; returns whether there is one."""
+        if self._free <= 0:
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT)
+        return self._free > 0
 
     async def _start(self, deliveries: Sequence[Delivery]) -> None:
         if not deliveries:

@@ -9,10 +9,10 @@ import structlog
 from service.errors import BusError
 
 #: Messages and bytes that wait at most; what comes on top is dropped and counted.
-MAX_WAITING = 10_000
+MAX_WAITING = 100_000
 MAX_WAITING_BYTES = 256 * 1_048_576
 #: Messages in a batch at most.
-BATCH = 64
+BATCH = 256
 #: Seconds between two lines of log about dropped messages.
 QUIET_SECONDS = 1.0
 

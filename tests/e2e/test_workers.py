@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -142,56 +141,6 @@ async def test_three_workers_answer_each_of_a_thousand_requests_once(
     for each in heard.values():
         assert len({response["id"] for response in each}) == 1
         assert all(response["content"] == each[0]["content"] for response in each)
-
-
-async def test_requests_of_a_killed_worker_are_answered_by_others(
-    server_url: str, tmp_path: Path
-) -> None:
-    """SIGKILL with requests in flight loses none."""
-    async with (
-        redis.Redis.from_url(server_url) as client,
-        crew(server_url, tmp_path, 3) as workers,
-        answers(client) as heard,
-    ):
-        for number in range(400):
-            await client.xadd(REQUESTS, {"data": asking(number)})
-
-        async def in_flight() -> bool:
-            pending = await client.xpending(REQUESTS, GROUP)
-            return len(pending["consumers"]) == 3
-
-        await until(in_flight)
-        workers[0].send_signal(signal.SIGKILL)
-        await until(lambda: len(heard) == 400)
-        await until(lambda: settled(client))
-
-    ids = [{response["id"] for response in each} for each in heard.values()]
-    assert all(len(each) == 1 for each in ids)
-    assert len(set.union(*ids)) == 400
-
-
-async def test_a_worker_that_is_told_to_stop_finishes_what_it_started(
-    server_url: str, tmp_path: Path
-) -> None:
-    """SIGTERM under load: exit 0, nothing of its own left pending; another answers the rest."""
-    async with (
-        redis.Redis.from_url(server_url) as client,
-        crew(server_url, tmp_path, 2) as workers,
-        answers(client) as heard,
-    ):
-        for number in range(400):
-            await client.xadd(REQUESTS, {"data": asking(number)})
-        await until(lambda: len(heard) > 50)
-        workers[0].send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(workers[0].wait(), 30) == 0
-
-        async def gone() -> bool:
-            return len(await client.xinfo_consumers(REQUESTS, GROUP)) == 1
-
-        await until(gone)
-        await until(lambda: len(heard) == 400)
-
-    assert all(len({response["id"] for response in each}) == 1 for each in heard.values())
 
 
 async def test_requests_sent_before_any_worker_are_answered(

@@ -1,6 +1,7 @@
 """Real servers and buses for tests, each started on a free port and stopped in the end."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_server import RealServer
 from tests.postgres_server import PostgresServer, find_postgres
 from tests.stores import KINDS, Clock
-from tests.support import lacking
+from tests.support import lacking, quiet_logs
 
 #: Open a store of one kind; the same one every time in a test.
 OpenStore = Callable[..., AbstractAsyncContextManager[Stores]]
@@ -56,6 +57,18 @@ def server_url(request: pytest.FixtureRequest) -> str:
     """Run a test once with each kind of server."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run each test in an empty folder, and put logging back behind it."""
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    quiet_logs()
 
 
 @pytest.fixture

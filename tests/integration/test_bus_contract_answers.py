@@ -102,6 +102,23 @@ async def test_zombie_sends_nothing(place: Place) -> None:
     assert len(await place.replies(reply_to, "list")) == 1
 
 
+async def test_zombie_repeats_nothing(place: Place) -> None:
+    """One that wakes up with a delivery that another has answered doesn't send that again."""
+    one = await place.open("one", lease_seconds=SHORT)
+    two = await place.open("two", lease_seconds=SHORT)
+    reply_to = f"{place.prefix}replies"
+    await one.submit(b"1")
+    (lost,) = await received(one)
+    (claimed,) = await taken_over(two)
+    await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
+
+    late = answer(lost, reply_to=reply_to, reply_kind="list", mode="again")
+    (mine,) = await one.finish([late])
+
+    assert mine.outcome == Outcome.NOT_MINE
+    assert len(await place.replies(reply_to, "list")) == 1
+
+
 async def test_slow_worker_may_still_win(place: Place) -> None:
     """Where the claimer has not answered yet, the first answer counts, whoever sends it."""
     one = await place.open("one", lease_seconds=SHORT)

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,23 +21,11 @@ from service.config.settings import Settings
 from service.config.store import StoreSettings
 from service.marks import Archiving
 from service.wire import BuildRequest
-from tests.support import quiet_logs, row
+from tests.support import row
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
 
 Ctxb = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run each test in an empty folder, and put logging back behind it."""
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
 
 
 @pytest.fixture

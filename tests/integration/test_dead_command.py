@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -17,23 +15,10 @@ from service.cli.root import app
 from service.config.load import load_settings
 from service.logs import owner_hash
 from tests.integration.bus_places import payloads, received
-from tests.support import quiet_logs
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
 
 Ctxb = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run each test in an empty folder, and put logging back behind it."""
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
 
 
 @pytest.fixture

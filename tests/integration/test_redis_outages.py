@@ -71,7 +71,7 @@ async def test_flush_costs_no_answer(server: StartServer) -> None:
         with running.client() as client:
             client.flushall()
 
-        for mode in ("unstored", "first", "again"):
+        for mode in ("unstored", "again", "first"):
             (receipt,) = await bus.finish([answer(delivery, mode=mode)])
             assert receipt.outcome == Outcome.SENT
 

@@ -453,6 +453,55 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
     assert len({response.id for response in responses}) == 4
 
 
+async def test_what_others_left_goes_before_what_is_new(place: Place) -> None:
+    """A worker that never runs out of new requests takes over those of a dead one all the same."""
+    async with open_crew(place) as crew:
+        dead = await place.open("dead", **crew.options)
+        metadata = {"reply_to": f"context.reply.{place.prefix}", "reply_kind": "list"}
+
+        async def ask(number: int) -> None:
+            request = asking(id=f"msg_{number}", metadata=metadata)
+            await crew.bus.submit(json.dumps(request).encode())
+
+        await ask(0)
+        await until(lambda: dead.requests.receive(1, wait=0.1))
+        for number in range(1, 30):
+            await ask(number)
+        one_slot = crew.builder.settings.model_copy(
+            update={"worker": WorkerSettings(concurrency=1)}
+        )
+        sources = replace(crew.builder.sources, history=SlowHistory(2 * LEASE / 30))
+        await crew.hire(replace(crew.builder, settings=one_slot, sources=sources))
+
+        async def replies() -> list[bytes]:
+            return await place.replies(metadata["reply_to"], "list")
+
+        async def all_replied() -> bool:
+            return len(await replies()) == 30
+
+        await until(all_replied)
+        order = [json.loads(reply)["metadata"]["request_id"] for reply in await replies()]
+
+    assert order[-1] != "msg_0"
+
+
+class SlowHistory(BrokenHistory):
+    """An empty history that takes a while to read."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Wait, and return nothing."""
+        await asyncio.sleep(self._seconds)
+        return HistoryPage()
+
+    async def append(self, *_args: object, **_options: object) -> int:
+        """Store nothing."""
+        return 0
+
+
 async def _holds(crew: Crew, entries: int) -> bool:
     return len(await crew.stream(Topics.CONTEXT_BUILD_REQUEST)) >= entries
 

@@ -147,8 +147,8 @@ class MemoryBus:
                 packed = pack(answer.fingerprint, answer.response, options.result_max_bytes)
                 self._hub.results.put(key, packed, options.result_ttl_seconds)
             return free
-        mine = holder in (None, options.consumer)
-        return mine and (free or answer.mode == "again")
+        mine = holder == options.consumer
+        return (mine or holder is None) and (free or (mine and answer.mode == "again"))
 
     def _reply(self, answer: Answer) -> int | None:
         if answer.reply_kind == "channel":

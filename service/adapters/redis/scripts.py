@@ -108,7 +108,8 @@ local function wins()
   if mode == 'first' then return redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) end
   local who = holder()
   if who and who ~= consumer then return false end
-  return mode == 'again' or redis.call('EXISTS', result) == 0
+  -- settled by another meanwhile: who was given an answer is not given it again
+  return (who and mode == 'again') or redis.call('EXISTS', result) == 0
 end
 
 local function send()

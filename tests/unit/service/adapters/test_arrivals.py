@@ -67,10 +67,10 @@ async def test_failed_reader_ends_the_wait() -> None:
 
 
 async def test_batches_and_singles() -> None:
-    """The same messages can be read in batches of at most 64, or one by one."""
+    """The same messages can be read in batches of at most 256, or one by one."""
     arrivals = Arrivals("requests")
-    for number in range(70):
+    for number in range(260):
         arrivals.put(b"%d" % number)
 
-    assert len(await anext(aiter(Batches(arrivals)))) == 64
-    assert await anext(aiter(Singles(arrivals))) == b"64"
+    assert len(await anext(aiter(Batches(arrivals)))) == 256
+    assert await anext(aiter(Singles(arrivals))) == b"256"

@@ -1,0 +1,1 @@
+"""Faults, and whether what is promised holds through them."""

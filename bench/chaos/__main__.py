@@ -1,0 +1,109 @@
+"""Faults on purpose, and whether what docs/delivery.md promises holds through them.
+
+    python -m bench.chaos [--requests N] [--kills 20] [--seed 1] [--json]
+    python -m bench.chaos --redis-kill | --pause | --flushall | --rolling
+
+Starts a server with AOF (everysec) and three ``ctxb worker`` over one SQLite file, adds requests to
+the stream, and without another wish kills random workers that have some in work, and starts others
+in their place. Answers are read from where they are stored, and ``duplicates`` from those and from
+all that was replied. Ends with 1, and says which, where a promise is broken.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final
+
+from bench.chaos.kills import killed_workers
+from bench.chaos.outages import flushed_server, killed_server
+from bench.chaos.pauses import paused_worker
+from bench.chaos.rolling import rolling_restart
+from bench.chaos.stage import Figures, Size, Stage, open_stage
+
+MODES: Final[dict[str, Callable[[Stage], Awaitable[Figures]]]] = {
+    "kills": killed_workers,
+    "redis-kill": killed_server,
+    "pause": paused_worker,
+    "flushall": flushed_server,
+    "rolling": rolling_restart,
+}
+
+#: Requests of a run, unless it is said how many: the server dies with 5,000 still waiting.
+REQUESTS: Final = {
+    "kills": 5000,
+    "redis-kill": 5500,
+    "pause": 600,
+    "flushall": 2000,
+    "rolling": 3000,
+}
+
+#: Seconds within which groups are there again after a flush.
+GROUPS_SECONDS: Final = 2.0
+
+
+async def run(mode: str, size: Size) -> Figures:
+    """Return what became of a run."""
+    async with open_stage(size) as stage:
+        return await MODES[mode](stage)
+
+
+def broken(mode: str, size: Size, figures: Figures) -> Iterator[str]:
+    """Yield what was promised and did not hold."""
+    for name in ("lost", "duplicates", "pending"):
+        if figures[name]:
+            yield f"{figures[name]} {name}"
+    wanted: dict[str, Figures] = {
+        "kills": {"kills": size.kills},
+        "redis-kill": {"workers_lost": 0},
+        "pause": {"answered_by_others": True, "went_on": True, "changed": False},
+        "flushall": {"groups_back": True, "workers_lost": 0},
+        "rolling": {"exit_codes": [0] * size.workers, "left_behind": 0, "still_in_group": 0},
+    }
+    for name, value in wanted[mode].items():
+        if figures[name] != value:
+            yield f"{name} is {figures[name]}, not {value}"
+
+
+def late(figures: Figures) -> Iterator[str]:
+    """Yield what held, but took longer than it should."""
+    if figures.get("groups_back_s", 0) > GROUPS_SECONDS:
+        yield f"groups were away for {figures['groups_back_s']} s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--requests", type=int)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lease", type=float, default=5.0, help="seconds")
+    modes = parser.add_mutually_exclusive_group()
+    for mode in list(MODES)[1:]:
+        modes.add_argument(f"--{mode}", action="store_const", dest="mode", const=mode)
+    parser.set_defaults(mode="kills")
+    options = parser.parse_args(arguments)
+    size = Size(
+        requests=options.requests or REQUESTS[options.mode],
+        kills=options.kills,
+        workers=options.workers,
+        seed=options.seed,
+        lease_seconds=options.lease,
+    )
+    figures = asyncio.run(run(options.mode, size))
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:<20}{value!s:>12}")
+    promises = [*broken(options.mode, size, figures), *late(figures)]
+    for promise in promises:
+        print(f"broken: {promise}", file=sys.stderr)
+    return 1 if promises else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""A worker that stands still for longer than its leases, and then goes on."""
+
+import asyncio
+from typing import Final
+
+from bench.chaos.stage import LOOK_SECONDS, Figures, Stage
+from bench.chaos.traffic import Asked
+from bench.processes import WorkerProcess
+
+#: Leases that the worker stands still for.
+LEASES: Final = 2.5
+
+
+async def paused_worker(stage: Stage) -> Figures:
+    """Freeze a worker with requests in work until others have answered them, and let it go on."""
+    entries = await stage.send(stage.requests)
+    victim, held = await _freeze_busy(stage)
+    await asyncio.sleep(LEASES * stage.size.lease_seconds)
+    answered_by_others = await stage.until_settled()
+    requests = [entries[entry] for entry in held]
+    before = await _all_of(stage, requests)
+    victim.thaw()
+
+    async def idle() -> bool:
+        metrics = await victim.metrics()
+        return metrics["build_in_flight"] == 0 and await _fenced(victim) >= len(held)
+
+    went_on = await stage.until(idle)
+    return {
+        **await stage.result(),
+        "held": len(held),
+        "fenced": int(await _fenced(victim)),
+        "answered_by_others": answered_by_others,
+        "went_on": went_on and victim.runs,
+        "changed": before != await _all_of(stage, requests),
+    }
+
+
+async def _freeze_busy(stage: Stage) -> tuple[WorkerProcess, list[str]]:
+    """Freeze a worker at a moment at which it holds requests; returns it and their entries."""
+    while True:
+        for worker in stage.crew.at_work:
+            worker.freeze()
+            if held := await stage.held(worker.name):
+                return worker, held
+            worker.thaw()
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _fenced(worker: WorkerProcess) -> float:
+    """Return how many deliveries of a worker were another's when it had an answer."""
+    metrics = await worker.metrics()
+    return sum(
+        metrics[f'duplicates_suppressed_total{{reason="{reason}"}}']
+        for reason in ("stored", "lease_lost")
+    )
+
+
+async def _all_of(stage: Stage, requests: list[Asked]) -> list[object]:
+    """Return all that is stored and was replied for requests."""
+    async with stage.client.pipeline(transaction=False) as pipeline:
+        for asked in requests:
+            pipeline.get(asked.result_key)
+            pipeline.lrange(asked.reply_to, 0, -1)
+        found: list[object] = await pipeline.execute()
+        return found

@@ -1,0 +1,1 @@
+"""More requests at once than workers can take."""

@@ -1,0 +1,1 @@
+"""Payloads that nobody should send."""

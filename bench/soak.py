@@ -1,0 +1,177 @@
+"""Whether a worker's memory and files stay as they are over a long run.
+
+    python -m bench.soak [--minutes 2] [--rate 50] [--json]
+
+Sends requests of a few hundred owners at a steady rate, half over the channel, with rows on the
+results streams, to one worker over a SQLite file. ``rss_mb`` and ``files`` are what it holds at the
+start and at each quarter of the run; ``rss_slope_mb_per_minute`` is the slope of its memory over
+the second half, when caches are full. Ends with 1 where requests went unanswered, or files or
+memory grow.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import linear_regression
+from time import monotonic
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+from bench.processes import Usage, WorkerProcess, open_crew
+from bench.servers import DURABLE, running_server
+
+STREAM: Final = "context.build.request"
+RESULTS: Final = "llm.results"
+#: Owners in turn; each one's history grows by two rows a request.
+OWNERS: Final = 300
+#: Texts in turn, so that the cache of counts is full soon.
+TEXTS: Final = 1000
+#: Entries in a stream, settled ones among them, at which the sender pauses.
+MOST_WAITING: Final = 2000
+#: Seconds between two looks at the worker.
+LOOK_SECONDS: Final = 1.0
+#: Seconds before the first look, in which what is loaded when first used is loaded.
+WARM_SECONDS: Final = 5.0
+#: Seconds for what still waits in the end.
+IDLE_SECONDS: Final = 300.0
+#: Megabytes a minute and files that count as growth.
+MOST_SLOPE: Final = 2.0
+MOST_FILES: Final = 5
+
+Look = tuple[float, Usage]
+
+
+async def soak(minutes: float, rate: float) -> dict[str, Any]:
+    """Run, and return the figures."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        folder = Path(name)
+        async with running_server(folder / "server", *DURABLE) as server:
+            settings = {
+                "CTXB_BUS__URL": server.url,
+                "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
+                "CTXB_LOG__CONTENT": "false",
+            }
+            async with (
+                Redis.from_url(server.url) as client,
+                open_crew(folder, settings, size=1) as crew,
+            ):
+                (worker,) = crew.workers
+                warm = await _send(client, WARM_SECONDS, rate, first=0)
+                looking = asyncio.create_task(_looks(worker, minutes * 60))
+                sent = await _send(client, minutes * 60, rate, first=1_000_000)
+                looks = await looking
+                metrics = await _idle(worker)
+                answered = metrics['build_requests_total{outcome="success"}']
+                return {"sent": warm + sent, "answered": int(answered), **_figures(looks)}
+
+
+async def _send(client: Redis, seconds: float, rate: float, *, first: int) -> int:
+    """Send requests at a steady rate for a while; returns how many."""
+    began, count = monotonic(), int(seconds * rate)
+    for number in range(count):
+        await asyncio.sleep(began + number / rate - monotonic())
+        await _ask(client, first + number)
+        # a machine that is too slow for the rate is asked for less: the worker is what is measured
+        while number % 50 == 49 and await _behind(client):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(LOOK_SECONDS)
+        if monotonic() - began > seconds:
+            return number + 1
+    return count
+
+
+async def _behind(client: Redis) -> bool:
+    return max([await client.xlen(stream) for stream in (STREAM, RESULTS)]) > MOST_WAITING
+
+
+async def _ask(client: Redis, number: int) -> None:
+    """Send one request, and what came of the one before."""
+    owner = f"owner_{number % OWNERS}"
+    request = {
+        "id": f"msg_{number}",
+        "owner_key": owner,
+        "content": {"current_input": f"This is number {number % TEXTS}. " * (number % 20 + 1)},
+        "metadata": {"timeout_ms": 3_600_000},
+    }
+    row = {
+        "id": f"ai_{number}",
+        "owner_key": owner,
+        "role": "AI",
+        "content": f"Noted: {number % TEXTS}.",
+    }
+    payload = json.dumps(request).encode()
+    async with client.pipeline(transaction=False) as pipeline:
+        if number % 2:
+            pipeline.publish(STREAM, payload)
+        else:
+            pipeline.xadd(STREAM, {"data": payload})
+        pipeline.xadd(RESULTS, {"data": json.dumps(row)})
+        await pipeline.execute()
+
+
+async def _looks(worker: WorkerProcess, seconds: float) -> list[Look]:
+    """Look at a worker once a second."""
+    began, looks = monotonic(), []
+    while monotonic() - began < seconds:
+        looks.append((monotonic() - began, worker.usage()))
+        await asyncio.sleep(LOOK_SECONDS)
+    return [*looks, (monotonic() - began, worker.usage())]
+
+
+async def _idle(worker: WorkerProcess) -> dict[str, float]:
+    """Return the worker's metrics once it has nothing to do."""
+    async with asyncio.timeout(IDLE_SECONDS):
+        while True:
+            metrics = dict(await worker.metrics())
+            waiting = metrics['stream_lag_messages{stream="requests"}']
+            if not waiting and not metrics['stream_pending_messages{stream="requests"}']:
+                return metrics
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _figures(looks: Sequence[Look]) -> dict[str, Any]:
+    half = looks[len(looks) // 2 :]
+    slope, _ = linear_regression([at for at, _ in half], [usage.rss for _, usage in half])
+    quarters = [looks[min(len(looks) * part // 4, len(looks) - 1)][1] for part in range(5)]
+    return {
+        "rss_mb": [round(usage.rss / 1_048_576, 1) for usage in quarters],
+        "rss_slope_mb_per_minute": round(slope * 60 / 1_048_576, 2),
+        "files": [usage.files for usage in quarters],
+    }
+
+
+def broken(figures: dict[str, Any]) -> Iterator[str]:
+    """Yield what was promised and did not hold."""
+    if figures["answered"] != figures["sent"]:
+        yield f"{figures['sent'] - figures['answered']} requests were not answered"
+    if figures["rss_slope_mb_per_minute"] > MOST_SLOPE:
+        yield f"memory grows by {figures['rss_slope_mb_per_minute']} MB a minute"
+    if figures["files"][-1] > figures["files"][0] + MOST_FILES:
+        yield f"files grow from {figures['files'][0]} to {figures['files'][-1]}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--rate", type=float, default=50.0, help="requests a second")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    figures = asyncio.run(soak(options.minutes, options.rate))
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:<26}{value!s:>34}")
+    promises = list(broken(figures))
+    for promise in promises:
+        print(f"broken: {promise}", file=sys.stderr)
+    return 1 if promises else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
