@@ -18,6 +18,7 @@ from service.config.health import HealthSettings
 from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Seconds, Section, Text
 from service.config.summaries import SummariesSettings
+from service.config.tls import TlsSettings
 
 
 class BusSettings(Section):
@@ -46,6 +47,7 @@ class BusSettings(Section):
     max_payload_bytes: Count = 4_194_304
     #: Seconds.
     socket_timeout: Seconds = 5.0
+    tls: TlsSettings = TlsSettings()
 
     @field_validator("heartbeat_seconds")
     @classmethod

@@ -9,6 +9,7 @@ import structlog
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.dead_letters import MemoryDeadLetters
+from service.adapters.memory.division import MemoryDivision
 from service.adapters.memory.hub import MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.adapters.memory.streams import entry_of, token_of
@@ -44,6 +45,7 @@ class MemoryBus:
         self.resubscribed = 0
         #: Never: nobody's rights are checked here.
         self.forbidden = 0
+        self.division = MemoryDivision(self.requests, hub, options.prefix)
         self._hub = hub
         self._options = options
         self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST

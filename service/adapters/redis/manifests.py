@@ -2,27 +2,29 @@
 
 from typing import Any
 
-from redis.asyncio import Redis
-
 from service.adapters.redis.client import bus_errors
 from service.adapters.redis.keys import manifest_key
+from service.adapters.redis.scripts import Command
+from service.adapters.redis.servers import Servers, ask
 
 
 class RedisManifests:
-    """The `ManifestStore` over one server."""
+    """The `ManifestStore` over one server, or a cluster."""
 
-    def __init__(self, commands: Redis, prefix: str) -> None:
-        self._commands = commands
+    def __init__(self, servers: Servers, prefix: str) -> None:
+        self._servers = servers
         self._prefix = prefix
 
     async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
         """Keep a manifest for so many seconds."""
         key = manifest_key(build_id, self._prefix)
         with bus_errors("store a manifest"):
-            await self._commands.set(key, manifest, px=max(1, int(ttl_seconds * 1000)))
+            life = max(1, int(ttl_seconds * 1000))
+            await ask(self._servers, Command(key, ("SET", key, manifest, "PX", life)))
 
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None."""
         with bus_errors("read a manifest"):
-            found: Any = await self._commands.get(manifest_key(build_id, self._prefix))
+            key = manifest_key(build_id, self._prefix)
+            found: Any = await ask(self._servers, Command(key, ("GET", key)))
         return None if found is None else bytes(found)
