@@ -14,7 +14,7 @@ from typing import TypeVar
 import structlog
 
 from service.adapters import BUSES, STORES, SUMMARIZERS
-from service.adapters.bus_options import BusOptions, consumer_name
+from service.adapters.bus_options import bus_options
 from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.memory.hub import MemoryManifests
 from service.adapters.model_table import load_models
@@ -232,7 +232,7 @@ async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
     """
     async with AsyncExitStack() as stack:
         url, origin = await _bus_url(settings, stack)
-        opened = _by_scheme(BUSES, url, "bus.url")(url, _bus_options(settings))
+        opened = _by_scheme(BUSES, url, "bus.url")(url, bus_options(settings))
         bus = await stack.enter_async_context(opened)
         yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, origin=origin)
 
@@ -282,20 +282,6 @@ async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]
         log.warning("bus.in_memory", reason="no server to embed was found")
         return "memory://", "memory of this process"
     return await stack.enter_async_context(embedded_server(binary=server)), server.origin
-
-
-def _bus_options(settings: Settings) -> BusOptions:
-    bus = settings.bus
-    return BusOptions(
-        prefix=bus.prefix,
-        lease_seconds=bus.lease_seconds,
-        result_ttl_seconds=bus.result_ttl_seconds,
-        result_max_bytes=bus.result_max_bytes,
-        max_backlog=bus.max_backlog,
-        reply_ttl_seconds=bus.reply_ttl_seconds,
-        socket_timeout=bus.socket_timeout,
-        consumer=settings.worker.consumer or consumer_name(),
-    )
 
 
 def _by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:

@@ -195,6 +195,11 @@ class Bus(Protocol):
         """
         ...
 
+    @property
+    def division(self) -> "Division":
+        """How many streams requests are spread over."""
+        ...
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Subscribe to a channel; the subscription stands when the context is entered."""
         ...
@@ -241,6 +246,36 @@ class DeadLetters(Protocol):
 
     async def drop(self, ids: Sequence[str]) -> int:
         """Delete entries; returns how many were there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStream:
+    """A stream of requests, and how full it is."""
+
+    name: str
+    #: Entries that nobody has read, or that are not settled, or not yet deleted.
+    entries: int
+    #: Entries in somebody's hands.
+    pending: int
+
+
+class Division(Protocol):
+    """How many streams requests are spread over, by their owner. Raises `BusError`."""
+
+    async def count(self) -> int:
+        """Return how many they are."""
+        ...
+
+    async def divide(self, count: int) -> None:
+        """Say how many there are to be from now on; raises `ConfigError` where that can't be.
+
+        Workers and producers notice it after a while.
+        """
+        ...
+
+    async def streams(self) -> list[RequestStream]:
+        """Return those that are in use, and others in which something is left."""
         ...
 
 

@@ -20,14 +20,20 @@ async def keep_on(
 ) -> None:
     """Repeat a step until ``stop`` is set; while the bus or a store fails, with pauses between."""
     pause = FIRST_PAUSE
+    told: set[str] = set()
     while stop is None or not stop.is_set():
         try:
             await step()
         except (BusError, StoreError) as error:
-            log.warning("loop.interrupted", loop=name, error=error.detail, pause=pause)
+            if error.detail not in told:  # an outage is told of once, not with every attempt
+                log.warning("loop.interrupted", loop=name, error=error.detail)
+            told.add(error.detail)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
         else:
+            if told:
+                log.info("loop.resumed", loop=name)
+            told.clear()
             pause = FIRST_PAUSE
         heed_cancellation()
         await asyncio.sleep(0)  # a step that never waits must not keep others from running

@@ -70,6 +70,8 @@ BUSES: dict[str, OpenBus] = {
     "memory": _memory_bus,
     "redis": _redis_bus,
     "rediss": _redis_bus,
+    "redis+cluster": _redis_bus,
+    "rediss+cluster": _redis_bus,
     "unix": _redis_bus,
 }
 

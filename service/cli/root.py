@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.build import build
+from service.cli.bus import bus
 from service.cli.config import config
 from service.cli.db import db
 from service.cli.dead import dead
@@ -65,6 +66,7 @@ app.command()(diff)
 app.command()(replay)
 app.command()(worker)
 app.command()(send)
+app.add_typer(bus, name="bus")
 app.add_typer(dead, name="dead")
 app.add_typer(history, name="history")
 app.add_typer(tools, name="tools")

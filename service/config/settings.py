@@ -19,6 +19,7 @@ from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Seconds, Section, Text
 from service.config.store import StoreSettings
 from service.config.summaries import SummariesSettings
+from service.config.tls import TlsSettings
 
 
 class BusSettings(Section):
@@ -47,6 +48,7 @@ class BusSettings(Section):
     max_payload_bytes: Count = 4_194_304
     #: Seconds.
     socket_timeout: Seconds = 5.0
+    tls: TlsSettings = TlsSettings()
 
     @field_validator("heartbeat_seconds")
     @classmethod

@@ -13,20 +13,31 @@ from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import entries
+from service.adapters.redis.keys import shards_key
+from service.adapters.redis.shards import shard_topic
 from service.bus import Answer, Bus, Identity
 from service.inbox import Delivery
+from service.wire import Topics
 
 Result = TypeVar("Result")
 #: Seconds that run out while a test waits for it.
 SHORT = 0.05
-#: Whom the answers of `answer` are for.
-ASKED = Identity("0xABC", "msg_1")
+#: Whom the answers of `answer` are for: an owner of the first of two to four shards, to which
+#: payloads go as well that name no owner. So do the owners "d" and "db".
+ASKED = Identity("0xAB2", "msg_1")
 
 
 class Place(Protocol):
     """Where the buses of a test meet, and a look behind them."""
 
     prefix: str
+    #: How many streams requests are spread over.
+    shards: int
+
+    @property
+    def requests(self) -> str:
+        """Return the stream of requests that name no owner."""
+        ...
 
     async def open(self, consumer: str, **options: Any) -> Bus:
         """Open a bus for another worker."""
@@ -48,6 +59,12 @@ class MemoryPlace:
     stack: AsyncExitStack
     hub: MemoryHub
     prefix: str
+    shards: int = 1
+
+    @property
+    def requests(self) -> str:
+        """Return the stream of requests."""
+        return self.prefix + Topics.CONTEXT_BUILD_REQUEST
 
     async def open(self, consumer: str, **options: Any) -> Bus:
         """Open a bus for another worker."""
@@ -67,12 +84,23 @@ class MemoryPlace:
 
 @dataclass
 class RedisPlace:
-    """A server, with a prefix of the test's own."""
+    """A server or a cluster, with a prefix of the test's own."""
 
     stack: AsyncExitStack
     url: str
     prefix: str
     client: redis.Redis
+    shards: int = 1
+
+    @property
+    def requests(self) -> str:
+        """Return the stream of requests that name no owner."""
+        return self.prefix + shard_topic(0, self.shards)
+
+    async def divide(self, shards: int) -> None:
+        """Spread requests over so many streams."""
+        self.shards = shards
+        await self.client.set(shards_key(self.prefix), shards)
 
     async def open(self, consumer: str, **options: Any) -> Bus:
         """Open a bus for another worker."""

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 import redis.asyncio as redis
@@ -21,6 +22,7 @@ from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.ports import TokenCounter
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
+from tests.integration.real_cluster import RealCluster
 from tests.integration.real_server import RealServer
 from tests.postgres_server import PostgresServer, find_postgres
 from tests.stores import KINDS, Clock
@@ -28,6 +30,11 @@ from tests.support import lacking, quiet_logs
 
 #: Open a store of one kind; the same one every time in a test.
 OpenStore = Callable[..., AbstractAsyncContextManager[Stores]]
+
+#: The protocol that is spoken with each kind of server.
+PROTOCOLS = {"redis": 2, "valkey": 3, "shards": 3}
+#: Streams of requests, where there is more than one; those of the cluster lie on all its nodes.
+SHARDS = {"shards": 3, "cluster": 4}
 
 #: Start a server for one test: ``server()``, or ``server(durable=True)`` to keep its data.
 StartServer = Callable[..., RealServer]
@@ -82,10 +89,10 @@ def server(tmp_path: Path) -> Iterator[StartServer]:
     """Give a function that starts a server which this test alone uses, and may kill."""
     started: list[RealServer] = []
 
-    def start(*, durable: bool = False) -> RealServer:
+    def start(*, durable: bool = False, more: Sequence[str] = ()) -> RealServer:
         binary = _or_skip(find_server())
         directory = tmp_path / f"server-{len(started)}"
-        started.append(RealServer(binary, directory, durable=durable))
+        started.append(RealServer(binary, directory, durable=durable, more=more))
         started[-1].start()
         return started[-1]
 
@@ -163,16 +170,36 @@ class MemoryStore:
             yield self._stores
 
 
-@pytest.fixture(params=["memory", "redis", "valkey"])
+@pytest.fixture(scope="session")
+def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give the URL of a cluster of three nodes; shared by all tests, so use `prefix`."""
+    cluster = RealCluster(_or_skip(bundled_server()), tmp_path_factory.mktemp("cluster"))
+    cluster.start()
+    yield cluster.url
+    cluster.stop()
+
+
+@pytest.fixture(params=["memory", "redis", "valkey", "shards", "cluster"])
 async def place(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[Place]:
     """Run a test once on each bus there is; its buses are closed in the end."""
     async with AsyncExitStack() as stack:
         if request.param == "memory":
             yield MemoryPlace(stack, MemoryHub(), prefix)
             return
-        url = request.getfixturevalue(f"{request.param}_url")
-        client = await stack.enter_async_context(redis.Redis.from_url(url))
-        yield RedisPlace(stack, url, prefix, client)
+        if request.param == "cluster":
+            url = request.getfixturevalue("cluster_url")
+            nodes = redis.RedisCluster.from_url(url.replace("+cluster", ""))
+            # in what the tests look at, both kinds of clients are alike
+            client = cast(redis.Redis, await stack.enter_async_context(nodes))
+        else:
+            kind = "redis" if request.param == "shards" else request.param
+            server = request.getfixturevalue(f"{kind}_url")
+            url = f"{server}?protocol={PROTOCOLS[request.param]}"
+            client = await stack.enter_async_context(redis.Redis.from_url(server))
+        place = RedisPlace(stack, url, prefix, client)
+        if (shards := SHARDS.get(request.param)) is not None:
+            await place.divide(shards)
+        yield place
 
 
 def _shared(binary: ServerBinary | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

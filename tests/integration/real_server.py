@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import redis
@@ -21,17 +22,31 @@ START_SECONDS = 20.0
 class RealServer:
     """A server on a port of its own; it dies with the tests, however they end."""
 
-    def __init__(self, binary: ServerBinary, directory: Path, *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        binary: ServerBinary,
+        directory: Path,
+        *,
+        durable: bool = False,
+        more: Sequence[str] = (),
+    ) -> None:
         self._binary = binary
         self._directory = directory
         self._durable = durable
+        #: Further lines of configuration.
+        self._more = more
         self._guard: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
 
     @property
     def url(self) -> str:
         """Return where the server is, running or not."""
         return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def snapshot(self) -> Path:
+        """Return where it saves its data, where it is asked to."""
+        return self._directory / "dump.rdb"
 
     @property
     def socket(self) -> Path:
@@ -84,6 +99,7 @@ class RealServer:
         lines = [
             *("bind 127.0.0.1", f"port {self.port}", f'unixsocket "{self.socket.name}"'),
             *('save ""', f"appendonly {durable}", "enable-debug-command yes"),
+            *self._more,
         ]
         return "\n".join(lines) + "\n\n"
 
@@ -100,7 +116,8 @@ class RealServer:
                     return
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

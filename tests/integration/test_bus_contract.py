@@ -24,7 +24,7 @@ async def test_entry_is_received_once(place: Place) -> None:
 
     assert await received(two) == []
     assert (delivery.payload, delivery.attempt, delivery.token) == (b'{"a":1}', 1, token)
-    assert delivery.source == Topics.CONTEXT_BUILD_REQUEST
+    assert place.prefix + delivery.source == place.requests
     assert abs(one.now() - delivery.received_at) < timedelta(minutes=1)
 
 
@@ -77,7 +77,7 @@ async def test_acked_is_settled(place: Place) -> None:
 
     assert await bus.requests.claim(10) == []
     await bus.requests.trim()
-    assert await place.stream(place.prefix + Topics.CONTEXT_BUILD_REQUEST) == []
+    assert await place.stream(place.requests) == []
 
 
 # --- leases ----------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ async def test_dead_letter_keeps_payload_and_reason(place: Place) -> None:
     assert dead == {
         "data": b"not json",
         "reason": b"unreadable",
-        "source": Topics.CONTEXT_BUILD_REQUEST.encode(),
+        "source": place.requests.removeprefix(place.prefix).encode(),
         "entry": token.encode(),
         "attempts": b"1",
     }
@@ -203,7 +203,7 @@ async def test_trim_keeps_what_is_needed(place: Place) -> None:
     """Trimming deletes what every group has settled, and nothing pending or unread in any."""
     bus = await place.open("one")
     other = await place.open("one", group="auditors")
-    stream = place.prefix + Topics.CONTEXT_BUILD_REQUEST
+    stream = place.requests
     for number in range(5):
         await bus.submit(b"%d" % number)
     await bus.requests.trim()

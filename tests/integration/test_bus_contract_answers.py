@@ -206,7 +206,7 @@ async def test_taken_reply_key_does_not_stop_the_batch(place: Place) -> None:
     for number in range(3):
         await bus.submit(b"%d" % number)
     answers = [
-        answer(each, identity=Identity("a", str(number)), reply_to=reply_to, reply_kind=kind)
+        answer(each, identity=Identity("d", str(number)), reply_to=reply_to, reply_kind=kind)
         for number, (each, kind) in enumerate(
             zip(await received(bus), ["list", "stream", "list"], strict=True)
         )
@@ -236,7 +236,7 @@ async def test_reply_that_is_refused_settles_all_the_same(place: Place) -> None:
     answers = [
         answer(
             each,
-            identity=Identity("a", str(number)),
+            identity=Identity("d", str(number)),
             reply_to=spoiled if number else replies,
             reply_kind="stream",
             mode=mode,
@@ -248,7 +248,7 @@ async def test_reply_that_is_refused_settles_all_the_same(place: Place) -> None:
 
     assert [(each.outcome, each.receivers) for each in receipts] == [(Outcome.SENT, None)] * 4
     assert await place.replies(replies, "stream") == [b'{"n":1}']
-    assert await bus.stored([Identity("a", "1")]) != [None]
+    assert await bus.stored([Identity("d", "1")]) != [None]
     assert await bus.requests.claim(10) == []
 
 
@@ -259,7 +259,7 @@ async def test_reply_stream_is_bounded(place: Place) -> None:
     for number in range(300):
         await bus.submit(b"%d" % number)
     answers = [
-        answer(each, identity=Identity("a", each.token), reply_to=reply_to, reply_kind="stream")
+        answer(each, identity=Identity("d", each.token), reply_to=reply_to, reply_kind="stream")
         for each in await received(bus, 300)
     ]
 
@@ -288,9 +288,9 @@ async def test_stored_answers_come_back_in_order(place: Place) -> None:
     odd = '{"text": "na\u00efve \\ud83d", "n": 1.0}'.encode()
     await bus.submit(b"1")
     (delivery,) = await received(bus)
-    await bus.finish([answer(delivery, identity=Identity("ab", "c"), response=odd)])
+    await bus.finish([answer(delivery, identity=Identity("db", "c"), response=odd)])
 
-    found = await bus.stored([Identity("a", "bc"), Identity("ab", "c"), Identity("ab", "d")])
+    found = await bus.stored([Identity("d", "bc"), Identity("db", "c"), Identity("db", "d")])
 
     assert found == [None, StoredResult(fingerprint="f1", response=odd), None]
     assert await bus.stored([]) == []

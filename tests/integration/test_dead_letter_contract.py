@@ -53,7 +53,7 @@ async def test_entries_are_listed_both_ways(place: Place) -> None:
     first = found[0]
     assert (first.reason, first.source, first.attempts) == (
         "unreadable",
-        Topics.CONTEXT_BUILD_REQUEST,
+        place.requests.removeprefix(place.prefix),
         1,
     )
     assert first.at is not None
@@ -147,7 +147,7 @@ async def test_foreign_entries_are_shown_and_stay(place: Place) -> None:
     ]
     assert await bus.dead_letters.retry([each.id for each in found]) == 0
     assert await letters(bus) == found
-    assert await place.stream(place.prefix + Topics.CONTEXT_BUILD_REQUEST) == []
+    assert await place.stream(place.requests) == []
 
 
 async def test_dropped_entries_are_gone(place: Place) -> None:
@@ -167,15 +167,18 @@ async def test_dropped_entries_are_gone(place: Place) -> None:
 
 async def test_retry_that_fails_loses_nothing(server: StartServer) -> None:
     """A server that takes no entry keeps the dead one."""
-    async with open_redis_bus(server().url) as bus:
+    running = server()
+    async with open_redis_bus(running.url) as bus:
         await bury(bus, b"1")
         (letter,) = await letters(bus)
-        await bus._commands.config_set("maxmemory", 1)
+        with running.client() as client:
+            client.config_set("maxmemory", 1)
 
         with pytest.raises(OverloadedError):
             await bus.dead_letters.retry([letter.id])
 
-        await bus._commands.config_set("maxmemory", 0)
+        with running.client() as client:
+            client.config_set("maxmemory", 0)
         assert await letters(bus) == [letter]
         assert await bus.dead_letters.retry([letter.id]) == 1
 

@@ -2,9 +2,10 @@
 
 from redis.asyncio import Redis
 
+from service.adapters.bus_options import BusOptions
 from service.adapters.memory.hub import MANIFESTS, MemoryManifests
+from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.keys import manifest_key
-from service.adapters.redis.manifests import RedisManifests
 from tests.integration.bus_places import SHORT, Place, until
 
 HOUR = 3600.0
@@ -54,8 +55,9 @@ async def test_a_manifest_goes_when_its_time_is_over(place: Place) -> None:
 
 async def test_the_key_is_the_documented_one(redis_url: str, prefix: str) -> None:
     """Readers in any language find a manifest by the build's id, and it expires."""
-    async with Redis.from_url(redis_url) as client:
-        await RedisManifests(client, prefix).put("bld_1", b"x", HOUR)
+    options = BusOptions(prefix=prefix)
+    async with Redis.from_url(redis_url) as client, open_redis_bus(redis_url, options) as bus:
+        await bus.manifests.put("bld_1", b"x", HOUR)
         key = f"{prefix}context.build.manifest.bld_1"
         assert key == manifest_key("bld_1", prefix)
         assert await client.get(key) == b"x"

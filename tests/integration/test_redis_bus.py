@@ -159,16 +159,19 @@ async def test_full_server_settles_nothing(server: StartServer, mode: str) -> No
         await bus.submit(b"1")
         (delivery,) = await received(bus)
         reply = answer(delivery, reply_to="replies", reply_kind="list", mode=mode)
-        await bus._commands.config_set("maxmemory", 1)
+        with running.client() as client:
+            client.config_set("maxmemory", 1)
 
         with pytest.raises(BusError, match="maxmemory") as refused:
             await bus.finish([reply])
 
         assert isinstance(refused.value, OverloadedError)
         await bus.ping()
-        await bus._commands.config_set("maxmemory", 0)
+        with running.client() as client:
+            client.config_set("maxmemory", 0)
         assert [each.outcome for each in await bus.finish([reply])] == [Outcome.SENT]
-        assert await bus._commands.llen("replies") == 1
+        with running.client() as client:
+            assert client.llen("replies") == 1
 
 
 async def test_missing_rights_cost_the_reply(server: StartServer) -> None:
@@ -218,9 +221,11 @@ async def test_both_protocols(server_url: str, prefix: str, protocol: int) -> No
 
 async def test_forgotten_scripts_are_sent_again(server: StartServer) -> None:
     """A server that has lost its scripts gets them again, and the batch keeps its order."""
-    async with open_redis_bus(server().url) as bus:
+    running = server()
+    async with open_redis_bus(running.url) as bus:
         await bus.enqueue([b"0"])
-        await bus._commands.script_flush()
+        with running.client() as client:
+            client.script_flush()
 
         await bus.enqueue([b"1", b"2", b"3"])
 

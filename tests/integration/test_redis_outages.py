@@ -80,7 +80,8 @@ async def test_group_that_cannot_be_created(server: StartServer) -> None:
     """A stream's name that is taken by something else is an error, not a loop."""
     running = server()
     async with open_redis_bus(running.url) as bus:
-        await bus._commands.set(Topics.CONTEXT_BUILD_REQUEST, "a text")
+        with running.client() as client:
+            client.set(Topics.CONTEXT_BUILD_REQUEST, "a text")
 
         with pytest.raises(BusError, match="WRONGTYPE"):
             await received(bus)

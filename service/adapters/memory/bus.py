@@ -9,6 +9,7 @@ import structlog
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.dead_letters import MemoryDeadLetters
+from service.adapters.memory.division import MemoryDivision
 from service.adapters.memory.erasure import forget
 from service.adapters.memory.hub import MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
@@ -45,6 +46,7 @@ class MemoryBus:
         self.resubscribed = 0
         #: Never: nobody's rights are checked here.
         self.forbidden = 0
+        self.division = MemoryDivision(self.requests, hub, options.prefix)
         self._topics = (*requests, *results)
         self._hub = hub
         self._options = options

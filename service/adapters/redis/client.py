@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from service.adapters.bus_options import BusOptions
+from service.adapters.redis.tls import tls_arguments
 from service.errors import BusError, ConfigError, ForbiddenError, OverloadedError
 from service.loop import heed_cancellation
 
@@ -25,11 +26,16 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 #: Connections of one kind at most; more callers than that wait for one.
 MAX_CONNECTIONS = 32
+#: Connections that wait for entries: in a cluster each stream has one of its own.
+MAX_BLOCKING = 256
 
 _PACKER = HiredisRespSerializer()
 
 #: How a server says that it takes no writes now, whatever they are; Redis 6.2 says it mid-sentence.
 _CLOSED = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN)\b")
+
+#: How a server refuses, within a script, what its rules forbid: Redis 7.0, and all others.
+_FORBIDDEN = re.compile(r"The user executing the script|ACL failure")
 
 #: An entry as the server gave it: its id and its fields.
 Entry = tuple[str, Mapping[bytes, bytes]]
@@ -55,14 +61,19 @@ def bus_errors(doing: str) -> Iterator[None]:
 def _kind(error: Exception) -> type[BusError]:
     if not isinstance(error, ResponseError):
         return BusError
-    if isinstance(error, NoPermissionError):
-        return ForbiddenError
     # redis-py takes the code off those messages for which it has a class
     said = f"{error.status_code} {error}"
+    if isinstance(error, NoPermissionError) or _FORBIDDEN.search(said):
+        return ForbiddenError
     # Redis 7.0 calls the group of a deleted stream UNBLOCKED where a reader waits for it.
     if "NOGROUP" in said or "UNBLOCKED" in said:
         return GroupMissingError
     return ClosedError if _CLOSED.search(said) else BusError
+
+
+def is_away(reply: object) -> bool:
+    """Say whether an error stands for a reply because a node of a cluster did not answer."""
+    return isinstance(reply, Exception) and not isinstance(reply, ResponseError)
 
 
 class ServerClock:
@@ -110,37 +121,63 @@ class Clients:
 
 @asynccontextmanager
 async def open_clients(url: str, options: BusOptions) -> AsyncIterator[Clients]:
-    """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`.
+    """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`."""
+    async with AsyncExitStack() as stack:
+        clients = make_clients(stack, url, options)
+        with bus_errors("connect"):
+            await clients.clock.measure(clients.commands)
+        yield clients
 
-    Commands that fail because the connection broke are sent again for about a second, so each
-    must bear being carried out twice. A server that accepts but does not answer costs
-    ``socket_timeout`` seconds and is not asked again.
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a node of a cluster is."""
+
+    host: str
+    port: int
+
+
+def make_clients(
+    stack: AsyncExitStack, url: str, options: BusOptions, at: Address | None = None
+) -> Clients:
+    """Make connections, which connect when they are used; raises `ConfigError`.
+
+    They go to the server of the URL, or with its user and options to a node elsewhere. Commands
+    that fail because the connection broke are sent again for about a second, so each must bear
+    being carried out twice. A server that accepts but does not answer costs ``socket_timeout``
+    seconds and is not asked again.
     """
     patient = Retry(ExponentialWithJitterBackoff(0.5, 0.05), 3, (RedisConnectionError,))
     # With nothing to retry on, redis-py never reconnects behind our back.
     plain = Retry(NoBackoff(), 0, ())
-    async with AsyncExitStack() as stack:
-        commands = await _open(stack, url, options, patient)
-        blocking = await _open(stack, url, options, patient)
-        blocking.connection_pool.connection_kwargs["socket_timeout"] = None
-        listening = await _open(stack, url, options, plain)
-        clock = ServerClock()
-        with bus_errors("connect"):
-            await clock.measure(commands)
-        yield Clients(commands, blocking, listening, clock)
+    commands = _make(stack, url, options, patient)
+    blocking = _make(stack, url, options, patient if at is None else plain, MAX_BLOCKING)
+    blocking.connection_pool.connection_kwargs["socket_timeout"] = None
+    listening = _make(stack, url, options, plain)
+    if at is not None:
+        for client in (commands, blocking, listening):
+            client.connection_pool.connection_kwargs.update(host=at.host, port=at.port)
+    return Clients(commands, blocking, listening, ServerClock())
 
 
-async def _open(stack: AsyncExitStack, url: str, options: BusOptions, retry: Retry) -> Redis:
+def _make(
+    stack: AsyncExitStack,
+    url: str,
+    options: BusOptions,
+    retry: Retry,
+    most: int = MAX_CONNECTIONS,
+) -> Redis:
     try:
         # It waits for a free connection where redis-py's own pool would fail in a burst.
         pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             url,
-            max_connections=MAX_CONNECTIONS,
+            max_connections=most,
             timeout=options.socket_timeout,
             socket_timeout=options.socket_timeout,
             socket_connect_timeout=options.socket_timeout,
             client_name=options.consumer,
             retry=retry,
+            **tls_arguments(url, options.tls),
         )
     except ValueError as error:
         raise ConfigError(f"bus url: {error}") from error

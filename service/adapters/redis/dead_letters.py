@@ -3,11 +3,11 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
 from service.adapters.dead_letters import read_dead_letter
 from service.adapters.redis.client import bus_errors
-from service.adapters.redis.scripts import RETRY, Call, run
+from service.adapters.redis.scripts import RETRY, Call, Command
+from service.adapters.redis.servers import Servers, ask, run
+from service.adapters.redis.shards import all_topics
 from service.bus import DeadLetter
 from service.wire import Topics
 
@@ -16,14 +16,14 @@ CHUNK: Final = 20
 
 
 class RedisDeadLetters:
-    """The `DeadLetters` over one server."""
+    """The `DeadLetters` over one server, or a cluster."""
 
-    def __init__(self, commands: Redis, prefix: str, sources: Sequence[str]) -> None:
-        self._commands = commands
+    def __init__(self, servers: Servers, prefix: str, results: Sequence[str]) -> None:
+        self._servers = servers
+        self._prefix = prefix
         self._key = prefix + Topics.CONTEXT_BUILD_DEAD
-        #: The topics that entries go back to, and the streams that bear them.
-        self._sources = tuple(sources)
-        self._streams = tuple(prefix + source for source in sources)
+        #: The topics that entries go back to, besides those of requests.
+        self._results = tuple(results)
 
     async def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that there are now, a few at a time."""
@@ -47,28 +47,46 @@ class RedisDeadLetters:
         return found[0] if found else None
 
     async def retry(self, ids: Sequence[str]) -> int:
-        """Put payloads back on their streams, each in one step with its leaving."""
-        keys = (self._key, *self._streams)
-        calls = [Call(RETRY, keys, (letter_id, *self._sources)) for letter_id in ids]
-        with bus_errors("retry dead letters"):
-            return sum(await run(self._commands, calls))
+        """Put payloads back on their streams, each in one step with its leaving.
+
+        In a cluster those are two: one that dies in between leaves an entry in both places.
+        """
+        done = 0
+        for letter_id in ids:
+            letter = await self.find(letter_id)
+            if letter is not None and self._is_ours(letter.source):
+                with bus_errors("retry dead letters"):
+                    done += await self._retry(letter)
+        return done
 
     async def drop(self, ids: Sequence[str]) -> int:
         """Delete entries; returns how many were there."""
         if not ids:
             return 0
         with bus_errors("drop dead letters"):
-            return int(await self._commands.xdel(self._key, *ids))
+            return int(await ask(self._servers, Command(self._key, ("XDEL", self._key, *ids))))
+
+    def _is_ours(self, source: str) -> bool:
+        return source in self._results or source in all_topics()
+
+    async def _retry(self, letter: DeadLetter) -> int:
+        stream = self._prefix + letter.source
+        call = Call(RETRY, (self._key, stream), (letter.id,))
+        if self._servers.undivided:
+            return int(await ask(self._servers, call))
+        if not letter.payload:
+            return 0
+        put = Command(stream, ("XADD", stream, "*", "data", letter.payload))
+        await run(self._servers, [put])
+        return await self.drop([letter.id])
 
     async def _between(
         self, low: str, high: str, *, newest_first: bool, count: int
     ) -> list[DeadLetter]:
         with bus_errors("read dead letters"):
-            found: Any = await (
-                self._commands.xrevrange(self._key, high, low, count=count)
-                if newest_first
-                else self._commands.xrange(self._key, low, high, count=count)
-            )
+            name, first, last = ("XREVRANGE", high, low) if newest_first else ("XRANGE", low, high)
+            said = (name, self._key, first, last, "COUNT", count)
+            found: Any = await ask(self._servers, Command(self._key, said))
         return [read_dead_letter(entry.decode(), _named(fields)) for entry, fields in found]
 
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
 from service.adapters.belongings import Holder, owner_in, owners_of
-from service.adapters.redis.client import bus_errors
+from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.keys import manifest_pattern, result_pattern
+from service.adapters.redis.scripts import Command
+from service.adapters.redis.servers import Servers, ask, run
 from service.bus import DeadLetters, Forgotten
 
 #: Keys that the server looks at in one step of a SCAN: well under a millisecond.
@@ -26,9 +26,9 @@ DROPPED: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisErasure:
-    """The erasure of one owner over one server."""
+    """The erasure of one owner over one server, or a cluster."""
 
-    commands: Redis
+    servers: Servers
     prefix: str
     dead_letters: DeadLetters
     #: The names of the streams, prefix included.
@@ -49,33 +49,28 @@ class RedisErasure:
         )
 
     async def _values(self, pattern: str, holder: Holder) -> int:
-        found: set[bytes] = set()
+        found: set[str] = set()
         with bus_errors("look for what is an owner's"):
-            keys = self.commands.scan_iter(match=pattern, count=SCANNED)
-            async for some in _batches(keys):
+            async for some in _batches(self.servers.keys(pattern, SCANNED)):
                 mine = await self._mine(some, holder)
                 found |= mine
                 if mine and not self.dry_run:
                     await self._unlink(mine)
         return len(found)
 
-    async def _mine(self, keys: Sequence[bytes], holder: Holder) -> set[bytes]:
-        async with self.commands.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.get(key)
-            # a key of another type is something else's, and its reply an error
-            values: list[Any] = await pipeline.execute(raise_on_error=False)
+    async def _mine(self, keys: Sequence[str], holder: Holder) -> set[str]:
+        # a key of another type is something else's, and its reply an error
+        values = await self.servers.attempt([Command(key, ("GET", key)) for key in keys])
+        if away := next(filter(is_away, values), None):
+            raise away
         return {
             key
             for key, value in zip(keys, values, strict=True)
             if isinstance(value, bytes) and owner_in(value, holder) == self.owner_key
         }
 
-    async def _unlink(self, keys: set[bytes]) -> None:
-        async with self.commands.pipeline(transaction=False) as pipeline:
-            for key in keys:  # each alone: in a cluster, they are in several slots
-                pipeline.unlink(key)
-            await pipeline.execute()
+    async def _unlink(self, keys: set[str]) -> None:
+        await run(self.servers, [Command(key, ("UNLINK", key)) for key in sorted(keys)])
 
     async def _dead_letters(self) -> tuple[int, int]:
         """Return how many were the owner's, and how many don't say whose they are."""
@@ -93,18 +88,20 @@ class RedisErasure:
 
     async def _waiting(self, stream: str) -> int:
         waiting = 0
-        async for payload in _payloads(self.commands, stream):
+        async for payload in _payloads(self.servers, stream):
             waiting += self.owner_key in owners_of(payload)
         return waiting
 
 
-async def _payloads(commands: Redis, stream: str) -> AsyncGenerator[bytes, None]:
+async def _payloads(servers: Servers, stream: str) -> AsyncGenerator[bytes, None]:
     """Yield the payloads that there are now, a few at a time."""
     with bus_errors("read a stream"):
-        newest: Any = await commands.xrevrange(stream, count=1)
+        last = Command(stream, ("XREVRANGE", stream, "+", "-", "COUNT", 1))
+        newest: Any = await ask(servers, last)
         low, high = "-", newest[0][0] if newest else "-"
         while True:
-            found: Any = await commands.xrange(stream, low, high, count=CHUNK)
+            page = Command(stream, ("XRANGE", stream, low, high, "COUNT", CHUNK))
+            found: Any = await ask(servers, page)
             for _, fields in found:
                 yield fields.get(b"data", b"")
             if len(found) < CHUNK:
@@ -112,8 +109,8 @@ async def _payloads(commands: Redis, stream: str) -> AsyncGenerator[bytes, None]
             low = f"({found[-1][0].decode()}"
 
 
-async def _batches(keys: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
-    batch: list[bytes] = []
+async def _batches(keys: AsyncIterator[str]) -> AsyncGenerator[list[str], None]:
+    batch: list[str] = []
     async for key in keys:
         batch.append(key)
         if len(batch) == CHUNK:

@@ -1,4 +1,4 @@
-"""The names of the keys on a Redis bus; those of results and manifests are part of the wire."""
+"""The names of the keys on a Redis bus; those of shards, results and manifests are of the wire."""
 
 import hashlib
 import re
@@ -17,8 +17,13 @@ class Shard:
     """The keys that belong to one request stream and share its slot in a cluster."""
 
     prefix: str
-    #: The name of the stream itself, prefix included.
-    stream: str
+    #: The name of the stream, without the prefix.
+    topic: str = Topics.CONTEXT_BUILD_REQUEST
+
+    @property
+    def stream(self) -> str:
+        """Return the key of the stream itself."""
+        return self.prefix + self.topic
 
     def result(self, identity: Identity) -> str:
         """Return the key that holds the answer to a request."""
@@ -32,21 +37,27 @@ class Shard:
         return self._key("context.build.heard", hashlib.sha256(payload).hexdigest())
 
     def _key(self, kind: str, digest: str) -> str:
-        return f"{self.prefix}{kind}.{{{self.stream}}}.{digest}"
+        # a numbered stream has its tag; any other is hashed as a whole, and so are its keys
+        _, brace, tagged = self.topic.partition("{")
+        tag = brace + tagged if brace else f"{{{self.stream}}}"
+        return f"{self.prefix}{kind}.{tag}.{digest}"
 
 
-def shard(prefix: str = "") -> Shard:
-    """Return the keys of the one shard there is."""
-    return Shard(prefix, prefix + Topics.CONTEXT_BUILD_REQUEST)
-
-
-def result_key(identity: Identity, prefix: str = "") -> str:
+def result_key(
+    identity: Identity, prefix: str = "", topic: str = Topics.CONTEXT_BUILD_REQUEST
+) -> str:
     """Return where the answer to a request is kept, for readers in any language.
 
     The key is ``context.build.result.{context.build.request}.<hex>``, with the SHA-256 of
-    ``<length of the owner key in bytes>:<owner key><id>``, all in UTF-8.
+    ``<length of the owner key in bytes>:<owner key><id>``, all in UTF-8; with several shards, the
+    number of the owner's stands between the braces.
     """
-    return shard(prefix).result(identity)
+    return Shard(prefix, topic).result(identity)
+
+
+def shards_key(prefix: str = "") -> str:
+    """Return where it stands how many shards there are, as a decimal."""
+    return f"{prefix}context.build.shards"
 
 
 def manifest_key(build_id: str, prefix: str = "") -> str:

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from redis.asyncio import Redis
-
 from service.adapters.redis.client import bus_errors
 from service.adapters.redis.keys import manifest_key
+from service.adapters.redis.scripts import Command
+from service.adapters.redis.servers import Servers, ask, run
 
 
 class RedisManifests:
-    """The `ManifestStore` over one server."""
+    """The `ManifestStore` over one server, or a cluster."""
 
-    def __init__(self, commands: Redis, prefix: str) -> None:
-        self._commands = commands
+    def __init__(self, servers: Servers, prefix: str) -> None:
+        self._servers = servers
         self._prefix = prefix
 
     async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
@@ -21,16 +21,16 @@ class RedisManifests:
         await self.put_all({build_id: manifest}, ttl_seconds)
 
     async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
-        """Keep manifests by their builds' ids, all in one round trip."""
-        milliseconds = max(1, int(ttl_seconds * 1000))
+        """Keep manifests by their builds' ids, all in one round trip to each server."""
+        life = max(1, int(ttl_seconds * 1000))
+        named = {manifest_key(each, self._prefix): value for each, value in manifests.items()}
+        calls = [Command(key, ("SET", key, value, "PX", life)) for key, value in named.items()]
         with bus_errors("store manifests"):
-            async with self._commands.pipeline(transaction=False) as pipeline:
-                for build_id, manifest in manifests.items():
-                    pipeline.set(manifest_key(build_id, self._prefix), manifest, px=milliseconds)
-                await pipeline.execute()
+            await run(self._servers, calls)
 
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None."""
         with bus_errors("read a manifest"):
-            found: Any = await self._commands.get(manifest_key(build_id, self._prefix))
+            key = manifest_key(build_id, self._prefix)
+            found: Any = await ask(self._servers, Command(key, ("GET", key)))
         return None if found is None else bytes(found)

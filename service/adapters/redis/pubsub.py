@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 import structlog
-from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from service.adapters.arrivals import Arrivals
+from service.adapters.redis.servers import Listening
 from service.errors import BusError
 from service.loop import heed_cancellation
 
@@ -30,7 +30,7 @@ class Subscription:
     What is sent while the connection is down is lost, as is the way of channels.
     """
 
-    def __init__(self, client: Redis, channel: str, arrivals: Arrivals) -> None:
+    def __init__(self, client: Listening, channel: str, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
         #: Set once the server has confirmed the first subscription.
         self.confirmed = asyncio.Event()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError
 
 Argument = str | bytes | int
 
@@ -27,30 +27,60 @@ class Call:
     keys: Sequence[str]
     arguments: Sequence[Argument]
 
+    @property
+    def key(self) -> str:
+        """Return a key by which the server is found that has them all."""
+        return self.keys[0]
 
-async def run(client: Redis, calls: Sequence[Call]) -> list[Any]:
-    """Run scripts as `attempt` does; then the first `ResponseError` is raised."""
-    replies = await attempt(client, calls)
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise reply
-    return replies
+    def words(self, *, by_name: bool) -> tuple[Argument, ...]:
+        """Return what is sent; a server that doesn't know the name gets all of the script."""
+        name = ("EVALSHA", self.script.sha) if by_name else ("EVAL", self.script.source)
+        return (*name, len(self.keys), *self.keys, *self.arguments)
 
 
-async def attempt(client: Redis, calls: Sequence[Call]) -> list[Any]:
-    """Run scripts in their order in one round trip, each as one step; returns their replies.
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the server's own, with the key that it works on."""
+
+    key: str
+    said: tuple[Argument, ...]
+
+    def words(self, *, by_name: bool) -> tuple[Argument, ...]:  # noqa: ARG002 - as scripts have it
+        """Return what is sent."""
+        return self.said
+
+
+async def attempt(client: Redis, calls: Sequence[Call | Command]) -> list[Any]:
+    """Run calls in their order in one round trip, each as one step; returns their replies.
 
     All of them run, whatever becomes of the others; a `ResponseError` stands in its reply's place.
     """
     if not calls:
         return []
-    replies = await _send(client, calls, by_name=True)
+    replies = await send(client, calls, by_name=True)
     unknown = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
     if unknown:
-        again = await _send(client, [calls[place] for place in unknown], by_name=False)
+        again = await send(client, [calls[place] for place in unknown], by_name=False)
         for place, reply in zip(unknown, again, strict=True):
             replies[place] = reply
     return replies
+
+
+def checked(replies: list[Any]) -> list[Any]:
+    """Return replies, or raise the first error among them."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
+async def send(client: Redis, calls: Sequence[Call | Command], *, by_name: bool) -> list[Any]:
+    """Send calls in one round trip; errors that the server answers stand in place of replies."""
+    async with client.pipeline(transaction=False) as pipeline:
+        for call in calls:
+            pipeline.execute_command(*call.words(by_name=by_name))
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        return replies
 
 
 def flat(fields: Mapping[str, bytes]) -> list[Argument]:
@@ -58,22 +88,14 @@ def flat(fields: Mapping[str, bytes]) -> list[Argument]:
     return [part for pair in fields.items() for part in pair]
 
 
-async def _send(client: Redis, calls: Sequence[Call], *, by_name: bool) -> list[Any]:
-    async with client.pipeline(transaction=False) as pipeline:
-        for call in calls:
-            name = ("EVALSHA", call.script.sha) if by_name else ("EVAL", call.script.source)
-            pipeline.execute_command(*name, len(call.keys), *call.keys, *call.arguments)
-        replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        return replies
-
-
-def _script(source: str) -> Script:
+def script(source: str) -> Script:
+    """Return a script with its name."""
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
 #: KEYS: set of the workers that heard the payload, stream.
 #: ARGV: consumer, time to live of the set in ms, largest backlog, payload.
-ENQUEUE = _script("""
+ENQUEUE = script("""
 local heard, stream = KEYS[1], KEYS[2]
 local consumer, ttl, max_backlog, payload = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 if redis.call('SISMEMBER', heard, consumer) == 1 then
@@ -94,7 +116,7 @@ return 'enqueued'
 #: time to live of replies in ms, length of a reply stream, where the reply goes; where the request
 #: is dead as well, the length of the dead letter and its fields. Returns the outcome and the
 #: receivers: -1 where they are not known, -2 where the reply's place takes none.
-FINISH = _script("""
+FINISH = script("""
 local result, stream, dead, reply = KEYS[1], KEYS[2], KEYS[3], ARGV[11]
 local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
 
@@ -144,7 +166,7 @@ return {'sent', receivers}
 
 #: KEYS: stream. ARGV: group, consumer, lease in ms, entries at most.
 #: Returns the entries as id, fields, deliveries; and the ids of those that were deleted.
-CLAIM = _script("""
+CLAIM = script("""
 local stream, group, consumer, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local claimed, lost = {}, {}
 local pending = redis.call('XPENDING', stream, group, 'IDLE', lease, '-', '+', ARGV[4])
@@ -161,7 +183,7 @@ return {claimed, lost}
 """)
 
 #: KEYS: stream. ARGV: group, consumer, how long the entries were idle in ms, entries.
-SET_IDLE = _script("""
+SET_IDLE = script("""
 local stream, group, consumer, idle = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 for place = 4, #ARGV do
   local entry = ARGV[place]
@@ -173,7 +195,7 @@ end
 """)
 
 #: KEYS: stream. ARGV: group, consumer, entries.
-FORGIVE = _script("""
+FORGIVE = script("""
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 for place = 3, #ARGV do
   local entry = ARGV[place]
@@ -185,7 +207,7 @@ end
 """)
 
 #: KEYS: stream, dead letter. ARGV: group, consumer, entry, length of the dead letter, its fields.
-DEAD_LETTER = _script("""
+DEAD_LETTER = script("""
 local stream, dead, group, consumer, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
 if held and held[2] == consumer then
@@ -194,17 +216,14 @@ if held and held[2] == consumer then
 end
 """)
 
-#: KEYS: dead letter, the streams that entries come from. ARGV: entry, the topics of those streams.
-#: Returns 1 where the entry went back to its stream, else 0.
-RETRY = _script("""
-local dead, entry = KEYS[1], ARGV[1]
+#: KEYS: dead letter, stream. ARGV: entry. Returns 1 where the entry went to the stream, else 0.
+RETRY = script("""
+local dead, stream, entry = KEYS[1], KEYS[2], ARGV[1]
 local found = redis.call('XRANGE', dead, entry, entry)[1]
 if not found then return 0 end
-local fields = {}
-for place = 1, #found[2], 2 do fields[found[2][place]] = found[2][place + 1] end
-for place = 2, #KEYS do
-  if fields['data'] and fields['source'] == ARGV[place] then
-    redis.call('XADD', KEYS[place], '*', 'data', fields['data'])
+for place = 1, #found[2], 2 do
+  if found[2][place] == 'data' then
+    redis.call('XADD', stream, '*', 'data', found[2][place + 1])
     redis.call('XDEL', dead, entry)
     return 1
   end
@@ -213,7 +232,7 @@ return 0
 """)
 
 #: KEYS: stream. Returns how many entries were deleted.
-TRIM = _script("""
+TRIM = script("""
 local stream = KEYS[1]
 
 local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
@@ -254,7 +273,7 @@ return redis.call('XTRIM', stream, 'MINID', keep_from)
 """)
 
 #: KEYS: stream. ARGV: group, consumer.
-LEAVE = _script("""
+LEAVE = script("""
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
   redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 end

@@ -2,15 +2,15 @@
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from formatters.model import Message, Role
-from service.adapters.bus_options import BusOptions
+from service.adapters.bus_options import BusOptions, bus_options
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import (
-    _bus_options,
     _used_by_default,
     connect_client,
     open_builder,
@@ -26,13 +26,14 @@ from service.config.settings import (
     Settings,
 )
 from service.config.store import StoreSettings
+from service.config.tls import TlsSettings
 from service.errors import ConfigError
 from service.wire import BuildRequest
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
     """What a deployment doesn't set is the same by both ways."""
-    ours = asdict(_bus_options(Settings())) | {"consumer": ""}
+    ours = asdict(bus_options(Settings())) | {"consumer": ""}
 
     assert ours == asdict(BusOptions(consumer=""))
 
@@ -41,12 +42,18 @@ def test_every_setting_of_the_bus_that_has_an_option_reaches_it() -> None:
     """No line of the copy is forgotten."""
     shared = set(BusSettings.model_fields) & set(asdict(BusOptions()))
     changed = {name: _other(getattr(BusSettings(), name)) for name in shared}
-    options = asdict(_bus_options(Settings(bus=BusSettings(**changed, heartbeat_seconds=0.01))))
+    options = asdict(bus_options(Settings(bus=BusSettings(**changed, heartbeat_seconds=0.01))))
 
-    assert {name: options[name] for name in shared} == changed
+    assert {name: options[name] for name in shared} == {
+        name: value.model_dump() if isinstance(value, TlsSettings) else value
+        for name, value in changed.items()
+    }
 
 
 def _other(value: object) -> object:
+    if isinstance(value, TlsSettings):
+        paths = {name: Path(name) for name in ("ca_file", "cert_file", "key_file")}
+        return TlsSettings(**paths, check_hostname=False)
     return f"{value}x" if isinstance(value, str) else value + 1 if isinstance(value, int) else 7.5
 
 

@@ -10,7 +10,7 @@ from service.adapters.redis.client import (
     bus_errors,
     entries,
 )
-from service.errors import BusError
+from service.errors import BusError, ForbiddenError
 
 FIELDS = {b"data": b"1"}
 FOUND = [("requests", [("1-0", FIELDS), ("2-0", FIELDS)])]
@@ -44,6 +44,7 @@ def test_entries_of_any_protocol(reply: object, expected: object) -> None:
         (OutOfMemoryError("command not allowed", status_code="OOM"), ClosedError),
         (ResponseError("ERR Error running script: @user_script: 9: -OOM not now"), ClosedError),
         (ResponseError("NOREPLICAS Not enough good replicas to write."), ClosedError),
+        (ResponseError("ACL failure in script: No permissions to access a key"), ForbiddenError),
         (ResponseError("ERR The stream has exhausted the last possible ID"), BusError),
         (TimeoutError(), BusError),
         (ConnectionResetError("reset"), BusError),

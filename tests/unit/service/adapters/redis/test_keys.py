@@ -1,11 +1,13 @@
 import hashlib
 
+from redis.crc import key_slot
+
 from service.adapters.redis.keys import (
+    Shard,
     manifest_key,
     manifest_pattern,
     result_key,
     result_pattern,
-    shard,
 )
 from service.bus import Identity
 
@@ -26,7 +28,7 @@ def test_owner_and_id_do_not_run_together() -> None:
 
 def test_prefix_stands_before_everything() -> None:
     """Two deployments on one server share no key."""
-    keys = shard("prod.")
+    keys = Shard("prod.")
 
     assert keys.stream == "prod.context.build.request"
     assert keys.result(Identity("a", "b")).startswith(
@@ -37,8 +39,24 @@ def test_prefix_stands_before_everything() -> None:
 
 def test_copies_of_a_payload_have_one_key() -> None:
     """Whoever hears the same bytes looks at the same set."""
-    assert shard().heard(b"1") == shard().heard(b"1")
-    assert shard().heard(b"1") != shard().heard(b"2")
+    assert Shard("").heard(b"1") == Shard("").heard(b"1")
+    assert Shard("").heard(b"1") != Shard("").heard(b"2")
+
+
+def test_keys_of_a_shard_share_its_slot() -> None:
+    """What one step works on lies on one node of a cluster, whatever the prefix."""
+    for prefix in ("", "prod.", "{prod}."):
+        for topic in ("context.build.request", "context.build.request.{3}"):
+            keys = Shard(prefix, topic)
+            names = [keys.stream, keys.heard(b"1"), keys.result(Identity("a", "b"))]
+            assert len({key_slot(name.encode()) for name in names}) == 1
+
+
+def test_result_key_of_a_shard_is_the_documented_one() -> None:
+    """The number of the shard stands between the braces."""
+    key = result_key(Identity("a", "b"), "prod.", "context.build.request.{2}")
+
+    assert key.startswith("prod.context.build.result.{2}.")
 
 
 def test_patterns_are_of_the_keys_under_a_prefix() -> None:

@@ -4,7 +4,7 @@ import pytest
 from fakeredis import FakeAsyncRedis
 from redis.exceptions import ResponseError
 
-from service.adapters.redis.scripts import ENQUEUE, LEAVE, TRIM, Call, flat, run
+from service.adapters.redis.scripts import ENQUEUE, LEAVE, TRIM, Call, attempt, checked, flat
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def heard(payload: str, by: str, max_backlog: int = 10) -> Call:
 
 async def test_unknown_scripts_are_sent_in_full(client: FakeAsyncRedis) -> None:
     """The first run of a script loads it, and later ones name it; replies keep their order."""
-    first = await run(client, [heard("1", "one"), heard("1", "two"), heard("1", "two")])
-    second = await run(client, [heard("1", "one")])
+    first = await attempt(client, [heard("1", "one"), heard("1", "two"), heard("1", "two")])
+    second = await attempt(client, [heard("1", "one")])
 
     assert first == [b"enqueued", b"known", b"enqueued"]
     assert second == [b"known"]
@@ -31,7 +31,7 @@ async def test_unknown_scripts_are_sent_in_full(client: FakeAsyncRedis) -> None:
 
 async def test_nothing_to_run(client: FakeAsyncRedis) -> None:
     """No calls, no round trip."""
-    assert await run(client, []) == []
+    assert await attempt(client, []) == []
 
 
 async def test_error_does_not_stop_the_others(client: FakeAsyncRedis) -> None:
@@ -40,7 +40,7 @@ async def test_error_does_not_stop_the_others(client: FakeAsyncRedis) -> None:
     broken = Call(TRIM, ("text",), ())
 
     with pytest.raises(ResponseError):
-        await run(client, [broken, heard("1", "one")])
+        checked(await attempt(client, [broken, heard("1", "one")]))
 
     assert await client.xlen("requests") == 1
 
@@ -50,7 +50,7 @@ async def test_leaving_an_unknown_group_is_an_error(client: FakeAsyncRedis) -> N
     await client.xadd("requests", {"data": "1"})
 
     with pytest.raises(ResponseError, match="NOGROUP"):
-        await run(client, [Call(LEAVE, ("requests",), ("builders", "one"))])
+        checked(await attempt(client, [Call(LEAVE, ("requests",), ("builders", "one"))]))
 
 
 def test_fields_are_laid_flat() -> None:

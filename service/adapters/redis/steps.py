@@ -1,0 +1,137 @@
+"""What is one step on one server, in several for a cluster, where its keys lie on many nodes.
+
+What comes first can be done twice, so a worker that dies in between doubles something, always
+under the same id, and loses nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.redis.client import is_away
+from service.adapters.redis.scripts import Argument, Call, Command, script
+from service.adapters.redis.servers import Servers
+from service.bus import Answer
+from service.wire import Topics
+
+log = structlog.get_logger()
+
+#: KEYS: result, stream. ARGV: the first six of `FINISH`. Stores, and returns the outcome: `sent`
+#: where the answer may go.
+#: What this worker has stored, and not settled, may go again.
+STORE: Final = script("""
+local result, stream = KEYS[1], KEYS[2]
+local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
+
+local function holder()
+  local pending = redis.pcall('XPENDING', stream, group, entry, entry, 1)
+  return pending[1] and pending[1][2]
+end
+
+local who = holder()
+if mode == 'first' then
+  if redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) then return 'sent' end
+  if who == consumer and redis.call('GET', result) == ARGV[2] then return 'sent' end
+elseif not (who and who ~= consumer) then
+  if (who and mode == 'again') or redis.call('EXISTS', result) == 0 then return 'sent' end
+end
+return who == consumer and 'answered' or 'not_mine'
+""")
+
+#: KEYS: result. ARGV: what it may hold to be deleted.
+FORGET: Final = script("""
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+""")
+
+#: KEYS: reply. ARGV: kind of reply, response, time to live in ms, length of a stream.
+#: Returns the receivers as `FINISH` does.
+SEND: Final = script("""
+local reply, kind, response = KEYS[1], ARGV[1], ARGV[2]
+local held = redis.call('TYPE', reply)['ok']
+if held ~= 'none' and held ~= kind then return -2 end
+local sent
+if kind == 'list' then
+  sent = redis.pcall('RPUSH', reply, response)
+else
+  sent = redis.pcall('XADD', reply, 'MAXLEN', '~', ARGV[4], '*', 'data', response)
+end
+if type(sent) == 'table' then
+  if string.sub(sent['err'], 1, 4) ~= 'ERR ' then return sent end
+  return -2
+end
+redis.call('PEXPIRE', reply, ARGV[3])
+return -1
+""")
+
+#: KEYS: stream. ARGV: group, consumer, entry. Returns 1 where this consumer holds the entry.
+HOLDS: Final = script("""
+local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)[1]
+return held and held[2] == ARGV[2] and 1 or 0
+""")
+
+
+class Steps:
+    """Finishes and buries over the nodes of a cluster."""
+
+    def __init__(self, servers: Servers, options: BusOptions) -> None:
+        self._servers = servers
+        self._options = options
+
+    async def finish(self, answer: Answer, call: Call) -> Any:  # noqa: ANN401 - as FINISH replies
+        """Store an answer, send it, bury its request where it is dead, and settle it last.
+
+        Returns what the script `FINISH` would, or the error that kept a step from being done.
+        """
+        stored = await self._one(Call(STORE, call.keys, call.arguments[:6]))
+        if stored != b"sent":
+            return stored if isinstance(stored, Exception) else [stored, -1]
+        receivers = await self._send(answer, call)
+        if isinstance(receivers, Exception):
+            if answer.mode == "first" and not is_away(receivers):
+                await self._one(Call(FORGET, call.keys[:1], call.arguments[1:2]))
+            return receivers
+        if answer.dead_letter is not None:
+            buried = await self._bury(call.arguments[11], call.arguments[12:])
+            if isinstance(buried, Exception):
+                return buried
+        settled = await self._one(self._ack(call.keys[1], answer.delivery.token))
+        return settled if isinstance(settled, Exception) else [b"sent", receivers]
+
+    async def dead_letter(self, stream: str, token: str, fields: Sequence[Argument]) -> None:
+        """Copy an entry to the dead letter and settle it, while it is ours; raises as redis-py.
+
+        Where the node of the dead letter is away, it stays pending and comes again.
+        """
+        options = self._options
+        mine = await self._one(Call(HOLDS, (stream,), (options.group, options.consumer, token)))
+        if mine == 1:
+            mine = await self._bury(options.dead_max_length, fields)
+        if is_away(mine):
+            log.warning("bus.not_buried", stream=stream, entry=token, reason=str(mine))
+        elif isinstance(mine, Exception):
+            raise mine
+        elif mine != 0:
+            await self._one(self._ack(stream, token))
+
+    async def _send(self, answer: Answer, call: Call) -> Any:  # noqa: ANN401 - the receivers
+        if answer.reply_kind == "channel":
+            # at the node of the request, as the script does it
+            said = ("PUBLISH", answer.reply_to, answer.response)
+            sent = await self._one(Command(call.keys[1], said))
+            return -2 if isinstance(sent, Exception) and not is_away(sent) else sent
+        kind, response, ttl, length, reply_to = call.arguments[6:11]
+        return await self._one(Call(SEND, (str(reply_to),), (kind, response, ttl, length)))
+
+    async def _bury(self, length: Argument, fields: Sequence[Argument]) -> Any:  # noqa: ANN401 - the id
+        key = self._options.prefix + Topics.CONTEXT_BUILD_DEAD
+        said = ("XADD", key, "MAXLEN", "~", length, "*", *fields)
+        return await self._one(Command(key, said))
+
+    def _ack(self, stream: str, token: str) -> Command:
+        return Command(stream, ("XACK", stream, self._options.group, token))
+
+    async def _one(self, call: Call | Command) -> Any:  # noqa: ANN401 - the reply, or its error
+        (reply,) = await self._servers.attempt([call])
+        return reply

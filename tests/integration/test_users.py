@@ -1,0 +1,206 @@
+"""The page on scaling: its examples, and its users, who may do enough and no more."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis.asyncio as redis
+import yaml
+from redis.exceptions import NoPermissionError
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.redis.bus import open_redis_bus
+from service.adapters.redis.client import bus_errors
+from service.adapters.redis.shards import shard_of, shard_topic
+from service.bus import Bus, Outcome
+from service.client import open_client
+from service.config.settings import BusSettings
+from service.errors import ForbiddenError
+from service.wire import Topics
+from tests.integration.bus_places import SHORT, RedisPlace, answer, payloads, received, taken_over
+from tests.integration.test_documents import fences, section, text_of
+from tests.integration.test_worker import asking, open_crew
+
+pytestmark = pytest.mark.integration
+
+
+@dataclass
+class Fenced:
+    """A server with the documented users, on keys of a test's own."""
+
+    stack: AsyncExitStack
+    url: str
+    prefix: str
+
+    async def as_user(self, name: str, **options: float) -> Bus:
+        """Open a bus as one of the users."""
+        url = self.url.replace("://", f"://{self.prefix}{name}:password@")
+        chosen = BusOptions(prefix=self.prefix, **options)  # type: ignore[arg-type] # numbers
+        return await self.stack.enter_async_context(open_redis_bus(url, chosen))
+
+    async def raw(self, name: str) -> redis.Redis:
+        """Connect as one of the users, past the bus."""
+        url = self.url.replace("://", f"://{self.prefix}{name}:password@")
+        return await self.stack.enter_async_context(redis.Redis.from_url(url))
+
+
+async def say(client: redis.Redis, *words: str | int) -> None:
+    """Send a command as it is; raises what the server says against it."""
+    await client.execute_command(*words)  # type: ignore[no-untyped-call] # redis-py's
+
+
+def rules(command: str, prefix: str) -> list[str]:
+    """Return the words of a documented command, with a prefix before every name."""
+    words = command.split()[2:]
+    named = [f"{prefix}{words[0]}"]
+    for word in words[1:]:
+        start = next((mark for mark in ("%W~", "%R~", "~", "&") if word.startswith(mark)), None)
+        named.append(word if start is None else f"{start}{prefix}{word.removeprefix(start)}")
+    return named
+
+
+@pytest.fixture(params=[2, 3])
+async def fenced(
+    request: pytest.FixtureRequest, server_url: str, prefix: str
+) -> AsyncIterator[Fenced]:
+    """Give a server to which the documented users were added."""
+    commands = fences(section(text_of("docs/scaling.md"), "## Users"), "text")
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(redis.Redis.from_url(server_url))
+        assert len(commands) == 2
+        for command in commands:
+            # the crew of the tests has a client of its own, on channels of other names
+            words = [*rules(command, prefix), "&context.reply.*"]
+            await say(admin, "ACL SETUSER", *words)
+            stack.push_async_callback(admin.acl_deluser, words[0])
+        yield Fenced(stack, f"{server_url}?protocol={request.param}", prefix)
+
+
+def test_the_example_computes_what_the_bus_does() -> None:
+    """The stream of an owner, in the page's words and in ours."""
+    names: dict[str, Any] = {}
+    (example,) = fences(text_of("docs/scaling.md"), "python")
+    exec(compile(example, "docs/scaling.md", "exec"), names)  # noqa: S102 - our own page
+
+    for owner, count in (("ana", 1), ("ana", 3), ("bo", 3), ("Zoë", 64)):
+        expected = shard_topic(shard_of(owner, count), count)
+        assert names["stream_of"](owner, count) == expected
+    assert '`stream_of("ana", 3)` is `context.build.request.{0}`' in text_of("docs/scaling.md")
+    assert '`stream_of("bo", 3)` is `context.build.request.{2}`' in text_of("docs/scaling.md")
+
+
+def test_the_settings_of_the_page_are_settings() -> None:
+    """Each example is a part of a configuration."""
+    examples = fences(text_of("docs/scaling.md"), "yaml")
+
+    assert len(examples) == 2
+    for example in examples:
+        BusSettings.model_validate(yaml.safe_load(example)["bus"])
+
+
+async def test_the_worker_may_do_its_work(fenced: Fenced) -> None:
+    """From the channel to the answer in every kind of place, the dead letter, and leaving."""
+    one = await fenced.as_user("ctxb-worker", lease_seconds=SHORT)
+    two = await fenced.as_user("ctxb-worker", lease_seconds=SHORT)
+    prefix = fenced.prefix
+    async with one.heard() as heard:
+        await one.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")
+        assert await anext(heard) == [b"1"]
+        await one.enqueue([b"1"])
+        await two.enqueue([b"1"])
+        await two.enqueue([b"1"])
+    first, second = await received(one)
+    again = await taken_over(two)
+    await two.requests.renew(again)
+    for delivery, kind in zip((first, second), ("list", "stream"), strict=True):
+        place = f"{prefix}context.reply.{kind}"
+        reply = answer(delivery, reply_to=place, reply_kind=kind, mode="again")
+        assert [each.outcome for each in await two.finish([reply])] == [Outcome.SENT]
+    await one.division.divide(3)
+    for _ in range(3):
+        await one.append(Topics.CONTEXT_BUILD_REQUEST, b"2")
+    last = await received(one)
+    topic = f"{prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+    buried = answer(last[0], reply_to=topic, dead_letter="why")
+    assert [each.outcome for each in await one.finish([buried])] == [Outcome.SENT]
+    await one.requests.dead_letter(last[1], "why")
+    await one.requests.release([last[2]])
+    await one.requests.ack([last[2]])
+    await one.append(Topics.LLM_RESULTS, b"row")
+    assert payloads(await one.results.receive(1, wait=0.1)) == [b"row"]
+    await one.manifests.put("bld", b"m", 60)
+    assert await one.manifests.get("bld") == b"m"
+    for inbox in (one.requests, one.results):
+        await inbox.depth()
+        await inbox.trim()
+        await inbox.leave()
+    await one.ping()
+
+
+async def test_the_worker_may_do_nothing_else(fenced: Fenced) -> None:
+    """Other keys, other channels and other commands are refused."""
+    worker = await fenced.raw("ctxb-worker")
+    other = f"{fenced.prefix}context.other"
+    for command in (
+        ("GET", other),
+        ("SET", f"{fenced.prefix}sessions", "1"),
+        ("XADD", other, "*", "data", "1"),
+        ("EVAL", "return redis.call('GET', KEYS[1])", 1, other),
+        ("EVAL", "return redis.call('GET', 'other')", 0),
+        ("EVAL", "return redis.call('KEYS', '*')", 0),
+        ("PUBLISH", "other.channel", "1"),
+        ("SUBSCRIBE", "other.channel"),
+        ("KEYS", "*"),
+        ("FLUSHALL",),
+        ("CONFIG", "GET", "*"),
+    ):
+        with pytest.raises(ForbiddenError), bus_errors("try"):
+            await say(worker, *command)
+
+
+async def test_the_orchestrator_may_ask(fenced: Fenced) -> None:
+    """Over the stream and the channel, for replies of every kind, from workers with their user."""
+    replies = f"{fenced.prefix}context.reply."
+    place = place_of(fenced, "ctxb-worker")
+    async with place.client, open_crew(place, bus={"reply_prefixes": [replies]}) as crew:
+        await crew.hire()
+        bus = await fenced.as_user("ctxb-orchestrator")
+        async with open_client(bus, reply_prefix=replies) as client:
+            for via in ("stream", "channel"):
+                await client.build(asking(id=via), via=via)
+        await bus.append(Topics.LLM_RESULTS, b"{}")
+        raw = await fenced.raw("ctxb-orchestrator")
+        for kind in ("list", "stream"):
+            metadata = {"reply_to": f"{replies}{kind}", "reply_kind": kind}
+            await bus.submit(json.dumps(asking(id=kind, metadata=metadata)).encode())
+        async with asyncio.timeout(10):
+            assert await raw.blpop([f"{replies}list"])
+            assert await raw.xread({f"{replies}stream": "0"}, block=10_000)
+        assert await bus.stored([]) == []
+
+
+def place_of(fenced: Fenced, user: str) -> RedisPlace:
+    """Return a place where buses are opened as a user."""
+    url = fenced.url.replace("://", f"://{fenced.prefix}{user}:password@")
+    return RedisPlace(fenced.stack, url, fenced.prefix, redis.Redis.from_url(url))
+
+
+async def test_the_orchestrator_reads_no_requests(fenced: Fenced) -> None:
+    """What others asked, what workers leave, and what is buried is not its own."""
+    orchestrator = await fenced.raw("ctxb-orchestrator")
+    prefix = fenced.prefix
+    await orchestrator.xadd(f"{prefix}context.build.request", {"data": "1"})
+    for command in (
+        ("XREAD", "STREAMS", f"{prefix}context.build.request", "0"),
+        ("XREAD", "STREAMS", f"{prefix}context.build.dead", "0"),
+        ("XADD", f"{prefix}context.build.dead", "*", "data", "1"),
+        ("GET", f"{prefix}context.build.manifest.bld"),
+        ("SET", f"{prefix}context.build.shards", "1"),
+        ("EVAL", "return 1", 0),
+    ):
+        with pytest.raises(NoPermissionError):
+            await say(orchestrator, *command)

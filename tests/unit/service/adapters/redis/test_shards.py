@@ -1,0 +1,112 @@
+import zlib
+
+import pytest
+
+from service.adapters.redis.keys import Shard
+from service.adapters.redis.servers import OneServer
+from service.adapters.redis.shards import (
+    MAX_SHARDS,
+    Shards,
+    all_topics,
+    owner_of,
+    read_count,
+    shard_of,
+    shard_topic,
+)
+from service.bus import Identity
+from service.errors import ConfigError
+
+
+def test_streams_have_the_documented_names() -> None:
+    """One has the plain name, several are numbered in braces, which are their hash tag."""
+    assert shard_topic(0, 1) == "context.build.request"
+    assert [shard_topic(number, 3) for number in range(3)] == [
+        "context.build.request.{0}",
+        "context.build.request.{1}",
+        "context.build.request.{2}",
+    ]
+    assert len(set(all_topics())) == 1 + MAX_SHARDS
+
+
+def test_an_owner_has_the_shard_that_any_language_computes() -> None:
+    """The CRC-32 of zlib over UTF-8, unsigned, modulo their number."""
+    assert zlib.crc32(b"123456789") == 0xCBF43926, "the check value of the common CRC-32"
+    assert shard_of("123456789", 1_000_000) == 0xCBF43926 % 1_000_000
+    assert shard_of("Zoë", 64) == zlib.crc32("Zoë".encode()) % 64
+
+
+@pytest.mark.parametrize(
+    ("payload", "owner"),
+    [
+        (b'{"owner_key": "ana"}', "ana"),
+        ('{"owner_key": "Zoë", "content": {"owner_key": "x"}}'.encode(), "Zoë"),
+        (b'{"owner_key": "a", "owner_key": "b"}', "b"),
+        (rb'{"owner_key": "\ud83d"}', "\N{REPLACEMENT CHARACTER}"),
+        (b'{"owner_key": 7}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"", None),
+        (b"\xff", None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_owners_are_read_as_the_worker_reads_them(payload: bytes, owner: str | None) -> None:
+    """What a stranger sent names an owner or none, and never raises."""
+    assert owner_of(payload) == owner
+
+
+@pytest.mark.parametrize(("value", "count"), [(None, 1), (b"1", 1), (b"07", 7), (b"64", 64)])
+def test_their_number_is_a_decimal(value: bytes | None, count: int) -> None:
+    """Without the key there is one."""
+    assert read_count(value) == count
+
+
+@pytest.mark.parametrize("value", [b"", b"0", b"65", b"-1", b"1.5", b"0x2", b"\xb2", b"9" * 5000])
+def test_other_numbers_are_refused(value: bytes) -> None:
+    """With what stands there, though not all of it."""
+    with pytest.raises(ConfigError, match="no number from 1 to 64") as refused:
+        read_count(value)
+
+    assert len(refused.value.detail) < 100
+
+
+def shards_of(*counts: int) -> Shards:
+    """Return what a process knows that has seen these numbers of shards, one after the other."""
+    nowhere: OneServer = None  # type: ignore[assignment] # nothing is looked up here
+    shards = Shards(nowhere, "p.", memory_seconds=60)
+    for count in counts:
+        shards._use(count)
+    return shards
+
+
+def test_all_streams_that_were_known_are_read() -> None:
+    """Those in use first, and the plain one always."""
+    assert shards_of().topics == ("context.build.request",)
+    assert shards_of(3, 2).topics == (
+        *(shard_topic(number, 3) for number in range(2)),
+        "context.build.request",
+        shard_topic(2, 3),
+    )
+
+
+def test_an_answer_is_looked_for_in_all_places() -> None:
+    """In the shard of now first; with one shard there is one place."""
+    identity = Identity("ana", "m1")
+    places = {count: shard_topic(shard_of("ana", count), count) for count in (1, 3, 4)}
+    keys = {count: Shard("p.", topic).result(identity) for count, topic in places.items()}
+
+    assert list(shards_of(1).result_keys(identity)) == [keys[1]]
+    assert next(iter(shards_of(3, 4).result_keys(identity))) == keys[4]
+    assert set(shards_of(3, 4).result_keys(identity)) == set(keys.values())
+
+
+def test_a_request_has_rivals_after_a_change_or_on_a_strange_stream_only() -> None:
+    """Else nobody has to look elsewhere before an answer goes out."""
+    identity = Identity("ana", "m1")
+    here = shard_topic(shard_of("ana", 3), 3)
+
+    assert shards_of(1).rivals(identity, "context.build.request") == ()
+    assert shards_of(3).rivals(identity, here) == ()
+    assert shards_of(1, 3).rivals(identity, here)
+    (usual,) = shards_of(3).rivals(identity, "context.build.request")
+    assert usual == Shard("p.", here).result(identity)
