@@ -106,6 +106,12 @@ class StoreError(ContextBuilderError):
     retryable = True
 
 
+class RowRefusedError(StoreError):
+    """A store refuses a row for what is in it, however often it comes."""
+
+    retryable = False
+
+
 class SchemaError(StoreError):
     """A store has not the tables that this version of the service works with."""
 

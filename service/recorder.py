@@ -10,7 +10,12 @@ from formatters.model import Row
 from formatters.rows import read_role
 from service.bus import Bus
 from service.config.settings import Settings
-from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError
+from service.errors import (
+    HistoryUnavailableError,
+    InvalidRequestError,
+    RowRefusedError,
+    StoreError,
+)
 from service.inbox import Delivery
 from service.loop import every, keep_on
 from service.metrics import UNMEASURED, Metrics
@@ -49,7 +54,8 @@ class Recorder:
         """Write the input of a request, as the human's row.
 
         Raises:
-            HistoryUnavailableError: The store does not take it.
+            HistoryUnavailableError: The store does not take it now.
+            InvalidRequestError: The store never takes it.
         """
         said = request.run.history[0]
         row = {
@@ -70,6 +76,8 @@ class Recorder:
             if self._settings.gather.degrade_history:
                 log.warning("recorder.input_lost", request_id=request.id, error=str(error))
                 return
+            if isinstance(error, RowRefusedError):
+                raise InvalidRequestError("the store refuses the input") from error
             raise HistoryUnavailableError("the input could not be recorded") from error
 
     async def run(self) -> None:
@@ -113,13 +121,13 @@ class Recorder:
         """Write a row and settle it; False where the store is away."""
         try:
             await self._write(delivery)
-        except StoreError as error:
-            log.warning("recorder.interrupted", entry=delivery.token, error=error.detail)
-            return False
-        except InvalidRequestError as error:
+        except (InvalidRequestError, RowRefusedError) as error:
             log.warning("recorder.unreadable", entry=delivery.token, reason=error.detail)
             await self._inbox.dead_letter(delivery, error.detail)
             self._metrics.buried("result")
+        except StoreError as error:
+            log.warning("recorder.interrupted", entry=delivery.token, error=error.detail)
+            return False
         else:
             await self._inbox.ack([delivery])
         return True

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import redis.asyncio as redis
@@ -25,7 +26,7 @@ from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_cluster import RealCluster
 from tests.integration.real_server import RealServer
 from tests.postgres_server import PostgresServer, find_postgres
-from tests.stores import KINDS, Clock
+from tests.stores import KINDS, Clock, Sql
 from tests.support import lacking, quiet_logs
 
 #: Open a store of one kind; the same one every time in a test.
@@ -135,6 +136,25 @@ def postgres_url(postgres: PostgresServer, store_database: str) -> str:
     """Give the URL of a store of the newest schema with nothing in it."""
     postgres.run("; ".join(map("DELETE FROM {}".format, metadata.tables)), store_database)
     return postgres.url(store_database)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def sql(request: pytest.FixtureRequest, tmp_path: Path) -> Sql:
+    """Run a test once on each kind of database; a file is made by whoever opens it first."""
+    file = tmp_path / "history.db"
+    if request.param == "sqlite":
+
+        def ask(statement: str) -> list[tuple[Any, ...]]:
+            with closing(sqlite3.connect(file)) as database, database:
+                return database.execute(statement).fetchall()
+
+        return Sql(f"sqlite:///{file}", ask)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    name = request.getfixturevalue("store_database")
+    return Sql(
+        request.getfixturevalue("postgres_url"),
+        lambda statement: [tuple(found) for found in server.run(statement, name)],
+    )
 
 
 @pytest.fixture

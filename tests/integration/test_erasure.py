@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,6 +13,7 @@ import pytest
 import redis
 from typer.testing import CliRunner, Result
 
+from service.adapters.sql.schema import metadata
 from service.app import connect_client, open_bus, open_stores, open_worker
 from service.bus import Bus
 from service.cli.exits import Exit
@@ -22,6 +22,7 @@ from service.config.load import load_settings
 from service.config.settings import Settings
 from service.wire import Topics
 from tests.integration.bus_places import until
+from tests.stores import Sql
 from tests.support import quiet_logs, row
 
 pytestmark = pytest.mark.integration
@@ -45,11 +46,11 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def ctxb(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Ctxb:
-    """Give a function that runs a command over a bus and a file of its own."""
+def ctxb(redis_url: str, prefix: str, sql: Sql, monkeypatch: pytest.MonkeyPatch) -> Ctxb:
+    """Give a function that runs a command over a bus and a database of its own."""
     monkeypatch.setenv("CTXB_BUS__URL", redis_url)
     monkeypatch.setenv("CTXB_BUS__PREFIX", prefix)
-    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///ctxb.db")
+    monkeypatch.setenv("CTXB_STORE__URL", sql.url)
     monkeypatch.setenv("CTXB_EVENTS__ARCHIVE", "true")
     monkeypatch.setenv("CTXB_MEMORY__LIMIT", "2")
     monkeypatch.setenv("CTXB_LOG__LEVEL", "error")
@@ -106,18 +107,20 @@ def left_on_the_bus(url: str, prefix: str) -> bytes:
     return b"\n".join(found)
 
 
-def left_in_the_file() -> str:
-    """Return all tables of the database."""
-    with closing(sqlite3.connect("ctxb.db")) as database:
-        return "\n".join(database.iterdump())
+def left_in_the_tables(sql: Sql) -> str:
+    """Return all rows of all tables."""
+    return repr([sql.ask(f"SELECT * FROM {name}") for name in metadata.tables])  # noqa: S608 - ours
 
 
-def test_nothing_of_an_erased_owner_is_left(ctxb: Ctxb, redis_url: str, prefix: str) -> None:
+def test_nothing_of_an_erased_owner_is_left(
+    ctxb: Ctxb, sql: Sql, redis_url: str, prefix: str
+) -> None:
     """In no table, key, stream or value; what another owner has stays as it was."""
     settings = load_settings()
     for owner in (OWNER, "bob"):
         asyncio.run(fill(settings, owner))
     assert OWNER.encode() in left_on_the_bus(redis_url, prefix)
+    assert OWNER in left_in_the_tables(sql)
     bobs = json.loads(ctxb("history", "rm", "bob", "--dry-run", "--json").stdout)
 
     counted = ctxb("history", "rm", OWNER, "--dry-run", "--json")
@@ -132,7 +135,7 @@ def test_nothing_of_an_erased_owner_is_left(ctxb: Ctxb, redis_url: str, prefix: 
     bus = {"results": 3, "manifests": 3, "dead_letters": 1, "unreadable": 0, "waiting": 0}
     assert told["bus"] == bus
     assert OWNER.encode() not in left_on_the_bus(redis_url, prefix)
-    assert OWNER not in left_in_the_file()
+    assert OWNER not in left_in_the_tables(sql)
     assert json.loads(ctxb("history", "rm", "bob", "--dry-run", "--json").stdout) == bobs
 
 
@@ -178,7 +181,7 @@ def test_erasing_is_asked_for_first(ctxb: Ctxb, prefix: str) -> None:
 
 
 def test_a_bus_that_is_away_leaves_all_as_it_is(
-    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+    ctxb: Ctxb, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An owner is not erased by half: the store comes after the bus."""
 
@@ -190,7 +193,7 @@ def test_a_bus_that_is_away_leaves_all_as_it_is(
     monkeypatch.setenv("CTXB_BUS__URL", "redis://127.0.0.1:1")
     failed = ctxb("history", "rm", OWNER, "--yes")
     assert failed.exit_code == Exit.UNREACHABLE
-    assert WORD in left_in_the_file()
+    assert WORD in left_in_the_tables(sql)
 
 
 def test_what_is_not_configured_is_not_looked_at(

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -12,10 +12,11 @@ import pytest
 from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.store import open_sql_store
+from service.adapters.stores import Stores
 from service.app import open_builder, open_stores
 from service.config.settings import Settings
 from service.config.store import StoreSettings
-from service.errors import ConfigError, HistoryUnavailableError, StoreError
+from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError
 from service.marks import Archiving
 from service.wire import BuildRequest
 from tests.integration.test_store_contract import at, row
@@ -171,7 +172,7 @@ async def test_errors_tell_nothing_that_users_said(postgres_url: str) -> None:
     await admin.execute("ALTER TABLE messages ADD CONSTRAINT brief CHECK (length(body) < 5)")
     try:
         async with open_sql_store(postgres_url, Words(), Clock()) as stores:
-            with pytest.raises(StoreError, match=r'check constraint "brief" \(23514\)') as caught:
+            with pytest.raises(RowRefusedError, match=r'"brief" \(23514\)') as caught:
                 await stores.history.append(owner, [row("a", at(1), content)])
     finally:
         await admin.execute("ALTER TABLE messages DROP CONSTRAINT brief")
@@ -180,6 +181,132 @@ async def test_errors_tell_nothing_that_users_said(postgres_url: str) -> None:
     told = "".join(traceback.format_exception(caught.value))
     assert content not in told
     assert owner not in told
+
+
+class Billions(Words):
+    """Counts more tokens than the table has room for."""
+
+    def count(self, text: str) -> int:
+        """Return a number that is out of range where the text says so."""
+        return 2**31 if "billions" in text else 1
+
+
+async def test_a_number_out_of_range_is_the_rows_fault(postgres_url: str) -> None:
+    """It is no outage that the driver cannot send a value; other rows are stored."""
+    async with open_sql_store(postgres_url, Billions(), Clock()) as stores:
+        with pytest.raises(RowRefusedError) as caught:
+            await stores.history.append("o", [row("a", at(1), "billions")])
+        assert not caught.value.retryable
+        assert await stores.history.append("o", [row("b", at(2))]) == 1
+
+
+async def expiring(stores: Stores, until: datetime) -> int:
+    """Let all rows of before a moment expire, as a worker does, two at a time."""
+    gone = 0
+    while some := await stores.history.expire(until, 2):
+        gone += some
+    return gone
+
+
+async def test_two_workers_expire_at_once(postgres_url: str) -> None:
+    """Both end, neither before all is gone, and what each has counted is there once."""
+    async with (
+        open_sql_store(postgres_url, Words(), Clock()) as first,
+        open_sql_store(postgres_url, Words(), Clock()) as second,
+    ):
+        for owner in "opqr":
+            rows = [row(str(n), at(n)) for n in range(20)]
+            await first.history.append(owner, rows)
+        until = datetime(2025, 1, 1, 10, 15, tzinfo=UTC)
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            workers = [
+                tasks.create_task(expiring(stores, until)) for stores in (first, second, first)
+            ]
+        assert sum(worker.result() for worker in workers) == 4 * 15
+        for owner in "opqr":
+            page = await first.history.recent(owner, max_tokens=99)
+            assert ([each["id"] for each in page.rows], page.total) == (
+                ["19", "18", "17", "16", "15"],
+                5,
+            )
+
+
+async def test_who_expires_behind_another_goes_on_to_the_next_owner(postgres_url: str) -> None:
+    """What another worker has deleted while this one waited is not the end of what is old."""
+    async with open_sql_store(postgres_url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row("a", at(1))])
+        await stores.history.append("p", [row("b", at(2))])
+        other = await asyncpg.connect(postgres_url)
+        erasing = other.transaction()
+        await erasing.start()
+        await other.execute("DELETE FROM owners WHERE owner_key = 'o'")
+        await other.execute("DELETE FROM messages WHERE owner_key = 'o'")
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(stores.history.expire(datetime(2025, 1, 2, tzinfo=UTC), 9))
+            await blocked(postgres_url, 1)
+            await erasing.commit()
+        await other.close()
+
+        assert waiting.result() == 1
+        assert (await stores.history.recent("p")).total == 0
+
+
+async def test_copies_that_others_hold_expire_later(postgres_url: str) -> None:
+    """Who deletes old copies waits for nobody, and takes no more than it was asked to."""
+    clock = Clock()
+    names = [str(number) for number in range(9)]
+    note = Archiving(
+        reasons=dict.fromkeys(names, "older"),
+        run_id="r",
+        build_id="b",
+        retention=timedelta(days=9),
+    )
+    async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
+        await stores.history.append("o", [row(name) for name in names])
+        await stores.history.fell_out("o", names, archiving=note)
+        until = clock.now + timedelta(seconds=1)
+        other = await asyncpg.connect(postgres_url)
+        async with other.transaction():
+            held = "SELECT FROM archive WHERE number IN (SELECT min(number) FROM archive)"
+            await other.execute(f"{held} FOR UPDATE")
+            assert await stores.history.expire_archive(until, 3) == 3
+            assert await stores.history.expire_archive(until, 99) == 5
+            assert await stores.history.expire_archive(until, 99) == 0
+        await other.close()
+        assert await stores.history.expire_archive(until, 99) == 1
+
+
+async def test_nothing_that_changes_a_history_deadlocks(postgres_url: str) -> None:
+    """Rows that come, fall out, expire and are erased at once, by two processes, all succeed."""
+    clock = Clock()
+    names = [str(number) for number in range(12)]
+    old = datetime(2025, 1, 1, 10, 6, tzinfo=UTC)
+    note = Archiving(
+        reasons=dict.fromkeys(names, "older"),
+        run_id="r",
+        build_id="b",
+        retention=timedelta(microseconds=1),
+    )
+
+    async def work(stores: Stores, owner: str) -> None:
+        for _ in range(8):
+            clock.now += timedelta(seconds=1)
+            await stores.history.append(owner, [row(name, at(int(name))) for name in names])
+            await stores.history.fell_out(owner, names, archiving=note)
+            await stores.history.prune(owner, names[:3])
+            await stores.history.expire(old, 5)
+            await stores.history.expire_archive(clock.now, 5)
+            await stores.history.erase(owner)
+
+    async with (
+        open_sql_store(postgres_url, Words(), clock) as first,
+        open_sql_store(postgres_url, Words(), clock) as second,
+        asyncio.timeout(60),
+        asyncio.TaskGroup() as tasks,
+    ):
+        for stores in (first, second):
+            for owner in "opq":
+                tasks.create_task(work(stores, owner))
 
 
 async def test_a_database_of_another_encoding_is_refused(postgres: PostgresServer) -> None:

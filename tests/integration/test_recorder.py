@@ -2,26 +2,26 @@
 
 import asyncio
 import json
-import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from structlog.testing import capture_logs
 
 from formatters.model import Row
+from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.store import open_sql_store
 from service.bus import Bus
 from service.config.settings import BusSettings, Settings
-from service.errors import StoreError
+from service.errors import InvalidRequestError, StoreError
 from service.inbox import Delivery
 from service.ports import HistoryStore
 from service.recorder import Recorder
 from service.wire import BuildRequest, Topics
 from tests.integration.bus_places import Place, until
+from tests.stores import Sql, Words
 from tests.support import BrokenHistory, Noted
 
 pytestmark = pytest.mark.integration
@@ -30,17 +30,6 @@ pytestmark = pytest.mark.integration
 LEASE: Final = 0.2
 #: On the servers that differ in nothing here, one real one is enough.
 one_server = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
-
-
-class Words:
-    """Counts words."""
-
-    name = "words"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return the number of words."""
-        return len(text.split())
 
 
 def stamp() -> datetime:
@@ -80,10 +69,10 @@ async def recording(
 
 
 @asynccontextmanager
-async def histories(file: Path, count: int = 1) -> AsyncIterator[list[HistoryStore]]:
+async def histories(sql: Sql, count: int = 1) -> AsyncIterator[list[HistoryStore]]:
     """Open a database so many times, as so many processes do."""
     async with AsyncExitStack() as stack:
-        opened = [open_sql_store(f"sqlite:///{file}", Words(), stamp) for _ in range(count)]
+        opened = [open_sql_store(sql.url, Words(), stamp) for _ in range(count)]
         yield [(await stack.enter_async_context(each)).history for each in opened]
 
 
@@ -103,10 +92,9 @@ async def dead(bus: Bus) -> list[bytes]:
     return [letter.payload async for letter in bus.dead_letters.each()]
 
 
-def table(file: Path) -> list[tuple[object, ...]]:
+def table(sql: Sql) -> list[tuple[object, ...]]:
     """Return all rows of the history with all their columns, totals too."""
-    with closing(sqlite3.connect(file)) as database:
-        return database.execute("SELECT * FROM messages ORDER BY owner_key, id").fetchall()
+    return sql.ask("SELECT * FROM messages ORDER BY owner_key, id")
 
 
 # --- the inbox -------------------------------------------------------------------------------
@@ -153,12 +141,11 @@ async def test_entries_have_times_in_their_order(place: Place) -> None:
 
 
 @one_server
-async def test_many_workers_write_one_history(place: Place, tmp_path: Path) -> None:
+async def test_many_workers_write_one_history(place: Place, sql: Sql) -> None:
     """Results of two streams and inputs, all twice: each row once, in its order, counted right."""
-    file = tmp_path / "history.db"
     start = datetime(2025, 1, 1, tzinfo=UTC)
     asked = [start + timedelta(minutes=3 * number) for number in range(12)]
-    async with histories(file, 4) as (reading, *writing), AsyncExitStack() as stack:
+    async with histories(sql, 4) as (reading, *writing), AsyncExitStack() as stack:
         buses = [
             await stack.enter_async_context(
                 recording(place, history, f"recorder-{number}", lease=5)
@@ -196,26 +183,25 @@ async def test_many_workers_write_one_history(place: Place, tmp_path: Path) -> N
     assert await dead(buses[0]) == []
 
 
-async def test_a_replay_changes_nothing(place: Place, tmp_path: Path) -> None:
+async def test_a_replay_changes_nothing(place: Place, sql: Sql) -> None:
     """Sent again, or delivered again because who wrote it died before it said so."""
-    file = tmp_path / "history.db"
     payloads = [result("a"), result("b", timestamp="2999-01-01T10:00:00Z"), result("c")]
-    async with histories(file) as (history,):
+    async with histories(sql) as (history,):
         lost = await place.open("lost", lease_seconds=LEASE)
         for payload in payloads:
             await lost.append(Topics.LLM_RESULTS, payload)
         async with recording(place, Unacked(history), "dies"):
             await until(lambda: has(history, 1))
-        first = table(file)
+        first = table(sql)
         async with recording(place, history, "lives") as bus:
             await until(lambda: settled(bus))
-            before = table(file)
+            before = table(sql)
             with capture_logs() as logs:
                 for payload in payloads:
                     await bus.append(Topics.TOOLS_RESULTS, payload)
                 await until(lambda: settled(bus))
 
-            assert table(file) == before
+            assert table(sql) == before
             assert [each for each in before if each in first] == first
             assert await total(history) == 3
             assert await dead(bus) == []
@@ -254,19 +240,18 @@ class Unacked(BrokenHistory):
     ],
 )
 async def test_of_two_rows_with_one_id_the_first_stays(
-    place: Place, tmp_path: Path, other: dict[str, Any]
+    place: Place, sql: Sql, other: dict[str, Any]
 ) -> None:
     """The other is told of in the log, by id and owner, and is no dead letter."""
-    file = tmp_path / "history.db"
     with capture_logs() as logs:
-        async with histories(file) as (history,), recording(place, history) as bus:
+        async with histories(sql) as (history,), recording(place, history) as bus:
             await bus.append(Topics.LLM_RESULTS, result("a", metadata={"x": 1}))
             await until(lambda: has(history, 1))
-            before = table(file)
+            before = table(sql)
             await bus.append(Topics.LLM_RESULTS, result("a", **other))
             await until(lambda: settled(bus))
 
-            assert table(file) == before
+            assert table(sql) == before
             assert await dead(bus) == []
     told = [each for each in logs if each["event"] == "recorder.conflict"]
     assert [(each["row_id"], each["owner_key"]) for each in told] == [("a", "o")]
@@ -295,10 +280,10 @@ class Deadly(BrokenHistory):
 
 
 @one_server
-async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, tmp_path: Path) -> None:
+async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, sql: Sql) -> None:
     """After the deliveries it may have, it alone is buried; those of its batch are written."""
     metrics = Noted()
-    async with histories(tmp_path / "history.db") as (history,):
+    async with histories(sql) as (history,):
         deadly = Deadly(history)
         bus = await place.open("producer")
         for name in ("poison", *"abcde"):
@@ -317,12 +302,12 @@ async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, tmp_
 
 
 @one_server
-async def test_what_is_no_row_stops_no_other(place: Place, tmp_path: Path) -> None:
+async def test_what_is_no_row_stops_no_other(place: Place, sql: Sql) -> None:
     """It is buried at once, and counted."""
     metrics = Noted()
     bad = [b"nonsense", result("", "x"), result("a" * 300), b"\xff"]
     async with (
-        histories(tmp_path / "history.db") as (history,),
+        histories(sql) as (history,),
         recording(place, history, metrics=metrics) as bus,
     ):
         for number, payload in enumerate(bad):
@@ -333,6 +318,53 @@ async def test_what_is_no_row_stops_no_other(place: Place, tmp_path: Path) -> No
         assert await total(history) == len(bad)
         assert sorted(await dead(bus)) == sorted(bad)
     assert metrics.counted == ["buried result"] * len(bad)
+
+
+#: Has a database refuse rows that say "no", as a rule of its operator may.
+REFUSE = {
+    "sqlite": "CREATE TRIGGER no BEFORE INSERT ON messages WHEN new.body LIKE '%\"no\"%'"
+    " BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "postgresql": "ALTER TABLE messages ADD CONSTRAINT no CHECK (body NOT LIKE '%\"no\"%')",
+}
+
+
+@pytest.fixture
+def refusing(sql: Sql) -> Iterator[Sql]:
+    """Give a database that refuses rows which say "no"."""
+    asyncio.run(upgrade(sql.url))
+    sql.ask(REFUSE[sql.url.partition(":")[0]])
+    yield sql
+    if sql.url.startswith("postgresql"):
+        sql.ask("ALTER TABLE messages DROP CONSTRAINT no")
+
+
+@one_server
+async def test_a_row_that_the_database_refuses_is_buried_alone(place: Place, refusing: Sql) -> None:
+    """It would be refused for ever; to wait for it as for an outage would hold up all others."""
+    metrics = Noted()
+    async with (
+        histories(refusing) as (history,),
+        recording(place, history, metrics=metrics) as bus,
+    ):
+        for name, said in (("a", "yes"), ("b", "no"), ("c", "yes")):
+            await bus.append(Topics.LLM_RESULTS, result(name, said))
+        await until(lambda: settled(bus))
+
+        assert [each["id"] for each in (await history.recent("o")).rows] == ["c", "a"]
+        assert await dead(bus) == [result("b", "no")]
+    assert metrics.counted == ["buried result"]
+
+
+@one_server
+async def test_an_input_that_the_database_refuses_is_no_outage(place: Place, refusing: Sql) -> None:
+    """Who asks is told that the same request will not do."""
+    request = BuildRequest.model_validate(
+        {"id": "r", "owner_key": "o", "content": {"current_input": "no"}}
+    )
+    async with histories(refusing) as (history,), recording(place, history) as bus:
+        with pytest.raises(InvalidRequestError) as caught:
+            await Recorder(history, bus, settings()).record_input(request)
+    assert not caught.value.retryable
 
 
 class Gate(BrokenHistory):
@@ -360,10 +392,10 @@ class Gate(BrokenHistory):
 
 @one_server
 @pytest.mark.parametrize("silent", [False, True])
-async def test_rows_wait_through_an_outage(place: Place, tmp_path: Path, silent: bool) -> None:
+async def test_rows_wait_through_an_outage(place: Place, sql: Sql, silent: bool) -> None:
     """Longer than all deliveries' leases together, with several workers: none is buried."""
     names = [str(number) for number in range(8)]
-    async with histories(tmp_path / "history.db") as (history,):
+    async with histories(sql) as (history,):
         gate = Gate(history, silent=silent)
         async with AsyncExitStack() as stack:
             workers = [recording(place, gate, f"worker-{number}") for number in range(5)]
@@ -387,9 +419,9 @@ async def passed(bus: Bus, moment: datetime) -> bool:
 
 
 @one_server
-async def test_workers_that_end_in_an_outage_cost_no_row(place: Place, tmp_path: Path) -> None:
+async def test_workers_that_end_in_an_outage_cost_no_row(place: Place, sql: Sql) -> None:
     """However many of them had it in hand: who finds the store away has not failed at the row."""
-    async with histories(tmp_path / "history.db") as (history,):
+    async with histories(sql) as (history,):
         gate = Gate(history, silent=False)
         bus = await place.open("producer")
         for name in "abc":

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,19 +17,11 @@ from service.adapters.stores import Stores
 from service.marks import Archiving, HistoryStats
 from service.ports import HistoryPage
 from service.summaries import Expected, fingerprint
-from tests.integration.test_store_contract import (
-    NOTHING,
-    RECEIPT,
-    Clock,
-    at,
-    clock,
-    ids,
-    opened,
-    row,
-    stores,
-)
+from tests.integration.conftest import OpenStore
+from tests.integration.test_store_contract import NOTHING, at, ids, row, stores
+from tests.stores import RECEIPT, Clock, Words
 
-__all__ = ["clock", "stores"]  # fixtures
+__all__ = ["stores"]  # a fixture
 
 ODD: Final = 'b\\\0"'
 
@@ -59,7 +50,7 @@ async def test_old_rows_go_and_no_others(stores: Stores) -> None:
     assert await stores.history.expire(minute(3), 0) == 0
     assert await stores.history.expire(minute(3), 1) == 1
     assert await drained(stores, minute(3)) == 5
-    assert await stores.history.expire(minute(3), 9) == 0
+    assert await stores.history.expire(minute(3), 2**80) == 0
 
     for owner in "op":
         page = await stores.history.recent(owner)
@@ -98,14 +89,14 @@ async def test_marks_go_with_their_rows_and_copies_stay(stores: Stores, clock: C
         )
         await stores.history.fell_out(owner, names, archiving=note)
 
-    assert await drained(stores, minute(5)) == 3
+    assert await stores.history.expire(minute(5), 2**80) == 3
 
     assert await stores.history.stats("o") == HistoryStats(archived=3)
     assert await stores.history.stats("p") == HistoryStats(rows=1, tokens=2, fallen=1, archived=1)
     clock.now += timedelta(hours=1)
     assert await stores.history.expire_archive(RECEIPT, 9) == 0
     assert await stores.history.expire_archive(clock.now, 2) == 2
-    assert await stores.history.expire_archive(clock.now, 9) == 2
+    assert await stores.history.expire_archive(clock.now, 2**80) == 2
     assert await stores.history.expire_archive(clock.now, 9) == 0
     for owner in "op":
         assert await stores.history.archived(owner, 9) == []
@@ -251,15 +242,12 @@ STEPS = st.lists(
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def lasting(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[tuple[asyncio.Runner, Stores]]:
+@pytest.fixture
+def lasting(open_store: OpenStore) -> Iterator[tuple[asyncio.Runner, Stores]]:
     """Open a store for all examples of a test, with the loop that it lives in."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        opening = opened(request.param, tmp_path, Clock())
-        yield runner, runner.run(stack.enter_async_context(opening))
+        yield runner, runner.run(stack.enter_async_context(open_store(Words())))
         runner.run(stack.aclose())
 
 

@@ -29,7 +29,7 @@ from service.marks import Archiving
 from service.summaries import Expected, fingerprint
 from service.wire import BuildRequest
 from tests.postgres_server import PostgresServer
-from tests.stores import RECEIPT, Clock, Words
+from tests.stores import RECEIPT, Clock, Sql, Words
 
 #: Rows of the owner that is asked about, and of each of the others.
 MANY, FEW = 1_500, 20
@@ -103,6 +103,14 @@ async def fallen(stores: Stores) -> None:
     await stores.history.fell_out("o", NAMES, archiving=note)
 
 
+async def expired(stores: Stores) -> None:
+    """Have a portion of rows and of copies expire, as a worker does; the last of an owner too."""
+    await stores.history.append("old", [row(-9)])
+    for _ in range(2):
+        assert await stores.history.expire(RECEIPT + timedelta(days=1), LIMIT)
+    await stores.history.expire_archive(RECEIPT + timedelta(days=1), 3)
+
+
 #: What builds, workers and recorders ask of the stores for one request, and answers read back.
 PATH: Mapping[str, Callable[[Stores], Awaitable[object]]] = {
     "recent": lambda stores: stores.history.recent("o", max_rows=LIMIT, max_tokens=20 * LIMIT),
@@ -120,6 +128,7 @@ PATH: Mapping[str, Callable[[Stores], Awaitable[object]]] = {
     "restore": lambda stores: stores.history.restore("o", NAMES[-9:]),
     "summary": summarised,
     "forget summary": lambda stores: stores.summaries.forget("o", ["m0"]),
+    "expired": expired,
 }
 
 
@@ -245,8 +254,12 @@ async def explained(filled: Filled, asked: Sequence[Asked]) -> list[tuple[Asked,
 
 # --- what must hold --------------------------------------------------------------------------
 
-#: Copies that have grown too old go, whoever they are of: found by time, then one by one.
-AGED = re.compile("archive(?:_by_time|_pkey| USING .*INDEX archive_by_time| USING INTEGER PRIMARY)")
+#: What has grown too old goes, whoever it is of: found by time; copies then one by one.
+AGED = re.compile(
+    "archive(?:_by_time|_pkey| USING .*INDEX archive_by_time| USING INTEGER PRIMARY)"
+    r"|Index Scan messages messages_by_time \[\(sort_time < "
+    r"|SEARCH messages USING INDEX messages_by_time \(sort_time<\?\)"
+)
 #: A scope's few summaries are put in the order of the rows that they cover.
 FEW_SORTED = re.compile("FROM summaries LEFT OUTER JOIN messages|DELETE FROM archive")
 
@@ -300,6 +313,7 @@ async def test_rows_with_ids_are_found_one_by_one(filled: Filled) -> None:
             await stores.history.rows("o", names)
             await stores.history.fell_out("o", names)
             await stores.history.prune("o", names)
+            await stores.history.expire(RECEIPT + timedelta(days=1), LIMIT)
 
     steps = [
         step
@@ -307,8 +321,65 @@ async def test_rows_with_ids_are_found_one_by_one(filled: Filled) -> None:
         for step in told
         if "messages.id IN" in each.text
     ]
-    assert len(steps) == 3
+    assert len(steps) == 4
     assert all(re.search("messages_pkey|autoindex_messages_1", step) for step in steps), steps
+
+
+async def test_totals_are_read_from_the_two_ends_of_a_scope(filled: Filled) -> None:
+    """The newest row, and the oldest one for what has expired before it: an index gives each."""
+    asking = [
+        lambda stores: stores.history.recent("o", max_rows=1),
+        lambda stores: stores.history.recent("o", "x", max_rows=1),
+        summarised,
+    ]
+    async with open_sql_store(filled.url, Words(), Clock()) as stores:
+        with recorded() as asked:
+            for ask in asking:
+                await ask(stores)
+
+    totals = [each for each in asked if re.search(r"owner_rows - |conversation_rows - ", each.text)]
+    told = [steps for _, steps in await explained(filled, totals)]
+    for scope, steps in zip(("owner", "conversation"), told[:2], strict=True):
+        assert len(steps) == 3, steps
+        assert all(re.search(rf"messages_by_{scope}\b", step) for step in steps), steps
+    (place,) = told[2:]
+    assert re.search("messages_pkey|autoindex_messages_1", " ".join(place))
+    assert len(place) == 2, place
+    assert all(filled.by_index.fullmatch(step) for steps in told for step in steps), told
+    assert not re.search("read (?!1\\b)", str(told)), told
+
+
+async def test_what_is_left_of_an_owner_is_asked_of_the_index_alone(filled: Filled) -> None:
+    """One entry of it, also where an owner has most rows of the database."""
+    async with open_sql_store(filled.url, Words(), Clock()) as stores:
+        with recorded() as asked:
+            await expired(stores)
+
+    left = [
+        each for each in asked if "SELECT messages.sort_time FROM" in " ".join(each.text.split())
+    ]
+    assert len(left) == 2
+    for _, steps in await explained(filled, left):
+        assert len(steps) == 1, steps
+        assert re.search("Index Only Scan|COVERING INDEX", steps[0])
+        assert filled.by_index.fullmatch(steps[0])
+
+
+async def test_an_erasure_reads_one_owner(filled: Filled) -> None:
+    """Of each table a range of an index, with the owner's rows and no others."""
+    async with open_sql_store(filled.url, Words(), Clock()) as stores:
+        await fallen(stores)
+        with recorded() as asked:
+            assert await stores.history.erase("other 0") == FEW
+            await stores.profiles.erase("other 0")
+
+    another = [Asked(each.text, ("other 1",)) for each in asked if "DELETE" in each.text]
+    assert len(another) == 7
+    for statement, steps in await explained(filled, another):
+        assert len(steps) == 1, statement.text
+        assert filled.by_index.fullmatch(steps[0]), (statement.text, steps)
+        read = re.search(r"read (\d+)$", steps[0])
+        assert read is None or int(read[1]) <= FEW, steps
 
 
 # --- owners ----------------------------------------------------------------------------------
@@ -317,20 +388,23 @@ async def test_rows_with_ids_are_found_one_by_one(filled: Filled) -> None:
 OWNED = re.compile(r"(\w+)\.owner_key = (?:\?|\$\d+|\w+\.owner_key)|INTO (\w+) \(owner_key")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_every_statement_names_its_owner(
-    request: pytest.FixtureRequest, kind: str, tmp_path: Path
-) -> None:
-    """Each table that a statement reads or changes is bound to an owner, each time it does."""
-    file = f"sqlite:///{tmp_path / 'history.db'}"
-    url = file if kind == "sqlite" else request.getfixturevalue("postgres_url")
+#: Patterns of the statements that name no owner, each with its reason.
+OF_ALL_OWNERS = {
+    r"DELETE FROM archive .*archived_at < \S+( FOR UPDATE.*)?\)": "who archives deletes old copies",
+    "DELETE FROM archive .*ORDER BY archive.archived_at LIMIT .*": "copies expire by their age",
+    "SELECT messages.owner_key .*ORDER BY messages.sort_time LIMIT .*": "asks whose rows expire",
+}
 
-    texts = asyncio.run(everything(url))
+
+def test_every_statement_names_its_owner(sql: Sql) -> None:
+    """Each table that a statement reads or changes is bound to an owner, each time it does."""
+    texts = asyncio.run(everything(sql.url))
 
     unbound = [text for text in texts if not is_owned(text)]
-    assert len(texts) > 25
-    assert len(unbound) == 1
-    assert unbound[0].startswith("DELETE FROM archive WHERE archive.number IN (SELECT")
+    assert len(texts) > 35
+    for pattern, reason in OF_ALL_OWNERS.items():
+        assert sum(bool(re.fullmatch(pattern, text)) for text in unbound) == 1, reason
+    assert len(unbound) == len(OF_ALL_OWNERS)
 
 
 async def everything(url: str) -> set[str]:
@@ -345,6 +419,7 @@ async def everything(url: str) -> set[str]:
             await stores.history.get_history("o", 5)
             await stores.summaries.read("o")
             await stores.history.erase("o")
+            await stores.profiles.erase("o")
     return {" ".join(each.text.split()) for each in asked}
 
 

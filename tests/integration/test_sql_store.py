@@ -3,12 +3,9 @@
 import asyncio
 import itertools
 import sqlite3
-from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,16 +18,7 @@ from service.adapters.sql.sqlite import READERS
 from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
 from service.marks import Archiving
-from tests.postgres_server import PostgresServer
-from tests.stores import RECEIPT, Words
-
-
-@dataclass(frozen=True)
-class Sql:
-    """A database of the newest schema with nothing in it, and a way to look into it."""
-
-    url: str
-    fetch: Callable[[str], list[tuple[Any, ...]]]
+from tests.stores import RECEIPT, Sql, Words
 
 
 @pytest.fixture
@@ -43,24 +31,6 @@ def file(tmp_path: Path) -> Path:
 def url(file: Path) -> str:
     """Return the URL of a database that is not there yet."""
     return f"sqlite:///{file}"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def sql(request: pytest.FixtureRequest, file: Path) -> Sql:
-    """Run a test once on each kind of database."""
-    if request.param == "sqlite":
-
-        def fetch(statement: str) -> list[tuple[Any, ...]]:
-            with closing(sqlite3.connect(file)) as database:
-                return database.execute(statement).fetchall()
-
-        return Sql(f"sqlite:///{file}", fetch)
-    server: PostgresServer = request.getfixturevalue("postgres")
-    name = request.getfixturevalue("store_database")
-    return Sql(
-        request.getfixturevalue("postgres_url"),
-        lambda statement: [tuple(found) for found in server.run(statement, name)],
-    )
 
 
 def receipt() -> datetime:
@@ -80,7 +50,7 @@ def row(name: str, when: str | None = None, words: int = 2, **fields: object) ->
 
 def assert_totals_are_a_recount(sql: Sql) -> None:
     """Add up all rows of a database and compare with the totals that stand in them."""
-    stored = sql.fetch(
+    stored = sql.ask(
         "SELECT owner_key, conversation_id, pruned, printed_tokens, owner_rows, owner_tokens,"
         " conversation_rows, conversation_tokens FROM messages"
         " ORDER BY owner_key, sort_time, sequence"
@@ -151,9 +121,7 @@ async def test_counts_are_stored_with_the_tokenizer(sql: Sql) -> None:
     """A message keeps its tokens, those printed of it, and whose tokens they are."""
     async with open_sql_store(sql.url, Words(), receipt) as stores:
         await stores.history.append("o", [row("a", at(1), 400), row("b", at(2), 3, role="TOOL")])
-    found = sql.fetch(
-        "SELECT tokenizer, tokens, printed_tokens, sequence FROM messages ORDER BY id"
-    )
+    found = sql.ask("SELECT tokenizer, tokens, printed_tokens, sequence FROM messages ORDER BY id")
 
     assert found == [("words", 400, 249, 1), ("words", 3, 0, 2)]
 
@@ -207,7 +175,7 @@ async def test_closing_waits_for_what_still_runs(sql: Sql) -> None:
             for _ in range(steps):
                 await asyncio.sleep(0)
             append.cancel()
-    assert sql.fetch("SELECT count(*) FROM messages") == [(10,)]
+    assert sql.ask("SELECT count(*) FROM messages") == [(10,)]
     assert_totals_are_a_recount(sql)
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from service.errors import StoreError
+from service.errors import RowRefusedError, StoreError
 
 T = TypeVar("T")
 
@@ -31,6 +31,8 @@ class Driver:
     errors: tuple[type[Exception], ...]
     #: Says why a transaction failed, in words that hold nothing of what users said.
     cause: Callable[[Exception], str]
+    #: Tells whether it failed for what is in a row, and would fail again.
+    refused: Callable[[Exception], bool]
     #: Whether the driver's error may be shown below ours: it holds nothing that users said.
     chained: bool
     #: Whether opening the store brings the schema up to date; else an operator does.
@@ -41,7 +43,7 @@ class Driver:
 
 
 class Database:
-    """A database; raises `StoreError` for all that fails."""
+    """A database; raises `StoreError` for all that fails, `RowRefusedError` for a row's fault."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -101,5 +103,6 @@ class Database:
         try:
             yield
         except self._failures as error:
-            said = StoreError(f"{self.name}: {self.driver.cause(error)}")
+            kind = RowRefusedError if self.driver.refused(error) else StoreError
+            said = kind(f"{self.name}: {self.driver.cause(error)}")
             raise said from (error if self.driver.chained else None)

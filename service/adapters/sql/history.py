@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,7 +36,7 @@ from service.adapters.sql.queries import (
     row_limit,
     scope,
 )
-from service.adapters.sql.retention import expire_copies, expire_rows
+from service.adapters.sql.retention import expire_copies, expire_rows, next_owner
 from service.adapters.sql.schema import key
 from service.adapters.sql.summaries import forget_rows
 from service.adapters.sql.totals import lock_owner, recount
@@ -140,13 +141,19 @@ class SqlHistory:
 
     async def expire(self, before: datetime, limit: int) -> int:
         """Delete the oldest rows of an owner from before a moment; returns how many."""
-        until = microseconds(before)
-        return await self._database.write(lambda found: expire_rows(found, until, limit))
+        until, most = microseconds(before), row_limit(limit)
+        # one owner a transaction: with two locked, workers could wait for one another
+        while most and (owner := await self._database.read(partial(next_owner, until=until))):
+            expire = partial(expire_rows, owner=owner, until=until, limit=most)
+            if gone := await self._database.write(expire):
+                return gone
+            # another worker has been there in between: there may be other owners
+        return 0
 
     async def expire_archive(self, before: datetime, limit: int) -> int:
         """Delete copies that were archived before a moment; returns how many."""
-        until = microseconds(before)
-        return await self._database.write(lambda found: expire_copies(found, until, limit))
+        until, most = microseconds(before), row_limit(limit)
+        return await self._database.write(lambda found: expire_copies(found, until, most))
 
     async def _set_pruned(self, owner_key: str, ids: Sequence[str], *, pruned: bool) -> int:
         owner, names = key(checked_owner(owner_key)), _keys(ids)

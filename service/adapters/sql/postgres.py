@@ -41,6 +41,9 @@ _PREPARE: Final = (
     "SELECT current_setting('server_encoding') AS encoding, set_config(name, value, false)"
     " FROM unnest($1::text[], $2::text[]) AS settings (name, value)"
 )
+#: Codes of PostgreSQL's appendix A that blame a row: its data, a constraint, a key that is too
+#: large for an index.
+_REFUSED: Final = re.compile("22|23|54000")
 #: A host, several, or none, and a database: what of a URL may be shown.
 _PLACE: Final = re.compile(r"[\w.,:\[\]-]*(?:/[\w.-]*)?")
 
@@ -70,6 +73,7 @@ def postgres_driver(url: str, limits: StoreSettings) -> Driver:
         writers=writers,
         errors=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
         cause=_cause,
+        refused=_refused,
         chained=False,  # the server's details quote the row
         upgrades_itself=False,
         schema_lock=SCHEMA_LOCK,
@@ -117,10 +121,21 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
 
 def _cause(error: Exception) -> str:
     """Return the server's message, but not its details, which quote what users said."""
-    found = getattr(error, "orig", None) or error
-    found = found.__cause__ or found
+    found = _original(error)
     if isinstance(found, asyncpg.PostgresError):
         return f"{found.message} ({found.sqlstate})"
     if isinstance(found, OSError):
         return str(found) or type(found).__name__
     return type(found).__name__
+
+
+def _refused(error: Exception) -> bool:
+    found = _original(error)
+    if isinstance(found, asyncpg.InterfaceError):
+        return isinstance(found, ValueError)  # a value that the driver cannot send
+    return isinstance(found, asyncpg.PostgresError) and bool(_REFUSED.match(found.sqlstate or ""))
+
+
+def _original(error: Exception) -> BaseException:
+    found: BaseException = getattr(error, "orig", None) or error
+    return found.__cause__ or found

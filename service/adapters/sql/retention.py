@@ -2,16 +2,17 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import BigInteger, bindparam, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.bodies import portions
+from service.adapters.sql.queries import TAKE_NUMBERS
 from service.adapters.sql.schema import archive, fallen, from_key, messages, owners
 from service.adapters.sql.summaries import forget_rows
-from service.adapters.sql.totals import lock_owner
 
 _OWNED: Final = messages.c.owner_key == bindparam("in_owner")
 _OLD: Final = messages.c.sort_time < bindparam("until")
+_LIMIT: Final = bindparam("limit", type_=BigInteger)
 
 #: Whose the oldest of all rows is, where that is from before ``until``.
 NEXT_OWNER: Final = select(messages.c.owner_key).where(_OLD).order_by(messages.c.sort_time).limit(1)
@@ -20,7 +21,7 @@ EXPIRED: Final = (
     select(messages.c.id)
     .where(_OWNED, _OLD)
     .order_by(messages.c.sort_time, messages.c.sequence)
-    .limit(bindparam("limit"))
+    .limit(_LIMIT)
 )
 #: Delete the rows, and the marks on rows, with the ``ids``.
 DELETE: Final = tuple(
@@ -42,23 +43,25 @@ DELETE_COPIES: Final = delete(archive).where(
         select(archive.c.number)
         .where(archive.c.archived_at < bindparam("until"))
         .order_by(archive.c.archived_at)
-        .limit(bindparam("limit"))
+        .limit(_LIMIT)
         .with_for_update(skip_locked=True)
     )
 )
 
 
-async def expire_rows(connection: AsyncConnection, until: int, limit: int) -> int:
-    """Delete at most so many of the oldest rows of one owner; returns how many.
+async def next_owner(connection: AsyncConnection, until: int) -> str | None:
+    """Return whose the oldest row is that is from before a moment, in microseconds since 1970."""
+    return await connection.scalar(NEXT_OWNER, {"until": until})
 
-    They go with their marks and the summaries that cover any of them. ``until`` is in microseconds
-    since 1970. The totals of what is left stay as they are: see `schema.messages`.
+
+async def expire_rows(connection: AsyncConnection, owner: str, until: int, limit: int) -> int:
+    """Delete at most so many of an owner's oldest rows; returns how many.
+
+    They go with their marks and the summaries that cover any of them. The totals of what is left
+    stay as they are: see `schema.messages`.
     """
-    owner = await connection.scalar(NEXT_OWNER, {"until": until})
-    if owner is None:
-        return 0
-    # from here on no append can put a row before those that go
-    await lock_owner(connection, owner)
+    # from here on no append can put a row before those that go, also where the owner is gone
+    await connection.execute(TAKE_NUMBERS, {"owner_key": owner, "last_sequence": 0})
     oldest = {"in_owner": owner, "until": until, "limit": limit}
     ids = list(await connection.scalars(EXPIRED, oldest))
     await forget_rows(connection, owner, {from_key(name) for name in ids})

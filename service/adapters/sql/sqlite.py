@@ -42,6 +42,7 @@ def sqlite_driver(url: str) -> Driver:
         writers=1,  # SQLite has one, for which it would wait by polling
         errors=(sqlite3.Error,),
         cause=_cause,
+        refused=_refused,
         chained=True,
         upgrades_itself=True,
         schema_lock=None,
@@ -101,3 +102,8 @@ def _begin(connection: Connection) -> None:
 
 def _cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error)
+
+
+def _refused(error: Exception) -> bool:
+    found = getattr(error, "orig", None) or error
+    return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError)

@@ -10,21 +10,12 @@ from structlog.testing import capture_logs
 from service import retention, worker
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
-from service.config.settings import EventSettings, Settings, StoreSettings
+from service.config.settings import EventSettings, Settings
+from service.config.store import StoreSettings
 from service.marks import Archiving
 from service.retention import Retention
+from tests.stores import Words
 from tests.support import NOW, MakeBuilder, row
-
-
-class Words:
-    """Counts words."""
-
-    name = "words"
-    exact = False
-
-    def count(self, text: str) -> int:
-        """Return the number of words."""
-        return len(text.split())
 
 
 @pytest.fixture(autouse=True)
