@@ -285,7 +285,8 @@ def decode(
 
 def _invalid(error: ValidationError) -> InvalidRequestError:
     problems = [
-        Problem(_pointer(detail["loc"]), _plain(detail["msg"])) for detail in error.errors()
+        Problem(_pointer(detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        for detail in error.errors()
     ]
     first = problems[0]
     return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
@@ -295,7 +296,3 @@ def _pointer(loc: tuple[int | str, ...]) -> str:
     """Return the JSON pointer of a place; the name of the content's form is no part of it."""
     steps = loc[:1] + loc[2:] if loc[:1] == ("content",) else loc
     return "".join(f"/{escaped(str(step))}" for step in steps)
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
