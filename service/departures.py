@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from service.account import HISTORY_BLOCKS
-from service.backlog import Backlog
+from service.backlog import WAITING, Backlog
 from service.budget.decisions import PRESENT
 from service.bus import Events
 from service.config.settings import EventSettings
@@ -18,18 +18,13 @@ from service.event import Pruned
 from service.marks import Archiving
 from service.ports import HistoryStore, Tokenizers
 from service.provenance import Built
+from service.weight import LARGE
 from service.wire import Topics
 
 log = structlog.get_logger()
 
-#: Builds that wait to be looked at; they hold all that was read, so there is a bound.
-WAITING: Final = 256
-#: Seconds for what still waits when a worker ends.
-DRAIN: Final = 2.0
 #: Histories of which it is known what fell out last, so that the store isn't asked again.
 REMEMBERED: Final = 1_000
-#: Characters from which on texts are counted in a thread, so that the event loop stays free.
-LARGE: Final = 50_000
 #: Outcomes of rows that are out of the context; what is filtered never was part of it.
 _OUT: Final = frozenset({"dropped", "summarized"})
 
@@ -61,7 +56,7 @@ class Departures:
 
     async def drain(self) -> None:
         """Wait for `run` to look at what it has, but not for long."""
-        await self._backlog.drain(DRAIN)
+        await self._backlog.drain()
 
     async def _tell_all(self, builds: Sequence[Built]) -> None:
         for built in builds:

@@ -10,10 +10,11 @@ from structlog.testing import capture_logs
 
 from formatters.model import Message, Role
 from service.adapters.memory.hub import MemoryManifests
-from service.archive import BATCH, MANY_ROWS, WAITING, Archive
+from service.archive import BATCH, Archive
+from service.backlog import WAITING
 from service.config.settings import ManifestSettings, Settings
 from service.errors import BusError
-from service.gather import History
+from service.gather import MANY_ROWS, History
 from service.provenance import Built
 from tests.support import MakeBuilder, MakeRequest
 
@@ -137,7 +138,7 @@ async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
 
 async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that ends doesn't hang on its manifests."""
-    monkeypatch.setattr("service.archive.DRAIN", 0.01)
+    monkeypatch.setattr("service.backlog.DRAIN", 0.01)
     archive = Archive(MemoryManifests(), Settings())
     archive.keep(built)
     await archive.drain()

@@ -340,7 +340,7 @@ async def test_what_waits_is_bounded(case: Case) -> None:
 
 async def test_a_drain_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that ends doesn't wait for a summary for long."""
-    monkeypatch.setattr("service.compaction.compactor.DRAIN", 0.01)
+    monkeypatch.setattr("service.backlog.DRAIN", 0.01)
     idle = case.compacting()
     idle.keep(await built(case))
     await idle.drain()
