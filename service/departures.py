@@ -1,7 +1,6 @@
 """Tells of rows that fall out of their owner's context, each once, when the answer is out."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
@@ -18,6 +17,7 @@ from service.event import Pruned
 from service.marks import Archiving
 from service.ports import HistoryStore, Tokenizers
 from service.provenance import Built
+from service.remembered import Remembered
 from service.weight import LARGE
 from service.wire import Topics
 
@@ -40,7 +40,7 @@ class Departures:
         self._tokenizers = tokenizers
         self._settings = settings
         self._backlog = Backlog(self._tell_all, size=WAITING, batch=1)
-        self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
+        self._known: Remembered[tuple[str, str | None], frozenset[str]] = Remembered(REMEMBERED)
 
     def keep(self, built: Built | None) -> None:
         """Have `run` look at a build; neither waits nor raises."""
@@ -77,7 +77,7 @@ class Departures:
         except StoreError as error:
             _lose(built, str(error))
             return
-        self._remember(history, frozenset(reasons))
+        self._known[history] = frozenset(reasons)
 
     @property
     def _wanted(self) -> bool:
@@ -123,12 +123,6 @@ class Departures:
 
         small = sum(len(message.content) for message in gone) < LARGE
         return total() if small else await asyncio.to_thread(total)
-
-    def _remember(self, history: tuple[str, str | None], out: frozenset[str]) -> None:
-        self._known[history] = out
-        self._known.move_to_end(history)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
 
 def left_out(built: Built) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Makes the summaries that builds turn out to need, when their answers are out."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -17,6 +16,7 @@ from service.errors import StoreError, SummarizerError
 from service.event import Compacted, Summarized
 from service.metrics import UNMEASURED, Metrics
 from service.provenance import Built
+from service.remembered import Remembered
 from service.summaries import Lacking, Scope
 from service.wire import Topics
 
@@ -47,7 +47,7 @@ class Compactor:
         self._scopes: set[Scope] = set()
         self._resting = Resting()
         #: How many rows there were when nothing could be done.
-        self._vain: OrderedDict[tuple[Scope, int], int] = OrderedDict()
+        self._vain: Remembered[tuple[Scope, int], int] = Remembered(REMEMBERED)
 
     def keep(self, built: Built | None) -> None:
         """Have made what a build needs; neither waits nor raises."""
@@ -109,7 +109,7 @@ class Compactor:
             self._failed(job.scope)
             return None
         if made is Unmade.NOT_NEEDED:
-            self._remember_vain(job)
+            self._vain[job.kind] = job.rows
         if made is Unmade.NOT_NEEDED or isinstance(made, Made):
             self._lacking.discard(job.scope)
             self._resting.succeeded(job.scope)
@@ -137,11 +137,6 @@ class Compactor:
     def _is_vain(self, job: Job) -> bool:
         rows = self._vain.get(job.kind)
         return rows is not None and rows <= job.rows < rows + GROWTH
-
-    def _remember_vain(self, job: Job) -> None:
-        self._vain[job.kind] = job.rows
-        if len(self._vain) > REMEMBERED:
-            self._vain.popitem(last=False)
 
 
 @asynccontextmanager

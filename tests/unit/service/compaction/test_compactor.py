@@ -347,14 +347,6 @@ async def test_a_drain_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -
     assert await case.summaries.read("o") == []
 
 
-async def test_the_vain_are_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered of histories is no more than so many."""
-    monkeypatch.setattr("service.compaction.compactor.REMEMBERED", 1)
-    await case.build(memory_tokens=64)
-    await case.build(memory_tokens=300)
-    assert len(case.compactor._vain) == 1
-
-
 async def test_summaries_can_be_switched_off(case: Case) -> None:
     """Then none is made, and those that there are go on to be shown."""
     await case.build()
