@@ -21,7 +21,7 @@ log = structlog.get_logger()
 BATCH: Final = 32
 
 
-class Archive:
+class Filing:
     """Keeps manifests in a store for a while; what goes wrong is logged and nothing else."""
 
     def __init__(self, store: ManifestStore, settings: Settings) -> None:
