@@ -20,9 +20,9 @@ from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.ports import TokenCounter
+from tests.bus_server import RealServer
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_cluster import RealCluster
-from tests.integration.real_server import RealServer
 from tests.postgres_server import PostgresServer, find_postgres
 from tests.stores import KINDS, Clock
 from tests.support import lacking, logging_put_back
