@@ -14,7 +14,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
 from bench.chaos.traffic import GROUP, STREAM, Asked, send, tally
-from bench.processes import Crew, open_crew
+from bench.crew import Crew, open_crew
 from bench.servers import DURABLE, entries, running_server
 from tests.bus_server import RealServer
 
