@@ -1,23 +1,22 @@
-"""Workers in processes of their own: started, watched, stopped, frozen and killed."""
+"""Processes of benches: started, watched by what the kernel says of them, stopped by id.
+
+What is read comes from ``/proc``, which Linux alone has.
+"""
 
 import asyncio
-import itertools
-import json
 import os
-import signal
 import sys
-import urllib.request
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator, Iterator, Mapping
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 #: Seconds after which a process that does not start or end counts as hung.
 HUNG_SECONDS: Final = 60.0
-#: Seconds between two looks at another process.
-LOOK_SECONDS: Final = 0.02
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,142 +30,64 @@ class Usage:
     files: int
 
 
-@dataclass(slots=True, eq=False)
-class WorkerProcess:
-    """One ``ctxb worker``."""
-
-    #: Its name in the consumer group.
-    name: str
-    process: Process
-    #: What it logs, a line of JSON each.
-    log: Path
-    #: Where it can be asked how it is, once it has started.
-    address: str = ""
-
-    @property
-    def runs(self) -> bool:
-        """Return whether it has not ended."""
-        return self.process.returncode is None
-
-    def events(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield what it logged under a name."""
-        for line in self.log.read_text(encoding="utf-8").splitlines():
-            if f'"{name}"' in line and line.startswith("{"):
-                event: dict[str, Any] = json.loads(line)
-                if event.get("event") == name:
-                    yield event
-
-    async def kill(self) -> None:
-        """End it without a warning."""
-        self.process.kill()
-        await self.process.wait()
-
-    async def stop(self) -> int:
-        """Ask it to end; returns its exit code."""
-        self.process.terminate()
-        async with asyncio.timeout(HUNG_SECONDS):
-            return await self.process.wait()
-
-    def freeze(self) -> None:
-        """Stop its clock, as a long pause of a machine does."""
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self.process.send_signal(signal.SIGCONT)
-
-    def usage(self) -> Usage:
-        """Read its memory and files from ``/proc``; Linux alone has that."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        found = dict(line.split(":", 1) for line in status.splitlines())
-        files = sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
-        return Usage(rss=_bytes(found["VmRSS"]), peak=_bytes(found["VmHWM"]), files=files)
-
-    async def metrics(self) -> Mapping[str, float]:
-        """Ask it for its metrics: by name with labels, as they stand on the page."""
-        text = await asyncio.to_thread(_fetched, f"{self.address}/metrics")
-        pairs = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-        return {name.removeprefix("contextbuilder_"): float(value) for name, value in pairs}
-
-
-class Crew:
-    """Workers on one bus, with one configuration; all that still run end with the crew."""
-
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
-        others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
-        self._environment = {
-            **others,
-            "CTXB_HEALTH__PORT": "0",
-            "CTXB_LOG__FORMAT": "json",
-            **settings,
-        }
-        self._folder = folder
-        # not by the length of the list: some are hired at the same time
-        self._numbers = itertools.count()
-        #: All that were ever hired, in their order.
-        self.workers: list[WorkerProcess] = []
-
-    @property
-    def at_work(self) -> list[WorkerProcess]:
-        """Return those that have not ended."""
-        return [worker for worker in self.workers if worker.runs]
-
-    async def prepare_store(self) -> None:
-        """Bring the store's schema up once, before several workers do it at the same time."""
-        command = (sys.executable, "-m", "service.cli", "db", "upgrade")
-        process = await asyncio.create_subprocess_exec(
-            *command, env=self._environment, stdout=DEVNULL, stderr=DEVNULL
-        )
-        if await process.wait():
-            raise SystemExit("the store can't be prepared")
-
-    async def hire(self) -> WorkerProcess:
-        """Start a worker; it takes requests when this returns."""
-        name = f"worker-{next(self._numbers)}"
-        log = self._folder / f"{name}.log"
-        with log.open("wb") as said:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "service.cli", "worker", "--consumer", name),
-                env=self._environment,
-                stdout=DEVNULL,
-                stderr=said,
-            )
-        worker = WorkerProcess(name, process, log)
-        self.workers.append(worker)
-        async with asyncio.timeout(HUNG_SECONDS):
-            while worker.runs and not any(worker.events("worker.started")):  # noqa: ASYNC110 - it logs
-                await asyncio.sleep(LOOK_SECONDS)
-        if not worker.runs:
-            raise SystemExit(f"a worker does not start: {log.read_text(encoding='utf-8')}")
-        (listening,) = worker.events("health.listening")
-        worker.address = listening["address"]
-        return worker
-
-    async def dismiss(self) -> None:
-        """Kill whoever is still there."""
-        for worker in self.at_work:
-            await worker.kill()
-
-
 @asynccontextmanager
-async def open_crew(folder: Path, settings: Mapping[str, str], *, size: int) -> AsyncIterator[Crew]:
-    """Run so many workers while the context lasts; ``settings`` are variables ``CTXB_…``."""
-    crew = Crew(folder, settings)
+async def started(module: str, *arguments: str, given: str) -> AsyncIterator[tuple[Process, str]]:
+    """Run a module of this project while the context lasts; gives the first line that it prints.
+
+    ``given`` is the line that it gets on stdin.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+    )
     try:
-        if settings.get("CTXB_STORE__URL", "").startswith("sqlite"):
-            await crew.prepare_store()
-        await asyncio.gather(*(crew.hire() for _ in range(size)))
-        yield crew
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError(f"{module} has no pipes")
+        process.stdin.write(given.encode() + b"\n")
+        async with asyncio.timeout(HUNG_SECONDS):
+            line = await process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{module} ended before it was ready")
+        yield process, line.decode().strip()
     finally:
-        await crew.dismiss()
+        await _surely_stopped(process)
+
+
+async def stopped(process: Process) -> int:
+    """Ask a process to end; returns its exit code, and raises `TimeoutError` where it hangs."""
+    process.terminate()
+    async with asyncio.timeout(HUNG_SECONDS):
+        return await process.wait()
+
+
+async def killed(process: Process) -> None:
+    """End a process without a warning."""
+    process.kill()
+    await process.wait()
+
+
+async def _surely_stopped(process: Process) -> None:
+    if process.returncode is not None:
+        return
+    try:
+        await stopped(process)
+    except TimeoutError:
+        await killed(process)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU that a process has used, in user and system mode, with all its threads."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / _TICKS
+
+
+def usage(pid: int) -> Usage:
+    """Return the memory and files of a process."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = dict(line.split(":", 1) for line in status.splitlines())
+    files = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return Usage(rss=_bytes(found["VmRSS"]), peak=_bytes(found["VmHWM"]), files=files)
 
 
 def _bytes(field: str) -> int:
     kilobytes, _ = field.split()
     return int(kilobytes) * 1024
-
-
-def _fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - a worker of ours
-        text: str = response.read().decode()
-        return text

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from bench.processes import Usage, WorkerProcess, open_crew
+from bench.crew import WorkerProcess, open_crew
+from bench.processes import Usage
 from bench.servers import DURABLE, running_server
 
 STREAM: Final = "context.build.request"

@@ -24,7 +24,6 @@ from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import find_sources
-from service.archive import Archive
 from service.budget.groups import Strategy
 from service.budget.limits import Models, ModelTable
 from service.budget.strategies.summarization import Summarization
@@ -36,6 +35,7 @@ from service.compaction.making import Maker
 from service.config.settings import Settings
 from service.errors import ConfigError
 from service.events import BusEvents
+from service.filing import Filing
 from service.gather import Sources
 from service.logs import keep_to_stderr
 from service.metrics import UNMEASURED, Metrics
@@ -111,7 +111,7 @@ async def open_builder(
             strategies=strategies,
             models=models,
             metrics=metrics,
-            archive=Archive(MemoryManifests(), settings),
+            filing=Filing(MemoryManifests(), settings),
             compactor=compactor,
         )
 

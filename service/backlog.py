@@ -3,11 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from service.provenance import Built
 
 T = TypeVar("T")
+
+#: Builds that wait for one kind of work; they hold all that was read, so there is a bound.
+WAITING: Final = 256
+#: Seconds for what still waits when a process ends.
+DRAIN: Final = 2.0
 
 
 class Afterwards(Protocol):
@@ -29,7 +34,8 @@ class Afterwards(Protocol):
 class Backlog(Generic[T]):
     """Items that wait for ``work``, in their order; ``work`` must not raise.
 
-    It gets those that have come together since the last time, at most ``batch`` of them.
+    It gets those that have come together since the last time, at most ``batch`` of them. It is
+    done as often at a time as `run` runs.
     """
 
     def __init__(
@@ -59,8 +65,8 @@ class Backlog(Generic[T]):
                 for _ in items:
                     self._waiting.task_done()
 
-    async def drain(self, seconds: float) -> None:
-        """Wait for `run` to work off what there is, but no longer than so many seconds."""
+    async def drain(self) -> None:
+        """Wait for `run` to work off what there is, but no longer than `DRAIN`."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(DRAIN):
                 await self._waiting.join()

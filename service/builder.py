@@ -22,7 +22,6 @@ from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
 from service.account import account
-from service.archive import Archive
 from service.arrangement import arranged
 from service.budget.counting import counting
 from service.budget.fitting import Budget, Fitted, fit_blocks
@@ -33,6 +32,7 @@ from service.budget.toolset import Toolset
 from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
+from service.filing import Filing
 from service.gather import Gathered, Sources, gather
 from service.metrics import UNMEASURED, Metrics, timed
 from service.plan import Plan, make_plan
@@ -73,7 +73,7 @@ class ContextBuilder:
     #: The table of limits; without it every model's limit is unknown.
     models: Models = field(default_factory=dict)
     #: Where `build` files what its contexts were made of.
-    archive: Archive | None = None
+    filing: Filing | None = None
     #: Told how long the parts of a build took.
     metrics: Metrics = UNMEASURED
     #: Makes the summaries that builds turn out to need, when their answers are out.
@@ -87,8 +87,8 @@ class ContextBuilder:
     async def build(self, request: BuildRequest) -> BuildResponse:
         """Answer a request with a context, or with the error that kept it from one."""
         answered = await self.answer(request)
-        if answered.built and self.archive:
-            await self.archive.file(answered.built)
+        if answered.built and self.filing:
+            await self.filing.file(answered.built)
         if self.compactor:
             self.compactor.keep(answered.built)
         return answered.response

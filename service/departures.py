@@ -1,7 +1,6 @@
 """Tells of rows that fall out of their owner's context, each once, when the answer is out."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
@@ -9,7 +8,7 @@ from typing import Final
 import structlog
 
 from service.account import HISTORY_BLOCKS
-from service.backlog import Backlog
+from service.backlog import WAITING, Backlog
 from service.budget.decisions import PRESENT
 from service.bus import Events
 from service.config.settings import EventSettings
@@ -18,18 +17,14 @@ from service.event import Pruned
 from service.marks import Archiving
 from service.ports import HistoryStore, Tokenizers
 from service.provenance import Built
+from service.remembered import Remembered
+from service.weight import LARGE
 from service.wire import Topics
 
 log = structlog.get_logger()
 
-#: Builds that wait to be looked at; they hold all that was read, so there is a bound.
-WAITING: Final = 256
-#: Seconds for what still waits when a worker ends.
-DRAIN: Final = 2.0
 #: Histories of which it is known what fell out last, so that the store isn't asked again.
 REMEMBERED: Final = 1_000
-#: Characters from which on texts are counted in a thread, so that the event loop stays free.
-LARGE: Final = 50_000
 #: Outcomes of rows that are out of the context; what is filtered never was part of it.
 _OUT: Final = frozenset({"dropped", "summarized"})
 
@@ -45,7 +40,7 @@ class Departures:
         self._tokenizers = tokenizers
         self._settings = settings
         self._backlog = Backlog(self._tell_all, size=WAITING, batch=1)
-        self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
+        self._known: Remembered[tuple[str, str | None], frozenset[str]] = Remembered(REMEMBERED)
 
     def keep(self, built: Built | None) -> None:
         """Have `run` look at a build; neither waits nor raises."""
@@ -61,7 +56,7 @@ class Departures:
 
     async def drain(self) -> None:
         """Wait for `run` to look at what it has, but not for long."""
-        await self._backlog.drain(DRAIN)
+        await self._backlog.drain()
 
     async def _tell_all(self, builds: Sequence[Built]) -> None:
         for built in builds:
@@ -82,7 +77,7 @@ class Departures:
         except StoreError as error:
             _lose(built, str(error))
             return
-        self._remember(history, frozenset(reasons))
+        self._known[history] = frozenset(reasons)
 
     @property
     def _wanted(self) -> bool:
@@ -128,12 +123,6 @@ class Departures:
 
         small = sum(len(message.content) for message in gone) < LARGE
         return total() if small else await asyncio.to_thread(total)
-
-    def _remember(self, history: tuple[str, str | None], out: frozenset[str]) -> None:
-        self._known[history] = out
-        self._known.move_to_end(history)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
 
 def left_out(built: Built) -> dict[str, str]:

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 #: Rows read at first for each row that is to be printed; a turn with tools takes several.
 ROWS_A_PRINTED_ROW: Final = 2
-#: Rows from which on they are read in a thread, so that the event loop stays free.
+#: Rows from which on work on each of them is done in a thread, so that the event loop stays free.
 MANY_ROWS: Final = 500
 #: Ids that a warning names at most.
 NAMED_IDS: Final = 5

@@ -1,13 +1,13 @@
 """Where summaries are kept: the port, and what tells that the rows they cover are unchanged."""
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from formatters.model import Row, Summary
 from service.payload import canonical
+from service.remembered import Remembered
 
 #: Scopes that are remembered to lack a summary.
 REMEMBERED: Final = 10_000
@@ -84,13 +84,11 @@ class Lacking:
     """The scopes for which the last summary could not be made, as far as this process knows."""
 
     def __init__(self) -> None:
-        self._scopes: OrderedDict[Scope, None] = OrderedDict()
+        self._scopes: Remembered[Scope, None] = Remembered(REMEMBERED)
 
     def add(self, scope: Scope) -> None:
         """Remember a scope, and forget the oldest of too many."""
         self._scopes[scope] = None
-        if len(self._scopes) > REMEMBERED:
-            self._scopes.popitem(last=False)
 
     def discard(self, scope: Scope) -> None:
         """Forget a scope: a summary was made, or none is needed."""

@@ -18,12 +18,7 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from service.agreement import (
-    check_agreement,
-    check_input,
-    check_version,
-    with_ids,
-)
+from service.agreement import check_agreement, check_input, check_version, with_ids
 from service.envelope import Envelope, RequestMetadata, read_envelope
 from service.errors import ContextBuilderError, InvalidRequestError, Problem
 from service.payload import (

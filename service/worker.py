@@ -8,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from service.archive import Archive
 from service.builder import ContextBuilder
 from service.bus import Bus, Enqueued, StoredResult
 from service.departures import Departures
 from service.errors import BusError
 from service.events import BusEvents
+from service.filing import Filing
 from service.handler import Handler, Incoming
 from service.health import Probe, Pulse
 from service.inbox import Delivery
@@ -50,7 +50,7 @@ class Worker:
         departures = Departures(
             builder.history, events, builder.tokenizers, builder.settings.events
         )
-        self._afterwards = (Archive(bus.manifests, builder.settings), departures)
+        self._afterwards = (Filing(bus.manifests, builder.settings), departures)
         self._retention = Retention(builder.history, builder.settings, bus.now)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
         self._running: dict[asyncio.Task[None], Delivery] = {}

@@ -1,8 +1,10 @@
 """What tests share that is no fixture."""
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -130,6 +132,17 @@ def quiet_logs() -> None:
         logger_factory=structlog.ReturnLoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+@contextmanager
+def logging_put_back() -> Iterator[None]:
+    """Leave logging as it was, whatever is configured in the context; then print none."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    quiet_logs()
 
 
 def lacking(what: str) -> NoReturn:

@@ -18,7 +18,7 @@ from bench.bus.load import (
     over_channel,
     over_stream,
 )
-from bench.bus.processes import cpu_seconds, started
+from bench.processes import cpu_seconds, started
 
 #: Requests that a worker works on at the same time: as many as are in flight.
 SLOTS: Final = 64

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bench.bus.figures import FLEETS, MANY, ONE, Round, figures
 from bench.bus.fleets import Fleet, Measured, echo, workers
 from bench.bus.load import Callers, Command
-from bench.bus.processes import cpu_seconds, resident_bytes
+from bench.processes import cpu_seconds, usage
 from service.adapters.embedded.server import embedded_server
 
 #: Seconds that a worker is left alone before its idle CPU is read.
@@ -137,9 +137,9 @@ async def _memory(fleet: Fleet, callers: Callers, effort: Effort) -> dict[str, A
     """Return what a worker holds before and after so many builds."""
     (process,) = fleet.processes
     await callers.send(fleet.stream, effort.settled, MANY, effort.memory_seconds / 3)
-    before = resident_bytes(process.pid)
+    before = usage(process.pid).rss
     sent = await callers.send(fleet.stream, effort.requests, MANY, effort.memory_seconds * 2 / 3)
-    after = resident_bytes(process.pid)
+    after = usage(process.pid).rss
     return {
         "requests": sent,
         "rss_before_mb": round(before / 1e6, 1),

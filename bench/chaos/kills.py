@@ -8,7 +8,7 @@ from time import monotonic
 
 from bench.chaos.stage import LOOK_SECONDS, Figures, Stage
 from bench.chaos.traffic import Asked
-from bench.processes import WorkerProcess
+from bench.crew import WorkerProcess
 
 
 async def killed_workers(stage: Stage) -> Figures:

@@ -25,9 +25,9 @@ async def killed_server(stage: Stage) -> Figures:
     await stage.send(stage.requests)
     await stage.until_settled(stage.size.requests * 19 // 20)
     backlog = await stage.open()
-    await stage.server.kill()
+    await asyncio.to_thread(stage.server.kill)
     await asyncio.sleep(DOWN_SECONDS)
-    await stage.server.start()
+    await asyncio.to_thread(stage.server.start)
     began = monotonic()
     await stage.until_settled(await stage.open() - 1)
     recovery = monotonic() - began

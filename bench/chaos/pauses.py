@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.chaos.stage import LOOK_SECONDS, Figures, Stage
 from bench.chaos.traffic import Asked
-from bench.processes import WorkerProcess
+from bench.crew import WorkerProcess
 
 #: Leases that the worker stands still for.
 LEASES: Final = 2.5

@@ -14,8 +14,9 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
 from bench.chaos.traffic import GROUP, STREAM, Asked, send, tally
-from bench.processes import Crew, open_crew
-from bench.servers import DURABLE, BusServer, entries, running_server
+from bench.crew import Crew, open_crew
+from bench.servers import DURABLE, entries, running_server
+from tests.bus_server import RealServer
 
 #: Seconds between two looks at the bus.
 LOOK_SECONDS: Final = 0.05
@@ -46,7 +47,7 @@ class Stage:
     """A run in progress."""
 
     size: Size
-    server: BusServer
+    server: RealServer
     crew: Crew
     client: Redis
 

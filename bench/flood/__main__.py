@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
+from bench.crew import Crew, open_crew
 from bench.flood.sending import STREAM, add, answered, publish, refusals
-from bench.processes import Crew, open_crew
 from bench.servers import running_server
 
 LARGE_BUFFER: Final = "client-output-buffer-limit pubsub 256mb 64mb 60"

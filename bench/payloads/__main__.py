@@ -21,10 +21,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from bench.crew import Crew, open_crew
 from bench.payloads.listening import Listener, open_listener
 from bench.payloads.making import payload, result_row
 from bench.payloads.reading import Sender, sender
-from bench.processes import Crew, open_crew
 from bench.servers import running_server
 
 #: Payloads in a batch; the next is sent when all of one are settled.

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from service.app import open_builder, open_bus
-from service.archive import Archive
 from service.cli.tables import named_ids, say
 from service.compare import NameChanges
 from service.config.settings import Settings
+from service.filing import Filing
 from service.replay import Difference, NotReplayableError, Replay, Versions, replay
 
 
 async def replayed(settings: Settings, build_id: str, request: dict[str, Any] | None) -> Replay:
     """Build again by the manifest on the bus; raises as `replay` does, and `BusError`."""
     async with open_bus(settings) as connected:
-        manifest = await Archive(connected.bus.manifests, settings).find(build_id)
+        manifest = await Filing(connected.bus.manifests, settings).find(build_id)
     if manifest is None:
         raise NotReplayableError(
             f"the bus has no manifest of {build_id!r}: it has expired, or no worker built it"

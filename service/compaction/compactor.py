@@ -1,13 +1,13 @@
 """Makes the summaries that builds turn out to need, when their answers are out."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
 
+from service.backlog import Backlog
 from service.bus import Events
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Maker, Unmade
@@ -16,13 +16,12 @@ from service.errors import StoreError, SummarizerError
 from service.event import Compacted, Summarized
 from service.metrics import UNMEASURED, Metrics
 from service.provenance import Built
+from service.remembered import Remembered
 from service.summaries import Lacking, Scope
 from service.wire import Topics
 
 log = structlog.get_logger()
 
-#: Seconds for what still waits when a process ends.
-DRAIN: Final = 2.0
 #: Rows by which a history has to grow before it is looked at again, where nothing could be done.
 GROWTH: Final = 8
 #: Histories of which that is remembered.
@@ -44,11 +43,11 @@ class Compactor:
         self._events = events
         self._metrics = metrics
         self._settings = maker.settings
-        self._waiting: asyncio.Queue[Job] = asyncio.Queue(self._settings.max_waiting)
+        self._backlog = Backlog(self._work_off, size=self._settings.max_waiting, batch=1)
         self._scopes: set[Scope] = set()
         self._resting = Resting()
         #: How many rows there were when nothing could be done.
-        self._vain: OrderedDict[tuple[Scope, int], int] = OrderedDict()
+        self._vain: Remembered[tuple[Scope, int], int] = Remembered(REMEMBERED)
 
     def keep(self, built: Built | None) -> None:
         """Have made what a build needs; neither waits nor raises."""
@@ -57,9 +56,7 @@ class Compactor:
             return
         if self._resting.passes(job.scope):
             return
-        try:
-            self._waiting.put_nowait(job)
-        except asyncio.QueueFull:  # the next build asks again
+        if not self._backlog.put(job):  # the next build asks again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
             self._metrics.summarized("postponed")
             return
@@ -74,13 +71,11 @@ class Compactor:
         """Make what is asked for, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
-                tasks.create_task(self._work())
+                tasks.create_task(self._backlog.run())
 
     async def drain(self) -> None:
         """Wait for `run` to make what it was asked for, but not for long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN):
-                await self._waiting.join()
+        await self._backlog.drain()
 
     async def make(self, job: Job) -> Made | Unmade:
         """Make the next summary of a history and tell of it, or tell why there is none.
@@ -93,9 +88,8 @@ class Compactor:
         await self._tell(made, job)
         return made
 
-    async def _work(self) -> None:
-        while True:
-            job = await self._waiting.get()
+    async def _work_off(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
             made = None
             try:
                 made = await self._attempt(job)
@@ -106,7 +100,6 @@ class Compactor:
                     self._failed(job.scope)
             finally:
                 self._scopes.discard(job.scope)
-                self._waiting.task_done()
 
     async def _attempt(self, job: Job) -> Made | Unmade | None:
         try:
@@ -116,7 +109,7 @@ class Compactor:
             self._failed(job.scope)
             return None
         if made is Unmade.NOT_NEEDED:
-            self._remember_vain(job)
+            self._vain[job.kind] = job.rows
         if made is Unmade.NOT_NEEDED or isinstance(made, Made):
             self._lacking.discard(job.scope)
             self._resting.succeeded(job.scope)
@@ -144,11 +137,6 @@ class Compactor:
     def _is_vain(self, job: Job) -> bool:
         rows = self._vain.get(job.kind)
         return rows is not None and rows <= job.rows < rows + GROWTH
-
-    def _remember_vain(self, job: Job) -> None:
-        self._vain[job.kind] = job.rows
-        if len(self._vain) > REMEMBERED:
-            self._vain.popitem(last=False)
 
 
 @asynccontextmanager

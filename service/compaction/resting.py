@@ -1,9 +1,9 @@
 """Histories whose summaries fail, and are tried ever less often."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from service.remembered import Remembered
 from service.summaries import Scope
 
 #: Builds that pass between two tries at most.
@@ -23,7 +23,7 @@ class Resting:
     """Lets 0, 1, 3, 7 and at last 63 builds of a history pass between tries that fail."""
 
     def __init__(self) -> None:
-        self._rests: OrderedDict[Scope, _Rest] = OrderedDict()
+        self._rests: Remembered[Scope, _Rest] = Remembered(REMEMBERED)
 
     def passes(self, scope: Scope) -> bool:
         """Tell whether a build is to pass without a try; counts it then."""
@@ -38,8 +38,6 @@ class Resting:
         rest = self._rests.get(scope)
         builds = min(2 * rest.builds + 1, MOST) if rest else 0
         self._rests[scope] = _Rest(builds, builds)
-        if len(self._rests) > REMEMBERED:
-            self._rests.popitem(last=False)
 
     def succeeded(self, scope: Scope) -> None:
         """Forget a history's failures."""

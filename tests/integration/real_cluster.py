@@ -8,7 +8,7 @@ from pathlib import Path
 import redis
 
 from service.adapters.embedded.server import ServerBinary
-from tests.integration.real_server import START_SECONDS, RealServer, free_port
+from tests.bus_server import START_SECONDS, RealServer, free_port
 
 NODES = 3
 SLOTS = 16384

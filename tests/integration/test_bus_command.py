@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -14,23 +12,10 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
 from service.cli.exits import Exit
 from service.cli.root import app
-from tests.support import quiet_logs
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
 
 Ctxb = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run each test in an empty folder, and put logging back behind it."""
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
 from service.app import open_builder, open_bus, open_stores
-from service.archive import Archive
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.config.store import StoreSettings
+from service.filing import Filing
 from service.marks import Archiving
 from service.wire import BuildRequest
 from tests.support import row
@@ -170,7 +170,7 @@ async def _filed(settings: Settings) -> str:
     async with open_bus(settings) as connected, open_builder(settings) as builder:
         await builder.history.append("ana", [row(1, "human", "Hello"), row(2, "ai", "Hi")])
         built = await builder.built(request)
-        await Archive(connected.bus.manifests, settings).file(built)
+        await Filing(connected.bus.manifests, settings).file(built)
         said = row(3, "human", request.current_input, id=request.input_id)
         await builder.history.append("ana", [said])
     return built.content.build_id

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from service.bus import Bus
 from service.inbox import Depth
+from tests.bus_server import RealServer
 from tests.integration.bus_places import RedisPlace, holds, until
 from tests.integration.conftest import StartServer
-from tests.integration.real_server import RealServer
 from tests.integration.test_worker import Crew, Gate, asking, open_crew
 
 pytestmark = pytest.mark.integration

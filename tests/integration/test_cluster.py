@@ -24,6 +24,7 @@ from service.bus import Identity, Outcome, StoredResult
 from service.client import NoAnswerError
 from service.errors import BusError, ConfigError, OverloadedError
 from service.wire import Topics
+from tests.bus_server import RealServer
 from tests.integration.bus_places import (
     ASKED,
     SHORT,
@@ -35,7 +36,6 @@ from tests.integration.bus_places import (
     until,
 )
 from tests.integration.real_cluster import RealCluster
-from tests.integration.real_server import RealServer
 from tests.integration.test_shards import of_each_shard, request_of
 from tests.integration.test_worker import Crew, asking, open_crew
 from tests.support import lacking

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,26 +21,14 @@ from service.config.settings import Settings
 from service.wire import Topics
 from tests.integration.bus_places import until
 from tests.stores import Sql
-from tests.support import quiet_logs, row
+from tests.support import row
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
 
 Ctxb = Callable[..., Result]
 
 #: An owner, and a word of hers, that stand nowhere else.
 OWNER, WORD = "ana-karenina", "heffalump"
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run each test in an empty folder, and put logging back behind it."""
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
 
 
 @pytest.fixture

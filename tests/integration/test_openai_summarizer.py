@@ -1,6 +1,5 @@
 """The summarizer over HTTP, against a server of ours that speaks the protocol."""
 
-import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,7 +19,7 @@ from service.errors import SummarizerError
 from service.logs import configure_logging
 from service.ports import Summarizer
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
-from tests.support import quiet_logs
+from tests.support import logging_put_back
 
 pytestmark = pytest.mark.integration
 
@@ -196,13 +195,9 @@ async def test_the_breaker_is_around_it() -> None:
 @pytest.fixture
 def debugging(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
     """Log all that there is to log, to where it is captured."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    configure_logging("debug", format="json")
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
+    with logging_put_back():
+        configure_logging("debug", format="json")
+        yield
 
 
 @pytest.mark.usefixtures("debugging")

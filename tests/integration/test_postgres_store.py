@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import traceback
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -20,9 +19,8 @@ from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError
 from service.marks import Archiving
 from service.wire import BuildRequest
 from tests.integration.test_store_contract import at, row
-from tests.postgres_server import PostgresServer, find_postgres
+from tests.postgres_server import PostgresServer
 from tests.stores import Clock, Words
-from tests.support import lacking
 
 HASTY = StoreSettings(statement_timeout_seconds=0.2)
 REQUEST = BuildRequest.model_validate(
@@ -30,21 +28,9 @@ REQUEST = BuildRequest.model_validate(
 )
 
 
-@pytest.fixture
-def own_server() -> Iterator[PostgresServer]:
-    """Give a Postgres that this test alone uses, and may kill."""
-    binaries = find_postgres()
-    if binaries is None:
-        lacking("no Postgres on this machine")
-    server = PostgresServer(binaries)
-    server.start()
-    yield server
-    server.stop()
-
-
-async def test_a_restart_needs_no_new_process(own_server: PostgresServer) -> None:
+async def test_a_restart_needs_no_new_process(own_postgres: PostgresServer) -> None:
     """While the server is gone reads and writes fail at once and may be tried again; then go on."""
-    url = own_server.url()
+    url = own_postgres.url()
     await upgrade(url)
     strict = Settings.model_validate({"store": {"url": url}})
     lenient = Settings.model_validate({"store": {"url": url}, "gather": {"degrade_history": True}})
@@ -57,7 +43,7 @@ async def test_a_restart_needs_no_new_process(own_server: PostgresServer) -> Non
         assert (await builder.built(REQUEST)).content.kept == 1
         await asyncio.gather(*(stores.history.recent("o") for _ in range(9)))  # fills the pool
 
-        own_server.kill()
+        own_postgres.kill()
         for lost in (stores.history.recent("o"), stores.history.append("o", [row("b")])):
             with pytest.raises(StoreError) as caught:
                 await lost
@@ -68,14 +54,14 @@ async def test_a_restart_needs_no_new_process(own_server: PostgresServer) -> Non
         built = (await degrading.built(REQUEST)).content
         assert "history_unavailable" in {warning.code for warning in built.warnings}
 
-        own_server.start()
+        own_postgres.start()
         pages = await asyncio.gather(*(stores.history.recent("o") for _ in range(9)))
         assert {page.total for page in pages} == {1}
         assert await stores.history.append("o", [row("b", at(2))]) == 1
         assert (await builder.built(REQUEST)).content.kept == 2
 
-        own_server.kill()  # and nobody has noticed when it is back
-        own_server.start()
+        own_postgres.kill()  # and nobody has noticed when it is back
+        own_postgres.start()
         assert (await stores.history.recent("o")).total == 2
         assert await stores.history.append("o", [row("c", at(3))]) == 1
 

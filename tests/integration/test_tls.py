@@ -12,9 +12,9 @@ from service.adapters.embedded.server import find_server
 from service.adapters.redis.bus import open_redis_bus
 from service.errors import BusError, ConfigError
 from service.wire import Topics
+from tests.bus_server import RealServer, free_port
 from tests.integration.bus_places import answer, payloads, received
 from tests.integration.real_cluster import RealCluster
-from tests.integration.real_server import RealServer, free_port
 from tests.support import lacking
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,6 @@ from formatters.model import Block, Facts
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.archive import Archive
 from service.builder import BLOCKS, ContextBuilder
 from service.bus import Bus
 from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
@@ -36,6 +35,7 @@ from service.errors import (
     IdConflictError,
     InvalidRequestError,
 )
+from service.filing import Filing
 from service.gather import Sources
 from service.ports import HistoryPage
 from service.schemas import schemas
@@ -646,7 +646,7 @@ async def test_a_build_leaves_its_manifest_on_the_bus(place: Place) -> None:
         await crew.hire()
         content = await crew.client.build(asking("What now?", id="msg_1"))
         await crew.dismiss()
-        found = await Archive(crew.bus.manifests, crew.builder.settings).find(content.build_id)
+        found = await Filing(crew.bus.manifests, crew.builder.settings).find(content.build_id)
 
     assert found is not None
     assert found.request.id == "msg_1"

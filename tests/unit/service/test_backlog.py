@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from service.backlog import Backlog
 
 
@@ -17,15 +19,16 @@ async def test_items_are_worked_off_in_their_order() -> None:
     backlog = Backlog(work, size=3, batch=2)
     assert [backlog.put(item) for item in range(4)] == [True, True, True, False]
     task = asyncio.create_task(backlog.run())
-    await backlog.drain(10)
+    await backlog.drain()
     task.cancel()
     await asyncio.wait([task])
 
     assert done == [[0, 1], [2]]
 
 
-async def test_a_drain_is_bounded() -> None:
+async def test_a_drain_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever for work that does not end."""
+    monkeypatch.setattr("service.backlog.DRAIN", 0.01)
 
     async def work(_: Sequence[int]) -> None:
         await asyncio.Event().wait()
@@ -34,7 +37,7 @@ async def test_a_drain_is_bounded() -> None:
     backlog.put(1)
     task = asyncio.create_task(backlog.run())
     async with asyncio.timeout(10):  # it would wait for ever
-        await backlog.drain(0.01)
+        await backlog.drain()
     assert not task.done()
     task.cancel()
     await asyncio.wait([task])

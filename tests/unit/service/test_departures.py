@@ -11,12 +11,14 @@ from structlog.testing import capture_logs
 from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.backlog import WAITING
 from service.builder import ContextBuilder
 from service.config.settings import EventSettings
-from service.departures import LARGE, REMEMBERED, WAITING, Departures, left_out
+from service.departures import REMEMBERED, Departures, left_out
 from service.event import UNCAUSED, EventMetadata
 from service.marks import Archiving
 from service.provenance import Built
+from service.weight import LARGE
 from service.wire import Topics
 from tests.support import NOW, BrokenHistory, MakeBuilder, MakeRequest, row
 

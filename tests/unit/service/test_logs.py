@@ -11,17 +11,13 @@ import structlog
 from pydantic import SecretStr
 
 from service.logs import configure_logging, keep_to_stderr, owner_hash
-from tests.support import quiet_logs
+from tests.support import logging_put_back
 
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
+    with logging_put_back():
+        yield
     structlog.contextvars.clear_contextvars()
 
 

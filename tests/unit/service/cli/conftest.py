@@ -1,7 +1,6 @@
 """Commands in this process, in an empty folder, with logging put back behind them."""
 
 import functools
-import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 from service.cli.root import app
-from tests.support import quiet_logs
+from tests.support import logging_put_back
 
 
 @pytest.fixture(autouse=True)
@@ -21,12 +20,8 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in list(os.environ):
         if name.upper().startswith("CTXB_"):
             monkeypatch.delenv(name)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    quiet_logs()
+    with logging_put_back():
+        yield
 
 
 #: Commands are made of their functions' signatures each time an application is run; once will do.

@@ -340,19 +340,11 @@ async def test_what_waits_is_bounded(case: Case) -> None:
 
 async def test_a_drain_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that ends doesn't wait for a summary for long."""
-    monkeypatch.setattr("service.compaction.compactor.DRAIN", 0.01)
+    monkeypatch.setattr("service.backlog.DRAIN", 0.01)
     idle = case.compacting()
     idle.keep(await built(case))
     await idle.drain()
     assert await case.summaries.read("o") == []
-
-
-async def test_the_vain_are_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered of histories is no more than so many."""
-    monkeypatch.setattr("service.compaction.compactor.REMEMBERED", 1)
-    await case.build(memory_tokens=64)
-    await case.build(memory_tokens=300)
-    assert len(case.compactor._vain) == 1
 
 
 async def test_summaries_can_be_switched_off(case: Case) -> None:

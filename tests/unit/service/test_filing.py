@@ -1,4 +1,4 @@
-"""The archive files what it is given, and harms nobody where it can't."""
+"""The filing keeps what it is given, and harms nobody where it can't."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -10,10 +10,11 @@ from structlog.testing import capture_logs
 
 from formatters.model import Message, Role
 from service.adapters.memory.hub import MemoryManifests
-from service.archive import BATCH, MANY_ROWS, WAITING, Archive
+from service.backlog import WAITING
 from service.config.settings import ManifestSettings, Settings
 from service.errors import BusError
-from service.gather import History
+from service.filing import BATCH, Filing
+from service.gather import MANY_ROWS, History
 from service.provenance import Built
 from tests.support import MakeBuilder, MakeRequest
 
@@ -46,9 +47,9 @@ def keeping(**settings: float) -> Settings:
 
 
 @asynccontextmanager
-async def running(archive: Archive) -> AsyncIterator[None]:
-    """Run an archive in the background."""
-    task = asyncio.create_task(archive.run())
+async def running(filing: Filing) -> AsyncIterator[None]:
+    """Run the filing in the background."""
+    task = asyncio.create_task(filing.run())
     yield
     task.cancel()
     await asyncio.wait([task])
@@ -56,17 +57,17 @@ async def running(archive: Archive) -> AsyncIterator[None]:
 
 async def test_what_is_kept_can_be_found(built: Built) -> None:
     """The manifest of a build is found by the build's id, once the background has filed it."""
-    archive = Archive(MemoryManifests(), Settings())
-    archive.keep(None)
-    async with running(archive):
-        archive.keep(built)
-        await archive.drain()
+    filing = Filing(MemoryManifests(), Settings())
+    filing.keep(None)
+    async with running(filing):
+        filing.keep(built)
+        await filing.drain()
 
-    found = await archive.find(built.content.build_id)
+    found = await filing.find(built.content.build_id)
 
     assert found is not None
     assert found.build_id == built.content.build_id
-    assert await archive.find("bld_other") is None
+    assert await filing.find("bld_other") is None
 
 
 async def test_builds_that_come_together_are_filed_together(built: Built) -> None:
@@ -87,12 +88,12 @@ async def test_builds_that_come_together_are_filed_together(built: Built) -> Non
         for name in names
     ]
     endless = replace(builds[1], gathered=replace(built.gathered, profile={"a": {1: 2, "b": 3}}))
-    archive = Archive(Noting(), Settings())
+    filing = Filing(Noting(), Settings())
     for each in (builds[0], endless, *builds[2:], built):
-        archive.keep(each)
+        filing.keep(each)
     with capture_logs() as lines:
-        async with running(archive):
-            await archive.drain()
+        async with running(filing):
+            await filing.drain()
 
     assert [line["event"] for line in lines] == ["manifest.lost"]
     assert trips == [set(names) - {"bld_1"}, {built.content.build_id}]
@@ -100,60 +101,60 @@ async def test_builds_that_come_together_are_filed_together(built: Built) -> Non
 
 async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:
     """Manifests can be switched off."""
-    archive = Archive(MemoryManifests(), keeping(ttl_seconds=0))
-    archive.keep(built)
-    await archive.file(built)
-    await archive.drain()
-    assert await archive.find(built.content.build_id) is None
+    filing = Filing(MemoryManifests(), keeping(ttl_seconds=0))
+    filing.keep(built)
+    await filing.file(built)
+    await filing.drain()
+    assert await filing.find(built.content.build_id) is None
 
 
 async def test_a_store_that_is_away_costs_a_line_in_the_log(built: Built) -> None:
     """Filing fails quietly; looking for a manifest says that the store is away."""
-    archive = Archive(BrokenManifests(), Settings())
+    filing = Filing(BrokenManifests(), Settings())
     with capture_logs() as lines:
-        await archive.file(built)
+        await filing.file(built)
     assert [line["event"] for line in lines] == ["manifest.lost"]
     with pytest.raises(BusError):
-        await archive.find("bld_1")
+        await filing.find("bld_1")
 
 
 async def test_a_manifest_that_is_too_large_is_not_kept(built: Built) -> None:
     """The bound is the setting's, on the compressed bytes."""
-    archive = Archive(MemoryManifests(), keeping(max_bytes=10))
+    filing = Filing(MemoryManifests(), keeping(max_bytes=10))
     with capture_logs() as lines:
-        await archive.file(built)
+        await filing.file(built)
     assert "bytes" in lines[0]["reason"]
-    assert await archive.find(built.content.build_id) is None
+    assert await filing.find(built.content.build_id) is None
 
 
 async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
     """What waits is bounded, and nobody waits for it for long."""
-    archive = Archive(MemoryManifests(), Settings())
+    filing = Filing(MemoryManifests(), Settings())
     with capture_logs() as lines:
         for _ in range(WAITING + 1):
-            archive.keep(built)
+            filing.keep(built)
     assert [line["event"] for line in lines] == ["manifest.lost"]
 
 
 async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that ends doesn't hang on its manifests."""
-    monkeypatch.setattr("service.archive.DRAIN", 0.01)
-    archive = Archive(MemoryManifests(), Settings())
-    archive.keep(built)
-    await archive.drain()
-    assert await archive.find(built.content.build_id) is None
+    monkeypatch.setattr("service.backlog.DRAIN", 0.01)
+    filing = Filing(MemoryManifests(), Settings())
+    filing.keep(built)
+    await filing.drain()
+    assert await filing.find(built.content.build_id) is None
 
 
 async def test_a_long_history_is_filed_alike(built: Built) -> None:
     """What is hashed in a thread comes to the same as elsewhere."""
-    archive = Archive(MemoryManifests(), Settings())
+    filing = Filing(MemoryManifests(), Settings())
     rows = tuple(
         Message(id=f"m{number}", role=Role.HUMAN, content="hi") for number in range(MANY_ROWS)
     )
     long = replace(built, gathered=replace(built.gathered, history=History(messages=rows)))
-    await archive.file(long)
+    await filing.file(long)
 
-    found = await archive.find(built.content.build_id)
+    found = await filing.find(built.content.build_id)
 
     assert found is not None
     assert len(found.candidates) == MANY_ROWS
@@ -164,5 +165,5 @@ async def test_what_is_no_manifest_is_none(built: Built) -> None:
     store = MemoryManifests()
     await store.put("bld_1", b"scribble", 60)
     with capture_logs() as lines:
-        assert await Archive(store, Settings()).find("bld_1") is None
+        assert await Filing(store, Settings()).find("bld_1") is None
     assert lines[0]["event"] == "manifest.unreadable"

@@ -6,27 +6,22 @@ from typing import Final
 
 import structlog
 
-from service.backlog import Backlog
+from service.backlog import WAITING, Backlog
 from service.bus import ManifestStore
 from service.config.settings import Settings
 from service.errors import BusError
+from service.gather import MANY_ROWS
 from service.manifest import Manifest, unpacked
 from service.provenance import Built, ground, make_manifest
 
 log = structlog.get_logger()
 
-#: Builds that wait to be filed; they hold all that was read, so there is a bound.
-WAITING: Final = 256
 #: Manifests that are written and stored in one go at most; each takes a tenth of a millisecond, and
 #: under load, more than a few builds come between two goes.
 BATCH: Final = 32
-#: Rows from which on a manifest is written in a thread, so that the event loop stays free.
-MANY_ROWS: Final = 500
-#: Seconds for what still waits when a worker ends.
-DRAIN: Final = 2.0
 
 
-class Archive:
+class Filing:
     """Keeps manifests in a store for a while; what goes wrong is logged and nothing else."""
 
     def __init__(self, store: ManifestStore, settings: Settings) -> None:
@@ -48,7 +43,7 @@ class Archive:
 
     async def drain(self) -> None:
         """Wait for `run` to file what it has, but not for long."""
-        await self._backlog.drain(DRAIN)
+        await self._backlog.drain()
 
     async def file(self, built: Built) -> None:
         """Store the manifest of a build, if any are stored."""
