@@ -49,6 +49,8 @@ class Recorder:
         self._metrics = metrics
         #: Deliveries that are being written, or wait for that.
         self._held: list[Delivery] = []
+        #: What the store said since it took a row: an outage is told of once, not at each attempt.
+        self._told: set[str] = set()
 
     async def record_input(self, request: BuildRequest) -> None:
         """Write the input of a request, as the human's row.
@@ -126,9 +128,12 @@ class Recorder:
             await self._inbox.dead_letter(delivery, error.detail)
             self._metrics.buried("result")
         except StoreError as error:
-            log.warning("recorder.interrupted", entry=delivery.token, error=error.detail)
+            if error.detail not in self._told:
+                log.warning("recorder.interrupted", entry=delivery.token, error=error.detail)
+            self._told.add(error.detail)
             return False
         else:
+            self._told.clear()
             await self._inbox.ack([delivery])
         return True
 

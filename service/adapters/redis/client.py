@@ -19,6 +19,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.tls import tls_arguments
+from service.adapters.redis.url import check_options, check_url, place_of
 from service.errors import BusError, ConfigError, ForbiddenError, OverloadedError
 from service.loop import heed_cancellation
 
@@ -124,7 +125,7 @@ async def open_clients(url: str, options: BusOptions) -> AsyncIterator[Clients]:
     """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`."""
     async with AsyncExitStack() as stack:
         clients = make_clients(stack, url, options)
-        with bus_errors("connect"):
+        with bus_errors(f"connect to {place_of(clients.commands.connection_pool)}"):
             await clients.clock.measure(clients.commands)
         yield clients
 
@@ -167,6 +168,7 @@ def _make(
     retry: Retry,
     most: int = MAX_CONNECTIONS,
 ) -> Redis:
+    check_url(url)
     try:
         # It waits for a free connection where redis-py's own pool would fail in a burst.
         pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
@@ -180,7 +182,8 @@ def _make(
             **tls_arguments(url, options.tls),
         )
     except ValueError as error:
-        raise ConfigError(f"bus url: {error}") from error
+        raise ConfigError(f"bus.url: {error}") from error
+    check_options(url, pool)
     pool.connection_class = _heeding(pool.connection_class)
     # Payloads are bytes, whatever the URL's query asks for.
     pool.connection_kwargs["decode_responses"] = False

@@ -36,7 +36,7 @@ async def open_cluster(url: str, options: BusOptions) -> AsyncIterator["Cluster"
             try:
                 await cluster.ping()
             except ResponseError as error:
-                raise ConfigError(f"bus url: not a cluster that can be used: {error}") from error
+                raise ConfigError(f"bus.url: not a cluster that can be used: {error}") from error
         stack.push_async_callback(cluster.close)
         yield cluster
 

@@ -91,9 +91,9 @@ class Nodes:
         first = make_clients(stack, url, options)
         where = first.commands.connection_pool.connection_kwargs
         if "path" in where:
-            raise ConfigError("bus url: a cluster is not reached over a socket in the file system")
+            raise ConfigError("bus.url: a cluster is not reached over a socket in the file system")
         if where.get("db"):
-            raise ConfigError("bus url: a cluster has no databases but 0")
+            raise ConfigError("bus.url: a cluster has no databases but 0")
         #: Where the URL points to: asked for the others where none of those answers.
         self._first = Node(Address(where.get("host", "localhost"), where.get("port", 6379)), first)
         self._nodes: dict[Address, Node] = {}

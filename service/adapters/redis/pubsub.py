@@ -39,6 +39,8 @@ class Subscription:
         self._client = client
         self._channel = channel
         self._pause = PAUSE_SECONDS
+        #: Why it was lost, as far as that was told: an outage is told of once, not at each attempt.
+        self._told: set[str] = set()
 
     async def follow(self) -> NoReturn:
         """Read the channel until cancelled, connecting anew whenever that fails."""
@@ -48,7 +50,7 @@ class Subscription:
                     await pubsub.subscribe(self._channel)
                     await self._read(pubsub)
             except (RedisError, OSError) as error:
-                log.warning("bus.subscription_lost", channel=self._channel, reason=str(error))
+                self._lost(str(error))
             heed_cancellation()
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
@@ -80,8 +82,14 @@ class Subscription:
         elif message["type"] == "subscribe":
             self._subscribed()
 
+    def _lost(self, reason: str) -> None:
+        if reason not in self._told:
+            log.warning("bus.subscription_lost", channel=self._channel, reason=reason)
+        self._told.add(reason)
+
     def _subscribed(self) -> None:
         self._pause = PAUSE_SECONDS
+        self._told.clear()
         if self.confirmed.is_set():
             self.resubscribed += 1
             log.warning("bus.resubscribed", channel=self._channel, times=self.resubscribed)

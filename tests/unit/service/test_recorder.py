@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
 from formatters.model import Row
 from service import recorder
@@ -38,7 +39,7 @@ class Recovering(BrokenHistory):
 
 
 async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outage of many leases is no attempt: nothing goes to the dead letter, order is kept."""
+    """An outage of many leases is no attempt and is told of once: no row is buried or overtaken."""
     monkeypatch.setattr(recorder, "PAUSE", 0.02)
     hub = MemoryHub()
     lease = 0.1
@@ -48,12 +49,14 @@ async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatc
         for number in range(3):
             row = {"id": f"a{number}", "owner_key": "o", "role": "AI", "content": "hi"}
             await bus.append(Topics.LLM_RESULTS, json.dumps(row).encode())
-        running = asyncio.create_task(Recorder(history, bus, settings).run())
-        async with asyncio.timeout(20):
-            while len(history.ids) < 3:  # noqa: ASYNC110 - nothing tells when a row is written
-                await asyncio.sleep(0.01)
-        running.cancel()
-        await asyncio.wait([running])
+        with capture_logs() as logs:
+            running = asyncio.create_task(Recorder(history, bus, settings).run())
+            async with asyncio.timeout(20):
+                while len(history.ids) < 3:  # noqa: ASYNC110 - nothing tells when a row is written
+                    await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.wait([running])
 
+    assert [each["event"] for each in logs].count("recorder.interrupted") == 1
     assert history.ids == ["a0", "a1", "a2"]
     assert Topics.CONTEXT_BUILD_DEAD not in hub.streams

@@ -5,8 +5,10 @@ from typing import Any, cast
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from structlog.testing import capture_logs
 
 from service.adapters.arrivals import Arrivals
+from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.pubsub import Subscription, following
 from service.errors import BusError
 
@@ -72,6 +74,28 @@ async def test_lost_connection_is_replaced_and_counted() -> None:
         assert await followed.arrivals.take(1) == [b"1"]
         assert await followed.arrivals.take(1) == [b"2"]
     assert followed.resubscribed == 1
+
+
+async def test_an_outage_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reason of an outage is logged once, however often it is tried; the next one anew."""
+    monkeypatch.setattr(redis_pubsub, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(redis_pubsub, "LONGEST_PAUSE_SECONDS", 0.001)
+    refused = [OSError("refused")]
+    server = ScriptedServer(
+        [SUBSCRIBED, RedisConnectionError("reset")],
+        *[refused] * 5,
+        [SUBSCRIBED, *refused],
+        *[refused] * 5,
+        [SUBSCRIBED, message(b"1")],
+    )
+    followed = subscription(server)
+
+    with capture_logs() as logs:
+        async with following(followed, confirm_seconds=5):
+            assert await followed.arrivals.take(1) == [b"1"]
+
+    told = [each["reason"] for each in logs if each["event"] == "bus.subscription_lost"]
+    assert told == ["reset", "refused", "refused"]
 
 
 async def test_quiet_server_is_asked() -> None:
