@@ -1,0 +1,88 @@
+"""A text as what it is searched by: the stems of its words, and runs of four characters in them.
+
+Stems find a word in its other forms, runs of characters also find compounds, names and typing
+slips. Chinese, Japanese and Korean are written without blanks between words or with endings that
+stick to them, so their characters are taken in pairs, for both.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from Stemmer import Stemmer
+
+from service.recall.languages import STOP_WORDS
+
+#: Characters of a run within a word.
+GRAM: Final = 4
+#: Texts whose analysis is remembered, more than a build reads by default, and the most characters
+#: that such a text has. A row of chat takes about 5 KB, so all of them some 40 MB; at worst, with
+#: every text as long as may be, ten times that.
+REMEMBERED: Final = 8_192
+REMEMBERED_CHARS: Final = 2_000
+#: Of a longer text, so many characters are looked at.
+MOST_CHARS: Final = 20_000
+
+_WORD: Final = re.compile(r"[^\W_]+")
+
+#: Han, Hiragana, Katakana and Hangul.
+_CJK: Final = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_HAS_CJK: Final = re.compile(f"[{_CJK}]")
+_RUNS: Final = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
+
+
+class Analysis(NamedTuple):
+    """What a text is searched by, each with how often it is there, and how many there are."""
+
+    stems: Mapping[str, int]
+    grams: Mapping[str, int]
+    stem_count: int
+    gram_count: int
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case; characters without blanks in their runs."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    found = _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    return [run for word in found for run in _runs(word)]
+
+
+def analysed(text: str, language: str) -> Analysis:
+    """Analyse a text in a language of `service.recall.languages`."""
+    if len(text) <= REMEMBERED_CHARS:
+        return _remembered(text, language)
+    return _analysed(text[:MOST_CHARS], language)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(text: str, language: str) -> Analysis:
+    return _analysed(text, language)
+
+
+def _analysed(text: str, language: str) -> Analysis:
+    stops = STOP_WORDS[language]
+    said = [word for word in words(text) if word not in stops]
+    plain = [word for word in said if not is_cjk(word)]
+    pairs = [pair for word in said if is_cjk(word) for pair in _cut(word, 2)]
+    # one for each text, as it keeps state that threads may not share; it is made in a microsecond
+    stems = Counter([*Stemmer(language).stemWords(plain), *pairs])
+    grams = Counter([*(gram for word in plain for gram in _cut(f"_{word}_", GRAM)), *pairs])
+    return Analysis(stems, grams, stems.total(), grams.total())
+
+
+def is_cjk(word: str) -> bool:
+    """Tell whether a word is a run of characters of a script that is taken in pairs."""
+    return not word.isascii() and _HAS_CJK.match(word) is not None
+
+
+def _runs(word: str) -> list[str]:
+    return [word] if word.isascii() or not _HAS_CJK.search(word) else _RUNS.findall(word)
+
+
+def _cut(word: str, length: int) -> Iterator[str]:
+    """Yield the pieces of a length, each a character further; a shorter word whole."""
+    return (word[at : at + length] for at in range(max(len(word) - length + 1, 1)))
