@@ -1,4 +1,4 @@
-"""A question as what is searched for; one that only goes on asking takes the last turn's words."""
+"""A question as what is searched for; one without words of its own takes the last turn's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ from service.recall.words import analysed, is_cjk, words
 
 #: Newest passages that tell the language, with the question.
 TELLING: Final = 20
-#: Different stems of a question below which it asks about what was just said: "and when was that?"
-FEW: Final = 2
-#: What words of the last turn count beside those of the question, and passages that it has at most.
-BORROWED: Final = 0.3
+#: What words of the last turn count: less than any of a question would. Passages that a last turn
+#: has at most.
+BORROWED: Final = 0.5
 LAST_TURN: Final = 2
 
 
@@ -34,23 +33,13 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     newest = " ".join([text, *(passage.text for passage in passages[-TELLING:])])
     language = language_of(word for word in words(newest) if not is_cjk(word))
     asked = analysed(text, language)
-    around = [asked]
-    if len(asked.stems) < FEW:
-        around += [analysed(passage.text, language) for passage in _last_turn(passages)]
-    return Question(
-        text=text,
-        language=language,
-        stems=_weighed([each.stems for each in around]),
-        grams=_weighed([each.grams for each in around]),
-        now=now,
-    )
-
-
-def _weighed(counts: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    """Weigh the terms of the question by how often they are there, borrowed ones by less."""
-    asked, *others = counts
-    borrowed = {term: BORROWED for each in others for term in each}
-    return {**borrowed, **asked}
+    stems, grams = dict[str, float](asked.stems), dict[str, float](asked.grams)
+    # "and when was that?" has no word of its own
+    for passage in () if stems else _last_turn(passages):
+        borrowed = analysed(passage.text, language)
+        stems |= dict.fromkeys(borrowed.stems, BORROWED)
+        grams |= dict.fromkeys(borrowed.grams, BORROWED)
+    return Question(text=text, language=language, stems=stems, grams=grams, now=now)
 
 
 def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:

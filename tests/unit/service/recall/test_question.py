@@ -1,0 +1,41 @@
+from formatters.model import Passage, Role
+from service.recall.question import BORROWED, read_question
+
+CHAT = [
+    Passage("We sold the red kayak", Role.HUMAN),
+    Passage("For how much?", Role.AI),
+    Passage("The museum opens at nine", Role.HUMAN),
+    Passage("Then let us visit the museum on Sunday", Role.AI),
+]
+
+
+def test_a_question_is_its_own_words() -> None:
+    """A question with words of its own borrows none."""
+    asked = read_question("When does the museum open, museum lovers?", CHAT, None)
+
+    assert asked.stems["museum"] == 2
+    assert "sunday" not in asked.stems
+
+
+def test_a_follow_up_takes_the_words_of_the_last_turn() -> None:
+    """Where no word is left, the last turn's count, but less, and older ones do not."""
+    asked = read_question("And when was that?", CHAT, None)
+
+    assert asked.stems["museum"] == BORROWED
+    assert asked.grams["_mus"] == BORROWED
+    assert "kayak" not in asked.stems
+
+
+def test_an_answer_far_from_its_question_is_taken_alone() -> None:
+    """Only so many of the newest passages are the last turn."""
+    chat = [Passage("The kayak?", Role.HUMAN), *[Passage("A museum", Role.AI)] * 3]
+
+    assert "kayak" not in read_question("And that?", chat, None).stems
+
+
+def test_the_language_is_that_of_the_conversation() -> None:
+    """A short question has the language of what was said before it."""
+    german = [Passage("Wir haben das Boot gestern auf dem See gesehen", Role.HUMAN)] * 3
+
+    assert read_question("Boot?", german, None).language == "german"
+    assert read_question("Boat?", [], None).language == "english"
