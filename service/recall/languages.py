@@ -20,6 +20,14 @@ STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     for language in sorted(set(AVAILABLE_LANGUAGES) & set(algorithms()))
 }
 
+#: Pairs of characters in the small words of languages that are taken in pairs.
+STOP_PAIRS: Final = frozenset(
+    word[at : at + 2]
+    for language in ("chinese", "japanese", "korean")
+    for word in get_stop_words(language)
+    for at in range(len(word) - 1)
+)
+
 
 def language_of(words: Iterable[str]) -> str:
     """Return the language with the largest share of its stop words among these words."""

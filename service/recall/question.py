@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.model import Passage, Role
 from service.recall.languages import language_of
-from service.recall.words import analysed, is_cjk, words
+from service.recall.words import analysed, is_cjk, is_hiragana, words
 
 #: Newest passages that tell the language, with the question.
 TELLING: Final = 20
@@ -15,6 +15,8 @@ TELLING: Final = 20
 #: has at most.
 BORROWED: Final = 0.5
 LAST_TURN: Final = 2
+#: What a pair of Hiragana counts: most are endings, which tell of no subject.
+LIGHT: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,18 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     newest = " ".join([text, *(passage.text for passage in passages[-TELLING:])])
     language = language_of(word for word in words(newest) if not is_cjk(word))
     asked = analysed(text, language)
-    stems, grams = dict[str, float](asked.stems), dict[str, float](asked.grams)
+    stems, grams = _weighed(asked.stems), _weighed(asked.grams)
     # "and when was that?" has no word of its own
     for passage in () if stems else _last_turn(passages):
         borrowed = analysed(passage.text, language)
         stems |= dict.fromkeys(borrowed.stems, BORROWED)
         grams |= dict.fromkeys(borrowed.grams, BORROWED)
     return Question(text=text, language=language, stems=stems, grams=grams, now=now)
+
+
+def _weighed(counts: Mapping[str, int]) -> dict[str, float]:
+    """Weigh terms by how often they are there; endings by less."""
+    return {term: LIGHT if is_hiragana(term) else float(n) for term, n in counts.items()}
 
 
 def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from Stemmer import Stemmer
 
-from service.recall.languages import STOP_WORDS
+from service.recall.languages import STOP_PAIRS, STOP_WORDS
 
 #: Characters of a run within a word.
 GRAM: Final = 4
@@ -31,6 +31,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 #: Han, Hiragana, Katakana and Hangul.
 _CJK: Final = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _HAS_CJK: Final = re.compile(f"[{_CJK}]")
+_HIRAGANA: Final = re.compile("[\u3041-\u309f]+")
 _RUNS: Final = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
 
 
@@ -67,7 +68,8 @@ def _analysed(text: str, language: str) -> Analysis:
     stops = STOP_WORDS[language]
     said = [word for word in words(text) if word not in stops]
     plain = [word for word in said if not is_cjk(word)]
-    pairs = [pair for word in said if is_cjk(word) for pair in _cut(word, 2)]
+    runs = [word for word in said if is_cjk(word)]
+    pairs = [pair for run in runs for pair in _cut(run, 2) if pair not in STOP_PAIRS]
     # one for each text, as it keeps state that threads may not share; it is made in a microsecond
     stems = Counter([*Stemmer(language).stemWords(plain), *pairs])
     grams = Counter([*(gram for word in plain for gram in _cut(f"_{word}_", GRAM)), *pairs])
@@ -77,6 +79,11 @@ def _analysed(text: str, language: str) -> Analysis:
 def is_cjk(word: str) -> bool:
     """Tell whether a word is a run of characters of a script that is taken in pairs."""
     return not word.isascii() and _HAS_CJK.match(word) is not None
+
+
+def is_hiragana(term: str) -> bool:
+    """Tell whether a term is all Hiragana, which endings and small words are written in."""
+    return _HIRAGANA.fullmatch(term) is not None
 
 
 def _runs(word: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Laws of the recalled block, in both layouts, on generated histories."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import assume, given
@@ -21,6 +22,9 @@ SPECS = st.one_of(
 
 #: A line of the block that somebody without the guard would take for a day.
 DAY = re.compile(r"\[(?:\d{4}-\d\d-\d\d|unknown time)\]")
+
+#: How a row opens.
+SPEAKERS = ("  Human: ", "  Nexus: ")
 
 
 def recalling(asked: Asked, spec: object, **limits: Any) -> tuple[BuildSuccess, Parts]:
@@ -50,7 +54,7 @@ def test_the_recalled_block_tells_the_truth(
     assert len(rows) == len(kept)
     assert days[0] == 2  # behind a sentence and a blank line
     assert all(place + 1 in rows for place in days)
-    assert all(lines[one] != lines[other] for one, other in zip(days, days[1:], strict=False))
+    assert all(lines[one] != lines[other] for one, other in pairwise(days))
 
 
 @given(asked=ASKED, spec=SPECS, cap=CAPS, spare=SPARE, limit=LIMITS)

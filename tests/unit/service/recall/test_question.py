@@ -1,5 +1,5 @@
 from formatters.model import Passage, Role
-from service.recall.question import BORROWED, read_question
+from service.recall.question import BORROWED, LIGHT, read_question
 
 CHAT = [
     Passage("We sold the red kayak", Role.HUMAN),
@@ -39,3 +39,12 @@ def test_the_language_is_that_of_the_conversation() -> None:
 
     assert read_question("Boot?", german, None).language == "german"
     assert read_question("Boat?", [], None).language == "english"
+
+
+def test_endings_count_less() -> None:
+    """Pairs of Hiragana are mostly endings, so they weigh less than others."""
+    asked = read_question("飛行機でしたか", CHAT, None)
+
+    assert asked.stems["飛行"] == 1
+    assert {asked.stems[pair] for pair in ("した", "たか") if pair in asked.stems} <= {LIGHT}
+    assert LIGHT in asked.stems.values()

@@ -1,6 +1,6 @@
 import pytest
 
-from service.recall.words import MOST_CHARS, REMEMBERED_CHARS, analysed, words
+from service.recall.words import MOST_CHARS, REMEMBERED_CHARS, analysed, is_hiragana, words
 
 
 def test_words_are_lower_case_and_without_marks() -> None:
@@ -49,6 +49,13 @@ def test_stems_and_runs_are_counted() -> None:
         sum(found.stems.values()),
         sum(found.grams.values()),
     )
+
+
+def test_small_words_of_scripts_without_blanks_count_nothing() -> None:
+    """Pairs within stop words are left out, and Hiragana alone is told apart."""
+    assert list(analysed("什么天气", "english").stems) == ["么天", "天气"]
+    assert is_hiragana("です")
+    assert not any(map(is_hiragana, ("カメ", "天で", "de", "")))
 
 
 def test_a_long_text_is_looked_at_in_part() -> None:
