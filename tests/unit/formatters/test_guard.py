@@ -273,6 +273,8 @@ def test_variants_are_escaped(line: str) -> None:
         "2025-12-10 15:30 ERROR: disk full",
         "[2025-12-10 15:30] ERROR disk full",
         "[2025-12-10] Ada: notes",
+        "[2025-12-10] started\n2025-12-10\n[2025-12-10](journal.md)\non [2025-12-10]",
+        '["2025-12-09",\n"2025-12-10"]\n[12]',
         "[ RUN      ] Suite.Case\n[       OK ] Suite.Case",
         "- [Summary](#summary)\n- [History](#history)\n- [Run](#run)",
         "[Summary of the talk]",

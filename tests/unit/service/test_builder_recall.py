@@ -7,6 +7,7 @@ import pytest
 
 from bench.recounts import cost, parts_of
 from formatters.model import Row
+from service.config.settings import MemorySettings, Settings
 from service.result import BuildSuccess
 from tests.support import MakeBuilder, MakeRequest, row
 
@@ -119,6 +120,28 @@ async def test_rows_beyond_the_limit_of_rows_are_recalled(
     assert {id_ for each in content.decisions for id_ in each.message_ids} == {
         str(each["id"]) for each in rows
     }
+
+
+async def test_a_history_beyond_what_is_read_is_told(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Rows that are not read can't be recalled, which a warning says whatever the limit of rows."""
+    builder = make_builder(settings=Settings(memory=MemorySettings(max_rows=50)))
+    await builder.history.append("o", history(60))
+    content = (await builder.build(make_request(strategy="relevance"))).content
+    assert content.status == "success"
+
+    assert [warning.code for warning in content.warnings] == ["history_capped"]
+
+
+async def test_no_summary_is_wanted(make_builder: MakeBuilder, make_request: MakeRequest) -> None:
+    """What is recalled needs no summary in its place."""
+    past = history(m6=KEY)
+    request = make_request(KEY, past=past, strategy="relevance", memory_tokens=200)
+    built = await make_builder().built(request)
+
+    assert "RECALLED" in built.content.usage.blocks
+    assert not any(fates.fit.wanted_summary for fates in built.fitted.fates)
 
 
 async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:

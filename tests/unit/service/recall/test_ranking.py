@@ -73,6 +73,16 @@ def test_dates_and_names_count() -> None:
     assert best("What tea did Ann have?", passages) == 4
 
 
+def test_a_passage_without_a_time_has_no_day() -> None:
+    """A question that names a day finds it by its words alone, also without its moment."""
+    passages = chat(p4="Tea with honey")
+    passages = [*passages[:20], Passage("Tea with honey", Role.HUMAN), *passages[21:]]
+
+    assert best("Who had tea with honey on May 2?", passages) == 4
+    naive = rank("Who had tea with honey on May 2?", passages, None)
+    assert naive.index(max(naive)) == 4
+
+
 def test_a_passage_that_asks_counts_less_than_one_that_tells() -> None:
     """The question put before is not its answer."""
     assert (
