@@ -9,20 +9,18 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from Stemmer import Stemmer
 
 from service.recall.languages import STOP_PAIRS, STOP_WORDS
+from service.recall.remembered import Remembered
 
 #: Characters of a run within a word.
 GRAM: Final = 4
-#: Texts whose analysis is remembered, more than a build reads by default, and the most characters
-#: that such a text has. A row of chat takes about 5 KB, so all of them some 40 MB; at worst, with
-#: every text as long as may be, ten times that.
-REMEMBERED: Final = 8_192
-REMEMBERED_CHARS: Final = 2_000
+#: Characters of texts whose analysis is remembered, some 14,000 rows of chat: each takes about 32
+#: bytes of memory, 65 MB in all, and 75 in texts where no word comes twice.
+REMEMBERED_CHARS: Final = 2_000_000
 #: Of a longer text, so many characters are looked at.
 MOST_CHARS: Final = 20_000
 
@@ -53,15 +51,8 @@ def words(text: str) -> list[str]:
 
 
 def analysed(text: str, language: str) -> Analysis:
-    """Analyse a text in a language of `service.recall.languages`."""
-    if len(text) <= REMEMBERED_CHARS:
-        return _remembered(text, language)
-    return _analysed(text[:MOST_CHARS], language)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _remembered(text: str, language: str) -> Analysis:
-    return _analysed(text, language)
+    """Analyse a text in a language of `service.recall.languages`; what is known is remembered."""
+    return _remembered(text[:MOST_CHARS], language)
 
 
 def _analysed(text: str, language: str) -> Analysis:
@@ -93,3 +84,6 @@ def _runs(word: str) -> list[str]:
 def _cut(word: str, length: int) -> Iterator[str]:
     """Yield the pieces of a length, each a character further; a shorter word whole."""
     return (word[at : at + length] for at in range(max(len(word) - length + 1, 1)))
+
+
+_remembered: Final = Remembered(_analysed, REMEMBERED_CHARS)

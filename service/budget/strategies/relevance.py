@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from formatters.model import Passage, Ranker, Role
 from service.budget.groups import Fit, Group, Verdict, cost, newest_that_fit
+
+#: Of the tokens for history, what the newest human message may take with all that answers it.
+WHOLE_TURN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,14 @@ class Relevance:
             raise ValueError("recent_share has to lie between 0 and 1")
 
     def recent(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
-        """Return the newest groups within their share, and the newest whatever it costs."""
-        return newest_that_fit(groups, int(budget * self.recent_share)) or groups[-1:]
+        """Return the newest groups within their share, and the newest whatever it costs.
+
+        They reach back to a human message, where that takes no more than half of the budget.
+        """
+        kept = newest_that_fit(groups, int(budget * self.recent_share)) or groups[-1:]
+        turn = groups[max((n for n, group in enumerate(groups) if _has_human(group)), default=0) :]
+        whole = len(turn) > len(kept) and cost(turn) <= budget * WHOLE_TURN
+        return turn if whole else kept
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, and those that score highest of what else fits."""
@@ -66,6 +76,10 @@ class Relevance:
             if scores or group.index not in there
         }
         return Fit(kept=tuple(kept), verdicts=verdicts, over_budget=cost(kept) > budget)
+
+
+def _has_human(group: Group) -> bool:
+    return any(message.role is Role.HUMAN for message in group.messages)
 
 
 def _most(group: Group) -> int:

@@ -71,6 +71,15 @@ def test_of_two_that_score_alike_the_newer_stays() -> None:
     assert [group.index for group in fit.kept] == [2, 3]
 
 
+def test_answers_stay_with_their_question() -> None:
+    """The newest groups reach back to a human message, unless that takes too much."""
+    talk = [*TALK, said(5, "an answer", Role.AI), said(6, "more", Role.AI)]
+
+    assert [group.index for group in BY_WORD.recent(talk, 60)] == [4, 5, 6]
+    assert [group.index for group in BY_WORD.recent(talk, 59)] == [6]
+    assert [group.index for group in BY_WORD.recent(talk[5:], 100)] == [5, 6]
+
+
 @pytest.mark.parametrize("budget", [0, 9, 25, 50])
 def test_without_a_ranker_the_newest_stay(budget: int) -> None:
     """The core has no ranker of its own; its strategy is then that of the oldest first."""
