@@ -1,6 +1,7 @@
 """Laws of the recalled block, in both layouts, on generated histories."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -62,8 +63,8 @@ def test_each_candidate_is_decided_once(
     asked: Asked, spec: object, cap: int, spare: int, limit: int | None
 ) -> None:
     """Each candidate has one decision, what is recalled a score, and the sums are true."""
-    available = protected(asked) + spare
-    content = built(asked, spec, max_tokens=available, memory_tokens=cap, memory_limit=limit)
+    asked = replace(asked, context={**asked.context, "memory_limit": limit})
+    content = built(asked, spec, max_tokens=protected(asked) + spare, memory_tokens=cap)
     decided = [id_ for each in content.decisions for id_ in each.message_ids]
 
     assert sorted(decided) == sorted(set(asked.candidates))
