@@ -21,7 +21,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "near300": 0.5,
     "session": 1.5,
     "cov120": 2.5,
-    "cov400": 1.0,
+    "cov400": 1.5,
     "length": 1.0,
     "date": 3.0,
     "after": 1.5,
@@ -30,7 +30,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
 }
 #: What they count besides in a long unbroken session, such as a meeting: there the subject tells
 #: more than the single message, and long messages no more than short ones.
-LONG_WEIGHTS: Final[Mapping[str, float]] = {"near2500": 2.0, "length": -1.0}
+LONG_WEIGHTS: Final[Mapping[str, float]] = {"near2500": 2.5, "length": -1.0}
 
 
 def rank(question: str, passages: Sequence[Passage], now: datetime | None = None) -> list[float]:

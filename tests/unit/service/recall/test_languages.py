@@ -24,3 +24,5 @@ def test_each_language_can_be_stemmed() -> None:
     """There are stop words for each, and what apostrophes leave is among them."""
     assert {"english", "german", "french", "spanish", "russian", "arabic"} <= STOP_WORDS.keys()
     assert all("s" in stops for stops in STOP_WORDS.values())
+    assert "the" in STOP_WORDS["english"]
+    assert not STOP_WORDS["english"] & {"home", "work", "new"}
