@@ -51,6 +51,11 @@ _AGO: Final = re.compile(r"\b(\d{1,3}|a|one|two|three|four|five|six)\s+(day|week
 _NUMBERS: Final = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _LAST_WEEKDAY: Final = re.compile(rf"\blast\s+({'|'.join(_WEEKDAYS)})\b")
 
+#: Characters before a month that tell whether it is one.
+LEADING: Final = 20
+#: Dates that a question names at most; one that names more is no question.
+MOST: Final = 10
+
 #: For so many days after a time people still speak of what happened then.
 AFTER: Final = 10
 
@@ -90,7 +95,7 @@ def days_of(question: str, now: datetime | None) -> tuple[Days, ...]:
         *(Days(year=int(year)) for year in _LONE_YEAR.findall(rest)),
         *(_relative(question.lower(), today) if today else ()),
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))[:MOST]
 
 
 def _int(digits: str | None) -> int | None:
@@ -105,7 +110,7 @@ def _iso(question: str) -> Iterator[Days]:
 def _named(question: str, today: date | None) -> Iterator[Days]:
     for found in _NAMED.finditer(question):
         before, name, behind, year = found.groups()
-        leading = question[: found.start()]
+        leading = question[max(found.start() - LEADING, 0) : found.start()]
         # "may" and "march" are words as well
         plain = name.lower() not in _AMBIGUOUS or (name[0].isupper() and bool(leading.strip()))
         if not (plain or before or behind or year or _BEFORE_MONTH.search(leading)):

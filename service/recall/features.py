@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from formatters.model import Passage
+from formatters.times import local_time
 from service.recall.bm25 import Postings, bm25, idf, postings
 from service.recall.dates import days_of
 from service.recall.question import Question
@@ -139,13 +140,14 @@ def _days(searched: _Searched) -> Sequence[int]:
     named = days_of(question.text, question.now)
     if not named:
         return [0] * len(searched.passages)
-    zone = question.now.tzinfo if question.now else None
+    offset = question.now.utcoffset() if question.now else None
+    west = -int(offset.total_seconds()) // 60 if offset else 0
     known: dict[date, int] = {}
 
     def told(at: datetime | None) -> int:
         if at is None:
             return 0
-        day = (at.astimezone(zone) if zone else at).date()
+        day = local_time(at, west).date()
         if day not in known:
             after = -int(any(days.just_before(day) for days in named))
             known[day] = 1 if any(days.has(day) for days in named) else after

@@ -12,7 +12,7 @@ DEFAULT: Final = "english"
 LEAST_SHARE: Final = 0.15
 
 #: English words that tell of no subject. The list of the package has 1,333, with "home" and "work"
-#: among them, which costs two or three of a hundred messages that would be found.
+#: among them, which costs one to three of a hundred messages that would be found.
 _ENGLISH: Final = """
     a an the and but if or because as until while of at by for with about against between into
     through during before after above below to from up down in out on off over under again further
@@ -50,6 +50,6 @@ def language_of(words: Iterable[str]) -> str:
     """Return the language with the largest share of its stop words among these words."""
     told = list(words)
     hits = {name: sum(map(stops.__contains__, told)) for name, stops in STOP_WORDS.items()}
-    # of languages with one share English goes first, which most lists of stop words overlap with
+    # of two with the same share, English
     best = max(hits, key=lambda name: (hits[name], name == DEFAULT))
     return best if hits[best] >= LEAST_SHARE * len(told) > 0 else DEFAULT

@@ -9,6 +9,9 @@ from formatters.model import Passage, Role
 from service.recall.languages import language_of
 from service.recall.words import analysed, is_cjk, is_hiragana, words
 
+#: Of a longer question so many characters count at its beginning and at its end: it is asked before
+#: or behind whatever was pasted.
+MOST_CHARS: Final = 2_000
 #: Newest passages that tell the language, with the question.
 TELLING: Final = 20
 #: What words of the last turn count: less than any of a question would. Passages that a last turn
@@ -32,7 +35,9 @@ class Question:
 
 def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
     """Read a question that was asked after these passages, oldest first."""
-    newest = " ".join([text, *(passage.text for passage in passages[-TELLING:])])
+    if len(text) > 2 * MOST_CHARS:
+        text = f"{text[:MOST_CHARS]} {text[-MOST_CHARS:]}"
+    newest = " ".join([text, *(each.text[:MOST_CHARS] for each in passages[-TELLING:])])
     language = language_of(word for word in words(newest) if not is_cjk(word))
     asked = analysed(text, language)
     stems, grams = _weighed(asked.stems), _weighed(asked.grams)

@@ -185,6 +185,17 @@ async def test_a_share_of_all_shows_the_newest_alone(ask: Any) -> None:
     assert parts_of(content).texts["SHARED_MEMORY"] == parts_of(other).texts["SHARED_MEMORY"]
 
 
+@pytest.mark.parametrize("cap", [90, 150, 400])
+async def test_estimates_keep_to_the_tokens(ask: Any, cap: int) -> None:
+    """Where counts are raised and rounded, what holds history still has no more than it may."""
+    content = await ask(history(m6=KEY), model="claude-sonnet-4-5", memory_tokens=cap)
+    blocks = content.usage.blocks
+
+    assert not content.usage.exact
+    assert blocks["SHARED_MEMORY"] + blocks.get("RECALLED", 0) <= cap
+    assert "RECALLED" in blocks or cap < 150
+
+
 async def test_recalled_rows_are_no_part_of_the_cached_prefix(ask: Any) -> None:
     """In the chat layout the prefix ends with the system message."""
     content = await ask(history(m6=KEY), layout="chat")

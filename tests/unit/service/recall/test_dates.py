@@ -2,7 +2,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from service.recall.dates import Days, days_of
+from service.recall.dates import MOST, Days, days_of
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)  # a Wednesday
 
@@ -79,3 +79,10 @@ def test_a_day_is_among_them_or_soon_after() -> None:
     assert not may.just_before(date(2021, 6, 11))
     assert not may.just_before(date(2021, 5, 3))
     assert not may.just_before(date(1, 1, 5))
+
+
+def test_only_so_many_dates_are_looked_for() -> None:
+    """A list of dates is no question about them."""
+    question = " ".join(f"2023-05-{day:02}" for day in range(1, 29))
+
+    assert len(days_of(question, NOW)) == MOST

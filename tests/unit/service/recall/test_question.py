@@ -48,3 +48,13 @@ def test_endings_count_less() -> None:
     assert asked.stems["飛行"] == 1
     assert {asked.stems[pair] for pair in ("した", "たか") if pair in asked.stems} <= {LIGHT}
     assert LIGHT in asked.stems.values()
+
+
+def test_a_long_question_is_read_at_its_ends() -> None:
+    """What was pasted doesn't hide what is asked before it or behind it."""
+    asked = read_question(
+        "Find the kayak. " + "x " * 9_000 + "middle " * 9_000 + "museum?", [], None
+    )
+
+    assert {"kayak", "museum"} <= asked.stems.keys()
+    assert len(asked.text) < 5_000

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import pytest
 
@@ -117,6 +117,16 @@ def test_odd_texts_are_scored(text: str) -> None:
     for question, passage in ((text, "boat"), ("boat", text), (text, text)):
         (score,) = rank(question, [Passage(passage, Role.OTHER)], NOW)
         assert -10 < score < 40
+
+
+@pytest.mark.parametrize("edge", [date.min, date.max])
+def test_days_at_the_edge_of_the_calendar(edge: date) -> None:
+    """A moment that no zone can shift is still a day."""
+    east = NOW.astimezone(timezone(timedelta(hours=9)))
+    west = NOW.astimezone(timezone(timedelta(hours=-9)))
+    for hour, now in ((0, west), (23, east)):
+        at = datetime.combine(edge, time(hour), UTC)
+        assert len(rank("Tea in May 2020?", [Passage("Tea", Role.HUMAN, at)], now)) == 1
 
 
 def test_every_weight_is_of_a_feature() -> None:
