@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bench.contenders import CONTENDERS, VOCABULARY, Contender, set_task, versions
 from bench.conversation import QUESTION, conversation
-from formatters import shared_memory
+from formatters import printed
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
 from service.adapters.stores import Stores
@@ -121,7 +121,7 @@ def _builder(stores: Stores) -> ContextBuilder:
 
 def _forget() -> None:
     """Forget what all builds of this process share, before a cold one."""
-    shared_memory._remembered.cache_clear()  # noqa: SLF001 - nobody else has a use for it
+    printed._remembered.cache_clear()  # noqa: SLF001 - nobody else has a use for it
 
 
 class _NoTools:

@@ -28,7 +28,8 @@ TAGS: Final = (
 class Piece(NamedTuple):
     """A piece of structure."""
 
-    #: ``message``, ``tag``, ``row``, ``calls``, ``element``, ``role``, ``tool`` or ``parameter``.
+    #: ``message``, ``tag``, ``row``, ``day``, ``calls``, ``element``, ``role``, ``tool`` or
+    #: ``parameter``.
     kind: str
     #: Which: a tag's name, a row's speaker and time, how many calls, a mark as it reads.
     text: str
@@ -83,6 +84,10 @@ _INSTRUCTIONS: Final = re.compile(r"[\s>]*###+\s*(?:instruction|response|input)s
 _BEFORE: Final = re.compile(r"(?:[\s>_|#+=•·–—\"'“‘({-]|\d{1,3}[.)])*")
 _SPEAKER: Final = re.compile(r"(?:\[([^\]]{0,40})\]\s*)?[\[(]?(human|nexus)[\])]?\s*:")
 _STRANGER: Final = re.compile(r"\[+\s*(unknown time|\d{4}-\d\d-\d\d \d\d:\d\d)\s*\]+\s*(\S{1,40}):")
+#: A line that has a day and nothing more, perhaps in pieces: one that goes on is a log's.
+_DAY: Final = re.compile(
+    r"\[?\s*(unknown[\s_-]*time|\d{4}\s*[-–—]\s*\d\d\s*[-–—]\s*\d\d)\s*\]+[^\w\\]*"
+)
 _TAG: Final = re.compile(r"[\[<]\s*(/?)\s*([a-z][a-z0-9_ -]*)")
 _PLAIN_TAG: Final = re.compile(r"\[(/?(?:run|summary|history))\](?!\()")
 #: "shared_memory[0]" is code.
@@ -138,6 +143,8 @@ def _opening(seen: str, line: str, tags: Sequence[str]) -> Piece | None:
         return Piece("row", f"{speaker[2]} {_time(rest)}".strip())
     if stranger := _STRANGER.match(rest):
         return Piece("row", f"{stranger[2]} {stranger[1]}")
+    if day := _DAY.fullmatch(rest):
+        return Piece("day", day[1])
     if role := _ROLE_LINE.match(seen) or _INSTRUCTIONS.match(seen):
         return Piece("role", role[0].strip())
     return _tag(rest, tags)

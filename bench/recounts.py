@@ -158,11 +158,14 @@ def _read_tagged(tags: Sequence[str], messages: Sequence[Sent], parts: Parts) ->
 
 def _read_chat(tags: Sequence[str], messages: Sequence[Sent], parts: Parts) -> None:
     system, *others = messages
-    shared = [tag for tag in tags if tag not in ("HISTORY", "SUMMARY")]
+    shared = [tag for tag in tags if tag not in ("HISTORY", "SUMMARY", "RECALLED")]
     _read_shared(shared, system["content"], parts)
     if "SUMMARY" in tags:
         summary, *others = others
         _add(parts, "SUMMARY", summary)
+    if "RECALLED" in tags:
+        *others, recalled = others
+        _add(parts, "RECALLED", recalled)
     parts.native["HISTORY"] = others
     parts.costs["HISTORY"] = sum(map(cost, others))
 

@@ -3,11 +3,11 @@
 Everything here is frozen: a step that changes something returns a new value.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 #: A row of history as stores and callers hold it: ``id``, ``run_id``, ``role``, ``content``,
 #: ``timestamp``, ``metadata``. Nothing in it is trusted; `formatters.rows` reads it.
@@ -27,6 +27,20 @@ class Role(StrEnum):
     AI = "ai"
     TOOL = "tool"
     OTHER = "other"
+
+
+class Passage(NamedTuple):
+    """A piece of a conversation, as it is searched."""
+
+    text: str
+    speaker: Role
+    #: Aware, or None where it is not known.
+    at: datetime | None = None
+
+
+#: Score passages, oldest first, by what they tell about a question; the higher, the more. The
+#: moment of the question says what "yesterday" is.
+Ranker = Callable[[str, Sequence[Passage], datetime | None], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +156,8 @@ class Facts:
     blocks: Mapping[str, str] = field(default_factory=dict)
     layout: Literal["tagged", "chat"] = "tagged"
     memory: MemoryView = MemoryView()
+    #: Whether older rows may be recalled beside the newest turns.
+    recalls: bool = False
 
     @property
     def tags(self) -> frozenset[str]:
@@ -174,6 +190,10 @@ class Entry:
     shorten: Callable[[int], "Entry"] | None = None
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.
     longest: int = 0
+    #: The line that it stands under, once for neighbours that share it.
+    under: str = ""
+    #: What it is searched by, where it may be recalled.
+    passage: Passage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +228,8 @@ class GivesWay(StrEnum):
     ALL_BUT_NEWEST = "all_but_newest"
     #: Entries go as the chosen strategy decides.
     BY_STRATEGY = "by_strategy"
+    #: Entries come in as they score, into the tokens that history leaves.
+    BY_SCORE = "by_score"
     #: The block goes as a whole.
     WHOLE = "whole"
     #: Entries take their shorter texts, last entry first.

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
-from formatters.annotations import annotation
-from formatters.cut import cut
-from formatters.guard import quoted
 from formatters.model import (
     COUNT_MARK,
     Block,
@@ -20,6 +17,7 @@ from formatters.model import (
     Role,
     Row,
 )
+from formatters.printed import said_in
 from formatters.rows import read_rows
 from formatters.times import stamp
 from formatters.turns import in_order, showable, turns_of
@@ -27,11 +25,6 @@ from formatters.turns import in_order, showable, turns_of
 HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
 NO_HISTORY: Final = "(No previous conversations yet)"
 NONE_FITS: Final = "(There are previous conversations, but none fits here)"
-
-#: Messages that are remembered as the guard leaves them, since each request of an owner shows most
-#: of the last one's again; and the most characters that such a message has.
-REMEMBERED: Final = 4_096
-REMEMBERED_CHARS: Final = 2_000
 
 
 def shared_memory(facts: Facts) -> Block:
@@ -141,23 +134,8 @@ def _shortened(turn: _PrintedTurn, view: MemoryView, tags: frozenset[str], chars
 
 
 def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answers: bool) -> str:
-    texts: list[str] = []
-    for message in row:
-        if message.content.strip():
-            texts.append(_quoted(cut(message.content, view.message_chars), tags))
-        if message.tool_calls:
-            texts.append(annotation(message.tool_calls))
-    said = "\n".join(texts)
+    said = said_in(row, view, tags)
     if answers:
         return f"  Nexus: {said}"
     speaker = "Human" if row[0].role is Role.HUMAN else "Nexus"
     return f"{stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {said}"
-
-
-def _quoted(text: str, tags: frozenset[str]) -> str:
-    return _remembered(text, tags) if len(text) <= REMEMBERED_CHARS else quoted(text, tags)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _remembered(text: str, tags: frozenset[str]) -> str:
-    return quoted(text, tags)

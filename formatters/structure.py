@@ -60,6 +60,9 @@ def _spelt(name: str) -> str:
     return _GAP.join(re.sub("[ilo]", lambda letter: alike[letter[0]], word) for word in words)
 
 
+#: A day as we write it, with whatever dash.
+_DATE: Final = r"\d{4}\s*+[-–—]\s*+\d\d\s*+[-–—]\s*+\d\d"
+
 _ELEMENTS: Final = (
     rf"(?:{_spelt('human_input')}|{_spelt('current_time')}|{_spelt('operator_note')})"
 )
@@ -72,6 +75,8 @@ _LINES: Final = (
     # any other speaker, behind a time exactly as we write it: a log's lines have seconds
     rf"{_OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|\d{{4}}-\d\d-\d\d\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
+    # the line of a day, which has nothing else on it: a log's lines go on
+    rf"{_OPEN}(?:\[[\s\[/_|-]*+)?(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
     # annotations
     rf"{_OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
     rf"{_OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",

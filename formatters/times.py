@@ -59,6 +59,13 @@ def stamp(moment: datetime | None, minutes_west: int = 0) -> str:
     return f"[{local.isoformat(sep=' ', timespec='minutes')}]"
 
 
+def day(moment: datetime | None, minutes_west: int = 0) -> str:
+    """Return ``[2025-12-10]``, or ``[unknown time]``."""
+    if moment is None:
+        return "[unknown time]"
+    return f"[{local_time(moment, minutes_west).date().isoformat()}]"
+
+
 def clock_time(moment: datetime) -> str:
     """Return ``2025-12-10 16:00:00+08:00``, without fractions."""
     return moment.isoformat(sep=" ", timespec="seconds")

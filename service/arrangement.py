@@ -7,6 +7,7 @@ from typing import Final
 from formatters.custom import custom
 from formatters.model import Block, Facts, Formatter
 from formatters.native_blocks import native_history, run_so_far
+from formatters.recalled import recalled
 from formatters.render import in_one_message
 from formatters.shared_memory import shared_memory
 from prompts.capabilities import capabilities
@@ -20,8 +21,8 @@ HISTORY: Final = shared_memory
 def arranged(shows: Sequence[Formatter], facts: Facts, toolset: Toolset) -> tuple[Block, ...]:
     """Show facts as blocks.
 
-    The blocks that a request brought along go before the last one, and the run so far behind it. In
-    the chat layout all before history share the system message.
+    The blocks that a request brought along go before the last one, then rows that may be recalled;
+    the run so far stands behind it. In the chat layout all before history share the system message.
     """
     *leading, last = shows
     chat = facts.layout == "chat"
@@ -30,9 +31,10 @@ def arranged(shows: Sequence[Formatter], facts: Facts, toolset: Toolset) -> tupl
         *custom(facts),
     )
     if not chat:
-        return (*texts, last(facts), *run_so_far(facts))
+        return (*texts, *recalled(facts), last(facts), *run_so_far(facts))
     history = _with_summaries(native_history(facts), facts)
-    return (*in_one_message(texts), history, last(facts), *run_so_far(facts, history))
+    system = in_one_message(texts)
+    return (*system, history, *recalled(facts), last(facts), *run_so_far(facts, history))
 
 
 def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:

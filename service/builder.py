@@ -25,9 +25,9 @@ from service.account import account
 from service.arrangement import arranged
 from service.budget.counting import counting
 from service.budget.fitting import Budget, Fitted, fit_blocks
-from service.budget.groups import Strategy
+from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
-from service.budget.strategies import STRATEGIES
+from service.budget.recalling import ranking
 from service.budget.toolset import Toolset
 from service.compaction.compactor import Compactor
 from service.config.settings import Settings
@@ -38,6 +38,7 @@ from service.metrics import UNMEASURED, Metrics, timed
 from service.plan import Plan, make_plan
 from service.ports import HistoryStore, TokenCounter, Tokenizers
 from service.provenance import Built
+from service.recall.strategies import RANKING_STRATEGIES
 from service.weight import LARGE, weight
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
@@ -69,7 +70,7 @@ class ContextBuilder:
     clock: Callable[[], datetime]
     settings: Settings = field(default_factory=Settings)
     blocks: Sequence[Formatter] = BLOCKS
-    strategies: Mapping[str, Strategy] = field(default_factory=lambda: STRATEGIES)
+    strategies: Mapping[str, Strategy] = field(default_factory=lambda: RANKING_STRATEGIES)
     #: The table of limits; without it every model's limit is unknown.
     models: Models = field(default_factory=dict)
     #: Where `build` files what its contexts were made of.
@@ -145,6 +146,7 @@ class ContextBuilder:
             run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,
+            recalls=recalls(plan.strategy),
         )
 
     def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, toolset: Toolset) -> Fitted:
@@ -153,6 +155,7 @@ class ContextBuilder:
             tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
+            rank=ranking(plan.strategy, facts.current_input, plan.now),
         )
         return fit_blocks(arranged(self.blocks, facts, toolset), budget, counting(counter))
 

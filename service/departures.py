@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from formatters.recalled import TAG as RECALLED
 from service.account import HISTORY_BLOCKS
 from service.backlog import WAITING, Backlog
 from service.budget.decisions import PRESENT
@@ -145,11 +146,11 @@ def left_out(built: Built) -> dict[str, str]:
 
 
 def _kept(built: Built) -> int:
-    block = HISTORY_BLOCKS[built.plan.layout]
+    blocks = (HISTORY_BLOCKS[built.plan.layout], RECALLED)
     return sum(
         len(decision.message_ids)
         for decision in built.fitted.decisions
-        if decision.block == block and decision.outcome in PRESENT
+        if decision.block in blocks and decision.outcome in PRESENT
     )
 
 

@@ -11,7 +11,7 @@ from formatters.friends_info import profile_text
 from formatters.model import Message, Row, Summary
 from formatters.rows import read_rows
 from formatters.turns import count_rows
-from service.budget.groups import uses_summaries
+from service.budget.groups import recalls, uses_summaries
 from service.budget.toolset import Toolset, Toolsets
 from service.config.settings import Settings
 from service.errors import (
@@ -193,7 +193,9 @@ async def _stored(
     request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings
 ) -> History:
     """Read the newest rows: as many as the limit of rows and the budget can use, and no more."""
-    limit, most = plan.memory.limit, settings.memory.max_rows
+    # what is recalled isn't bound by the limit of rows
+    limit = None if recalls(plan.strategy) else plan.memory.limit
+    most = settings.memory.max_rows
     rows = most if limit is None else min(max(limit, 1) * ROWS_A_PRINTED_ROW, most)
     while True:
         page = await store.recent(
@@ -237,7 +239,8 @@ def _run(request: BuildRequest) -> tuple[Message, ...]:
 
 def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Iterator[WarningRecord]:
     """Warn of what no decision tells: rows that a strategy could not see, and parts not shown."""
-    if history.not_read and plan.strategy.reads_all and plan.memory.limit is None:
+    unlimited = plan.memory.limit is None or recalls(plan.strategy)
+    if history.not_read and plan.strategy.reads_all and unlimited:
         detail = f"{plan.strategy.name} chose from the newest {history.read} rows only"
         yield WarningRecord(code="history_capped", detail=detail)
     ids = [message.id for message in (*history.messages, *run) if message.partial]

@@ -10,9 +10,9 @@ from typing import Final
 import structlog
 
 from service.budget.groups import Fit, Group, Strategy, Verdict
-from service.budget.strategies import STRATEGIES
 from service.budget.strategies.count_summary import count_sentence
 from service.budget.strategies.oldest_first import OldestFirst
+from service.recall.strategies import RANKING_STRATEGIES
 
 log = structlog.get_logger()
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 STRATEGY_GROUP: Final = "contextbuilder.strategies"
 
 
-def load_strategies(shipped: Mapping[str, Strategy] = STRATEGIES) -> dict[str, Strategy]:
+def load_strategies(shipped: Mapping[str, Strategy] = RANKING_STRATEGIES) -> dict[str, Strategy]:
     """Return the shipped strategies and those of installed packages, by their names.
 
     One that can't be loaded is left out, and so is one that bears a shipped name; both are logged.

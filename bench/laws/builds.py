@@ -35,6 +35,7 @@ CHOICES: Final[tuple[Any, ...]] = (
     {"name": "smart_window", "max_messages": 5, "preserve_initial": 1, "prioritize_tools": True},
     {"name": "tool_result_clearing", "keep_recent_n": 0},
     {"name": "importance", "recency_weight": 0.0},
+    {"name": "relevance", "recent_share": 0.5},
     {"name": "count_summary", "max_items": 2},
     ["tool_result_clearing", "importance"],
     ["window_size", "count_summary", "middle_out"],

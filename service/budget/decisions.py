@@ -20,6 +20,8 @@ REASONS: Final = {
     "middle": "the first turn and newer ones filled the tokens that history may use",
     "window": "it lies outside the window of messages that the strategy keeps",
     "score": "others score higher for the tokens that history may use",
+    "recalled": "it tells about the current input, and stands among what was recalled",
+    "repeated": "what it says is there already",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
     "memory_limit": "it lies beyond the number of rows that history may show",

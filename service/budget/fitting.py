@@ -10,10 +10,15 @@ from formatters.model import Block, Count, GivesWay
 from service.budget.counting import block_tokens, measure
 from service.budget.decisions import Decision
 from service.budget.fates import Fates
-from service.budget.groups import Strategy
+from service.budget.groups import Strategy, recalls
 from service.budget.history import fit_history, smallest
 from service.budget.in_flight import fit_run, newest_alone
+from service.budget.recalling import FittedRecall, Rank, RecallFates, Recalling, fit_recall
+from service.budget.strategies.oldest_first import OldestFirst
 from service.errors import BudgetExceededError
+
+#: What history would take that is chosen by score: as much as the newest turns do.
+_NEWEST: Final = OldestFirst()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,13 @@ class Budget:
     strategy: Strategy
     #: Tokens for the message that holds history; None for what the rest leaves.
     memory: int | None = None
+    #: Scores rows of history for a strategy that has them recalled.
+    rank: Rank | None = None
+
+    @property
+    def claims(self) -> Strategy:
+        """Return what tells how much history would take."""
+        return _NEWEST if recalls(self.strategy) else self.strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,7 @@ class Fitted:
     tokens: dict[str, int]
     tools: int = 0
     #: What became of the candidates, by the blocks that they were in.
-    fates: tuple[Fates, ...] = ()
+    fates: tuple[Fates | RecallFates, ...] = ()
     yielded: tuple[Yielded, ...] = ()
     insufficient: bool = False
 
@@ -69,27 +81,36 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """
     if budget.strategy.name == "none":
         return _all_or_nothing(blocks, budget, count)
-    runs = {b.tag: fit_run(b, _run_room(blocks, budget, count), count) for b in _runs(blocks)}
-    least = [runs[b.tag].block if b.tag in runs else _least(b, count) for b in blocks]
+    rows = next((block for block in blocks if block.gives_way is GivesWay.BY_SCORE), None)
+    standing = [block for block in blocks if block is not rows]
+    runs = {b.tag: fit_run(b, _run_room(standing, budget, count), count) for b in _runs(standing)}
+    least = [runs[b.tag].block if b.tag in runs else _least(b, count) for b in standing]
     shrunk, yielded = _make_room(least, budget, count)
     rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
     room = min(budget.available - rest, budget.memory or budget.available)
-    history = {
-        block.tag: fit_history(block, budget.strategy, room, count)
-        for block in blocks
-        if _is_history(block)
-    }
-    fitted = [
-        part for b in shrunk for part in (history[b.tag].blocks if b.tag in history else (b,))
-    ]
+    history = [_history(b, rows, budget, room, count) for b in standing if _is_history(b)]
+    parts: dict[str, tuple[Block, ...]] = {block.tag: (block,) for block in shrunk}
+    parts.update(pair for fitted in history for pair in fitted.parts.items())
+    sent = tuple(part for block in blocks for part in parts.get(block.tag, ()))
     return Fitted(
-        blocks=tuple(fitted),
-        tokens=measure(fitted, count),
+        blocks=sent,
+        tokens=measure(sent, count),
         tools=budget.tools,
-        fates=(*(part.fates for part in history.values()), *(run.fates for run in runs.values())),
+        fates=(*(part.fates for part in history), *(run.fates for run in runs.values())),
         yielded=yielded,
-        insufficient=any(part.insufficient for part in history.values()),
+        insufficient=any(part.history.insufficient for part in history),
     )
+
+
+def _history(
+    block: Block, rows: Block | None, budget: Budget, room: int, count: Count
+) -> FittedRecall:
+    """Fit history, with what is recalled where there are rows for it and a strategy that does."""
+    if rows and budget.rank and recalls(budget.strategy):
+        recalling = Recalling(rows, budget.strategy, budget.rank)
+        return fit_recall(block, recalling, room, count)
+    history = fit_history(block, budget.strategy, room, count)
+    return FittedRecall(block, history, history.fates)
 
 
 def _is_history(block: Block) -> bool:
@@ -128,7 +149,7 @@ def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
     spare = max(budget.available - budget.tools - _total(least, count), 0)
     held = _total((b for b in least if _is_history(b)), count)
     room = min(held + spare, budget.memory or budget.available)
-    wanted = (fit_history(b, budget.strategy, room, count) for b in blocks if _is_history(b))
+    wanted = (fit_history(b, budget.claims, room, count) for b in blocks if _is_history(b))
     claimed = max(sum(_total(part.blocks, count) for part in wanted) - held, 0)
     return _total(_runs(least), count) + spare - min(claimed, spare // 2)
 

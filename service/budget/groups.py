@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from formatters.model import Message, SummaryForm
+from formatters.model import Message, Ranker, SummaryForm
 
 
 class Group(NamedTuple):
@@ -135,6 +135,24 @@ class UsesSummaries(Protocol):
     def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
         """Return what fits; of the ``stand_ins``, each with fewer summaries, one at most."""
         ...
+
+
+class Recalls(Protocol):
+    """What a strategy may do besides: have rows of older turns recalled beside the newest."""
+
+    @property
+    def rank(self) -> Ranker | None:
+        """What scores rows; without it none is recalled."""
+        ...
+
+    def recent(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
+        """Return the newest groups that are shown in their place, whatever the question."""
+        ...
+
+
+def recalls(strategy: object) -> TypeGuard[Recalls]:
+    """Tell whether rows of older turns are recalled for a strategy."""
+    return getattr(strategy, "rank", None) is not None and hasattr(strategy, "recent")
 
 
 def uses_summaries(strategy: Strategy) -> bool:

@@ -11,7 +11,7 @@ from service.provenance import Built
 from service.summaries import Scope
 
 #: Blocks that hold history.
-_REMEMBERED = ("SHARED_MEMORY", "HISTORY", "SUMMARY")
+_REMEMBERED = ("SHARED_MEMORY", "HISTORY", "SUMMARY", "RECALLED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

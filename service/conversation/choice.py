@@ -12,6 +12,7 @@ from service.budget.strategy_names import read_strategy
 from service.conversation.messages import create_system_message
 from service.conversation.strategy import ContextStrategy
 from service.conversation.units import Price, Units, read_units
+from service.recall.strategies import RANKING_STRATEGIES
 
 #: A rule by which messages give way: of the sources' classes, or of the engine.
 Rule = ContextStrategy | Strategy
@@ -27,7 +28,7 @@ def read_rule(rule: Rule | str | Sequence[object]) -> Rule:
     """Return a strategy, given itself, or a name or list of names; raises `ValueError`."""
     if isinstance(rule, ContextStrategy) or hasattr(rule, "fit"):
         return rule  # type: ignore[return-value] # what has `fit` is a strategy of the engine
-    return read_strategy(rule)
+    return read_strategy(rule, RANKING_STRATEGIES)
 
 
 def prepared(rows: Sequence[Row], rule: Rule) -> Units:

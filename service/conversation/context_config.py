@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from service.budget.groups import Strategy
 from service.budget.strategy_names import read_strategy
+from service.recall.strategies import RANKING_STRATEGIES
 
 #: Where the date and the time stand.
 DatetimeIn = Literal["message", "system"]
@@ -61,7 +62,7 @@ class ContextConfig:
             raise ValueError(f"datetime_in has to be one of {', '.join(_PLACES)}")
         if not isinstance(self.compaction, CompactionConfig):
             raise ValueError("compaction has to be a CompactionConfig")  # noqa: TRY004 - as all here
-        read_strategy(self.truncation_strategy)
+        read_strategy(self.truncation_strategy, RANKING_STRATEGIES)
 
     @property
     def available(self) -> int:
@@ -71,7 +72,7 @@ class ContextConfig:
     @property
     def strategy(self) -> Strategy:
         """Return the strategy of that name."""
-        return read_strategy(self.truncation_strategy)
+        return read_strategy(self.truncation_strategy, RANKING_STRATEGIES)
 
 
 def _is_number(value: object, kind: type | UnionType) -> bool:

@@ -193,6 +193,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "smart_window": [{"max_messages": 4, "preserve_initial": 1, "prioritize_tools": True}],
     "tool_result_clearing": [{"keep_recent_n": 0}],
     "importance": [{"recency_weight": 0.0}],
+    "relevance": [{"recent_share": 0.0}, {"recent_share": 0.6}],
     "count_summary": [{"max_items": 2}, {"max_items": 0}],
     "summarization": [{"summary_budget_ratio": 1.0}, {"summary_budget_ratio": 0.6}],
 }
@@ -204,6 +205,7 @@ LISTS: list[Any] = [
     ["tool_result_clearing", "oldest_first"],
     [{"name": "tool_result_clearing", "keep_recent_n": 1}, "importance"],
     [{"name": "window_size", "max_messages": 3}, "count_summary", "middle_out"],
+    ["tool_result_clearing", "relevance"],
 ]
 
 #: What the laws run over: every strategy there is, and lists.

@@ -9,6 +9,7 @@ from service.budget.strategies.importance import Importance
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.sliding_window import SlidingWindow
 from service.budget.strategies.smart_window import SmartWindow
 from service.budget.strategies.summarization import Summarization
@@ -26,6 +27,7 @@ STRATEGIES: Final[dict[str, Strategy]] = {
         SmartWindow(),
         ToolResultClearing(),
         Importance(),
+        Relevance(),
         CountSummary(),
         Composite(),
         Summarization(),

@@ -23,7 +23,7 @@ def test_a_guarded_text_forges_nothing() -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "formatters.shared_memory._remembered",
+        "formatters.printed._remembered",
         "formatters.native.quoted",
         "formatters.this_moment.quoted",
         "formatters.friends_info.quoted",

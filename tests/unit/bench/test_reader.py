@@ -106,3 +106,23 @@ def test_a_tolerant_model_would_read_it(text: str, kind: str) -> None:
 def test_words_are_no_structure(text: str) -> None:
     """What is escaped, or means nothing where it stands, is not found."""
     assert pieces(text) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "day"),
+    [
+        ("[2023-05-21]", "2023-05-21"),
+        ("> **[2023-05-21]** :", "2023-05-21"),
+        ("2023-05-21]", "2023-05-21"),
+        ("[Unknown time]", "unknown time"),
+    ],
+)
+def test_the_line_of_a_day_is_found(line: str, day: str) -> None:
+    """A line with nothing but a day in brackets is one, however it is decorated."""
+    assert pieces(line) == [Piece("day", day)]
+
+
+@pytest.mark.parametrize("line", ["[2023-05-21] started", "2023-05-21", "\\[2023-05-21]", "[5-21]"])
+def test_what_is_no_line_of_a_day(line: str) -> None:
+    """A log's line goes on, a date without brackets is a date, and an escaped one is none."""
+    assert pieces(line) == []

@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from formatters.model import Block, Facts, MemoryView, Row
+from formatters.printed import REMEMBERED_CHARS
 from formatters.rows import read_rows
-from formatters.shared_memory import NO_HISTORY, NONE_FITS, REMEMBERED_CHARS, shared_memory
+from formatters.shared_memory import NO_HISTORY, NONE_FITS, shared_memory
 
 
 def turn(number: int, *answers: str, run: bool = True) -> list[Row]:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from formatters.times import clock_time, local_time, parse_minutes_west, parse_timestamp, stamp
+from formatters.times import clock_time, day, local_time, parse_minutes_west, parse_timestamp, stamp
 
 MOMENT = datetime(2025, 12, 10, 15, 30, tzinfo=UTC)
 
@@ -144,3 +144,17 @@ def test_the_edge_of_the_calendar(edge: str, west: int) -> None:
 def test_stamps(moment: datetime | None, west: int, shown: str) -> None:
     """A stamp has minutes and a year of four digits; a missing time is said to be unknown."""
     assert stamp(moment, west) == shown
+
+
+@pytest.mark.parametrize(
+    ("moment", "west", "shown"),
+    [
+        (MOMENT, 0, "[2025-12-10]"),
+        (MOMENT, -540, "[2025-12-11]"),
+        (datetime(5, 1, 2, tzinfo=UTC), 0, "[0005-01-02]"),
+        (None, -540, "[unknown time]"),
+    ],
+)
+def test_days(moment: datetime | None, west: int, shown: str) -> None:
+    """A day is that of the zone; a missing time is said to be unknown."""
+    assert day(moment, west) == shown

@@ -99,6 +99,22 @@ def named(*numbers: int) -> list[str]:
     return [f"m{number}" for number in numbers]
 
 
+async def test_what_is_recalled_has_not_fallen_out(
+    builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
+) -> None:
+    """Rows in the recalled block are still there; only the others are told of, and counted out."""
+    await history.append("o", turns(40))
+    request = make_request("question 6", strategy="relevance", memory_tokens=150)
+    built = await builder.built(request)
+    (there,) = [d.message_ids for d in built.fitted.decisions if "m6" in d.message_ids]
+    await watching(builder, told).tell(built)
+
+    (removed,) = told.removed
+    assert there == ("m6",)
+    assert "m6" not in removed
+    assert len(removed) == built.content.dropped
+
+
 async def test_a_row_is_told_of_when_it_first_falls_out(
     builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
 ) -> None:

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from service import plugins
 from service.budget.groups import Fit, Group, Verdict
-from service.budget.strategies import STRATEGIES
 from service.budget.strategies.oldest_first import OldestFirst
 from service.plugins import Foreign, load_strategies
+from service.recall.strategies import RANKING_STRATEGIES
 
 GROUPS = [Group(index=n, tokens=10, tokens_last=10) for n in range(4)]
 
@@ -63,7 +63,7 @@ def test_a_strategy_of_another_package_is_found(install: Callable[..., None], va
     install(mine=at(value))
     found = load_strategies()
 
-    assert set(found) == {*STRATEGIES, "mine"}
+    assert set(found) == {*RANKING_STRATEGIES, "mine"}
     assert found["mine"].name == "mine"
     assert found["mine"].reads_all
     assert found["mine"].fit(GROUPS, 20).kept == tuple(GROUPS[:1])
@@ -78,7 +78,7 @@ def test_a_broken_one_is_reported_and_left_out(install: Callable[..., None], val
     with capture_logs() as logs:
         found = load_strategies()
 
-    assert set(found) == {*STRATEGIES, "mine"}
+    assert set(found) == {*RANKING_STRATEGIES, "mine"}
     assert [(line["event"], line["plugin"]) for line in logs] == [("plugin.broken", "broken")]
 
 
@@ -88,7 +88,7 @@ def test_a_shipped_name_is_taken(install: Callable[..., None]) -> None:
     with capture_logs() as logs:
         found = load_strategies()
 
-    assert found == STRATEGIES
+    assert found == RANKING_STRATEGIES
     assert logs[0]["event"] == "plugin.name_taken"
 
 

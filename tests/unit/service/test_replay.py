@@ -52,6 +52,24 @@ async def test_where_nothing_has_changed_the_same_comes_of_it(
     assert not any((found.input, found.profile, found.strategy, found.package, found.guard))
 
 
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_what_was_recalled_is_recalled_again(
+    make_builder: MakeBuilder, make_request: MakeRequest, layout: str
+) -> None:
+    """Rows come back under the same days, though others were said since then."""
+    builder = make_builder()
+    said = [row(n, "ai" if n % 2 else "human", f"Boat number {n} " * 9) for n in range(60)]
+    await builder.history.append("o", said)
+    request = make_request("Boat 7?", strategy="relevance", memory_tokens=300, layout=layout)
+    built = await builder.built(request)
+    manifest = make_manifest(built, ground(builder.settings))
+    await remember(builder, [*said, row(200, "human", "Boat number 7 sank")], "Boat 7?")
+
+    assert "RECALLED" in built.content.usage.blocks
+    assert manifest.strategy == {"name": "relevance", "reads_all": True, "recent_share": 0.1}
+    assert (await replay(manifest, builder)).identical
+
+
 @pytest.mark.parametrize("west", [-480, 0, 210])
 async def test_moment_and_zone_are_those_of_the_build(make_builder: MakeBuilder, west: int) -> None:
     """The time of the request is shown again, in the client's zone."""

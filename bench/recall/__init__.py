@@ -1,0 +1,1 @@
+"""What the context still has of the messages that answer a question."""

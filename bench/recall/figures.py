@@ -1,0 +1,62 @@
+"""What was found, in figures."""
+
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: Times that questions are drawn again, to tell how sure a difference is.
+DRAWS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one context has of the messages that answer its question."""
+
+    category: str
+    #: The share of them that is there.
+    share: float
+    #: Milliseconds of the build; None where nothing was built.
+    ms: float | None = None
+
+
+def figures(found: Sequence[Found]) -> dict[str, Any]:
+    """Return the averages over all questions, and over those of each category."""
+    by_category: dict[str, list[float]] = defaultdict(list)
+    for each in found:
+        by_category[each.category].append(each.share)
+    told: dict[str, Any] = {
+        "recall": round(statistics.fmean(each.share for each in found), 4),
+        "all_found": round(statistics.fmean(each.share == 1 for each in found), 4),
+        "n": len(found),
+        "by_category": {
+            name: round(statistics.fmean(shares), 4) for name, shares in sorted(by_category.items())
+        },
+    }
+    times = sorted(each.ms for each in found if each.ms is not None)
+    if times:
+        told["p50_ms"] = round(statistics.median(times), 2)
+        told["p95_ms"] = round(times[int(0.95 * len(times))], 2)
+    return told
+
+
+def beside_best(found: Sequence[Found], baselines: Mapping[str, Sequence[Found]]) -> dict[str, Any]:
+    """Return how much more is found than by the best of some, with an interval of 95 %.
+
+    Questions are drawn with replacement, the same for both.
+    """
+    best = max(baselines, key=lambda name: statistics.fmean(f.share for f in baselines[name]))
+    pairs = zip(found, baselines[best], strict=True)
+    differences = [one.share - other.share for one, other in pairs]
+    draw = random.Random(1)  # noqa: S311 - to be repeatable, not secret
+    means = sorted(
+        statistics.fmean(draw.choices(differences, k=len(differences))) for _ in range(DRAWS)
+    )
+    low, high = means[int(0.025 * DRAWS)], means[int(0.975 * DRAWS)]
+    return {
+        "best_baseline": best,
+        "minus_best": round(statistics.fmean(differences), 4),
+        "interval": [round(low, 4), round(high, 4)],
+    }

@@ -1,0 +1,129 @@
+"""What the strategies are compared with: other ways to pick messages for so many tokens.
+
+Each message is a line as `[SHARED_MEMORY]` has it, with its time. Scores are of BM25 over the same
+stems as the product's own, characters in pairs where a script has no blanks.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from statistics import fmean, pstdev
+from typing import Any, Final
+
+from bench.recall.cases import Case
+from bench.recounts import OVERHEAD, tokens
+from formatters.model import Passage
+from formatters.rows import read_row
+from service.recall.bm25 import bm25, postings
+from service.recall.question import Question, read_question
+from service.recall.words import Analysis, analysed
+
+HEADER: Final = "[SHARED_MEMORY count=9999]\nRecent conversation memory:\n\n"
+#: Characters that a line shows of a message.
+CHARS: Final = 500
+#: Messages on either side that count as a message's own.
+NEIGHBOURS: Final = 2
+
+#: Score the messages of a case for a question.
+Scores = Callable[["Lines", str], Sequence[float]]
+
+
+class Lines:
+    """A history as lines, with what each costs."""
+
+    def __init__(self, case: Case) -> None:
+        self.rows = [read_row(row) for row in case.rows]
+        self.texts = [_line(row) for row in case.rows]
+        self.costs = [tokens(f"{text}\n") for text in self.texts]
+        self.passages = [Passage(row.content[:CHARS], row.role) for row in self.rows]
+
+    def picked(self, scores: Sequence[float], budget: int) -> str:
+        """Return the text of what scores highest within a budget, in its order."""
+        room = budget - tokens(HEADER) - OVERHEAD
+        ranked = sorted(range(len(scores)), key=lambda place: (scores[place], place), reverse=True)
+        kept = []
+        for place in ranked:
+            if self.costs[place] <= room:
+                room -= self.costs[place]
+                kept.append(place)
+        return "\n".join([HEADER, *(self.texts[place] for place in sorted(kept))])
+
+
+def _line(row: dict[str, Any]) -> str:
+    text = row["content"]
+    shown = text if len(text) <= CHARS else f"{text[: CHARS - 3]}..."
+    speaker = "Human" if row["role"].lower() == "human" else "Nexus"
+    return f"[{row['timestamp'][:16].replace('T', ' ')}] {speaker}: {shown}"
+
+
+def _analysed(lines: Lines, text: str) -> tuple[Question, list[Analysis]]:
+    question = read_question(text, lines.passages, None)
+    return question, [analysed(each.text, question.language) for each in lines.passages]
+
+
+def newest(lines: Lines, _: str) -> Sequence[float]:
+    """Score by age."""
+    return range(len(lines.texts))
+
+
+def single(lines: Lines, text: str) -> Sequence[float]:
+    """Score each message by its own words."""
+    question, found = _analysed(lines, text)
+    places = postings(question.stems, [each.stems for each in found])
+    return bm25(question.stems, places, [each.stem_count for each in found])
+
+
+def with_neighbours(lines: Lines, text: str) -> Sequence[float]:
+    """Score each message by the words of it and of its neighbours."""
+    question, found = _analysed(lines, text)
+    terms = question.stems
+    around = [found[max(p - NEIGHBOURS, 0) : p + NEIGHBOURS + 1] for p in range(len(found))]
+    counts = [{t: sum(each.stems.get(t, 0) for each in near) for t in terms} for near in around]
+    there = [{term: count for term, count in each.items() if count} for each in counts]
+    lengths = [sum(each.stem_count for each in near) for near in around]
+    return bm25(terms, postings(terms, there), lengths)
+
+
+def both(lines: Lines, text: str) -> Sequence[float]:
+    """Add the two, each standardised."""
+    pair = (_standard(single(lines, text)), _standard(with_neighbours(lines, text)))
+    return [one + other for one, other in zip(*pair, strict=True)]
+
+
+def _standard(scores: Sequence[float]) -> list[float]:
+    middle, spread = fmean(scores), pstdev(scores) or 1.0
+    return [(score - middle) / spread for score in scores]
+
+
+PICKERS: Final[dict[str, Scores]] = {
+    "newest": newest,
+    "bm25": single,
+    "bm25_neighbours": with_neighbours,
+    "bm25_both": both,
+}
+
+#: langchain-core's way, which no question changes.
+TRIM: Final = "trim_messages"
+
+
+def has_langchain() -> bool:
+    """Tell whether langchain-core is installed here."""
+    return find_spec("langchain_core") is not None
+
+
+def trimmed(case: Case, budget: int) -> str:
+    """Return what langchain-core's `trim_messages` keeps, with the same counts a message."""
+    from langchain_core.messages import AIMessage, HumanMessage, trim_messages
+
+    messages = [
+        (HumanMessage if row["role"].lower() == "human" else AIMessage)(row["content"])
+        for row in case.rows
+    ]
+    cost = functools.cache(lambda text: tokens(text) + OVERHEAD)
+    kept = trim_messages(
+        messages,
+        max_tokens=budget,
+        strategy="last",
+        token_counter=lambda given: sum(cost(message.content) for message in given),
+    )
+    return "\n".join(message.content for message in kept)

@@ -1,0 +1,181 @@
+"""The days that a question speaks of: dates, months and years, and days told from its moment."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Final
+
+#: The names of months in languages that write them out, from January on; those of a month are
+#: parted by blanks.
+_NAMES: Final = (
+    "january januar janvier enero gennaio janeiro januari",
+    "february februar février febrero febbraio fevereiro februari",
+    "march märz mars marzo março maart",
+    "april avril abril aprile",
+    "may mai mayo maggio maio mei",
+    "june juni juin junio giugno junho",
+    "july juli juillet julio luglio julho",
+    "august août agosto augustus",
+    "september septembre septiembre settembre setembro",
+    "october oktober octobre octubre ottobre outubro",
+    "november novembre noviembre novembro",
+    "december dezember décembre diciembre dicembre dezembro",
+)
+_MONTHS: Final = {
+    name: month for month, names in enumerate(_NAMES, start=1) for name in names.split()
+}
+#: Words besides that only a capital makes a month, or what stands around them.
+_AMBIGUOUS: Final = frozenset({"may", "march", "mars", "mei"})
+
+_WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_YEAR: Final = r"(?:19|20)\d\d"
+_DAY: Final = r"(?:[12]\d|3[01]|0?[1-9])"
+
+_ISO: Final = re.compile(rf"(?<!\d)({_YEAR})-(\d\d)(?:-(\d\d))?(?!\d)")
+#: "2023年5月21日" and "2023년 5월 21일", each part but the month optional.
+_CJK: Final = re.compile(
+    rf"(?:({_YEAR})\s*[年년]\s*)?(?<!\d)(1[0-2]|0?[1-9])\s*[月월](?:\s*({_DAY})\s*[日号號일])?"
+)
+_NAMED: Final = re.compile(
+    rf"(?:\b({_DAY})(?:st|nd|rd|th|\.)?\s+(?:of\s+|de\s+)?)?\b({_MONTH})\b"
+    rf"(?:\s+({_DAY})(?:st|nd|rd|th)?(?!\d))?(?:,?\s+(?:de\s+|of\s+)?({_YEAR})\b)?",
+    re.IGNORECASE,
+)
+_LONE_YEAR: Final = re.compile(rf"(?<![\d-])({_YEAR})(?![\d-])")
+_BEFORE_MONTH: Final = re.compile(r"\b(?:in|since|of|last|this|early|late|mid|by|until)\s+$", re.I)
+_LAST: Final = re.compile(r"\b(?:last|previous)\s+$", re.I)
+_AGO: Final = re.compile(r"\b(\d{1,3}|a|one|two|three|four|five|six)\s+(day|week|month)s?\s+ago\b")
+_NUMBERS: Final = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+_LAST_WEEKDAY: Final = re.compile(rf"\blast\s+({'|'.join(_WEEKDAYS)})\b")
+
+#: Characters before a month that tell whether it is one.
+LEADING: Final = 20
+#: Dates that a question names at most; one that names more is no question.
+MOST: Final = 10
+
+#: For so many days after a time people still speak of what happened then.
+AFTER: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The days that parts of a date leave open, or those from one day to another."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+    span: tuple[date, date] | None = None
+
+    def has(self, day: date) -> bool:
+        """Tell whether a day is among them."""
+        if self.span:
+            return self.span[0] <= day <= self.span[1]
+        parts = ((self.year, day.year), (self.month, day.month), (self.day, day.day))
+        return all(own is None or own == other for own, other in parts)
+
+    def just_before(self, day: date) -> bool:
+        """Tell whether a day is none of them, but comes soon after one."""
+        if self.has(day) or day.toordinal() <= AFTER:
+            return False
+        return any(self.has(day - timedelta(days=back)) for back in range(1, AFTER + 1))
+
+
+def days_of(question: str, now: datetime | None) -> tuple[Days, ...]:
+    """Return the days that a question names; what it tells from today needs its moment."""
+    today = now.date() if now else None
+    # a year that belongs to a month says nothing alone
+    rest = _CJK.sub(" ", _NAMED.sub(" ", question))
+    found = (
+        *_iso(question),
+        *(Days(_int(y), int(m), _int(d)) for y, m, d in _CJK.findall(question)),
+        *_named(question, today),
+        *(Days(year=int(year)) for year in _LONE_YEAR.findall(rest)),
+        *(_relative(question.lower(), today) if today else ()),
+    )
+    return tuple(dict.fromkeys(found))[:MOST]
+
+
+def _int(digits: str | None) -> int | None:
+    return int(digits) if digits else None
+
+
+def _iso(question: str) -> Iterator[Days]:
+    for year, month, day in _ISO.findall(question):
+        yield Days(int(year), int(month), _int(day))
+
+
+def _named(question: str, today: date | None) -> Iterator[Days]:
+    for found in _NAMED.finditer(question):
+        before, name, behind, year = found.groups()
+        leading = question[max(found.start() - LEADING, 0) : found.start()]
+        # "may" and "march" are words as well
+        plain = name.lower() not in _AMBIGUOUS or (name[0].isupper() and bool(leading.strip()))
+        if not (plain or before or behind or year or _BEFORE_MONTH.search(leading)):
+            continue
+        month = _MONTHS[name.lower()]
+        told = _int(year)
+        if told is None and today and _LAST.search(leading):
+            told = today.year - (month >= today.month)
+        yield Days(told, month, _int(before or behind))
+
+
+def _relative(question: str, today: date) -> Iterator[Days]:
+    for phrase, span in _PHRASES:
+        if re.search(phrase, question):
+            yield Days(span=span(today))
+    for number, unit in _AGO.findall(question):
+        count = _NUMBERS.get(number) or int(number)
+        # of two weeks ago nobody knows the day
+        size, slack = {"day": (1, 0), "week": (7, 3), "month": (30, 15)}[unit]
+        middle = _back(today, count * size)
+        yield Days(span=(_back(middle, slack), _back(middle, -slack)))
+    for name in _LAST_WEEKDAY.findall(question):
+        day = _back(today, (today.weekday() - _WEEKDAYS.index(name) - 1) % 7 + 1)
+        yield Days(span=(day, day))
+
+
+def _back(day: date, days: int) -> date:
+    """Return the day so many days earlier, or the edge of the calendar."""
+    return date.fromordinal(min(max(day.toordinal() - days, 1), date.max.toordinal()))
+
+
+def _before(first: int, last: int) -> Callable[[date], tuple[date, date]]:
+    return lambda today: (_back(today, first), _back(today, last))
+
+
+def _last_week(today: date) -> tuple[date, date]:
+    monday = _back(today, today.weekday() + 7)
+    return monday, _back(monday, -6)
+
+
+def _last_month(today: date) -> tuple[date, date]:
+    end = _back(today.replace(day=1), 1)
+    return end.replace(day=1), end
+
+
+def _last_year(today: date) -> tuple[date, date]:
+    year = max(today.year - 1, 1)
+    return date(year, 1, 1), date(year, 12, 31)
+
+
+#: Words for days before the moment of the question.
+_PHRASES: Final[tuple[tuple[str, Callable[[date], tuple[date, date]]], ...]] = (
+    (r"(?<!before )\byesterday\b|\bgestern\b|\bhier\b|\bayer\b|昨[天日]|어제", _before(1, 1)),
+    (
+        r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b|\banteayer\b|前天|一昨日|그저께",
+        _before(2, 2),
+    ),
+    (
+        r"\blast week\b|\bletzte woche\b|\bsemaine dernière\b|\bsemana pasada\b"
+        r"|上[周週]|先週|지난주",
+        _last_week,
+    ),
+    (
+        r"\blast month\b|\bletzten monat\b|\bmois dernier\b|\bmes pasado\b|上个?月|先月|지난달",
+        _last_month,
+    ),
+    (r"\blast year\b|\bletztes jahr\b|\bannée dernière\b|\baño pasado\b|去年|작년", _last_year),
+)

@@ -1,0 +1,61 @@
+"""A question as what is searched for; one without words of its own takes the last turn's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from formatters.model import Passage, Role
+from service.recall.languages import language_of
+from service.recall.words import analysed, is_cjk, is_hiragana, words
+
+#: Of a longer question so many characters count at its beginning and at its end: it is asked before
+#: or behind whatever was pasted.
+MOST_CHARS: Final = 2_000
+#: Newest passages that tell the language, with the question.
+TELLING: Final = 20
+#: What words of the last turn count: less than any of a question would. Passages that a last turn
+#: has at most.
+BORROWED: Final = 0.5
+LAST_TURN: Final = 2
+#: What a pair of Hiragana counts: most are endings, which tell of no subject.
+LIGHT: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The words that are searched for, and what each one counts."""
+
+    text: str
+    language: str
+    stems: Mapping[str, float]
+    grams: Mapping[str, float]
+    now: datetime | None = None
+
+
+def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
+    """Read a question that was asked after these passages, oldest first."""
+    if len(text) > 2 * MOST_CHARS:
+        text = f"{text[:MOST_CHARS]} {text[-MOST_CHARS:]}"
+    newest = " ".join([text, *(each.text[:MOST_CHARS] for each in passages[-TELLING:])])
+    language = language_of(word for word in words(newest) if not is_cjk(word))
+    asked = analysed(text, language)
+    stems, grams = _weighed(asked.stems), _weighed(asked.grams)
+    # "and when was that?" has no word of its own
+    for passage in () if stems else _last_turn(passages):
+        borrowed = analysed(passage.text, language)
+        stems |= dict.fromkeys(borrowed.stems, BORROWED)
+        grams |= dict.fromkeys(borrowed.grams, BORROWED)
+    return Question(text=text, language=language, stems=stems, grams=grams, now=now)
+
+
+def _weighed(counts: Mapping[str, int]) -> dict[str, float]:
+    """Weigh terms by how often they are there; endings by less."""
+    return {term: LIGHT if is_hiragana(term) else float(n) for term, n in counts.items()}
+
+
+def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:
+    """Return the last human message with its answer, or the newest passages where that is far."""
+    last = passages[-LAST_TURN:]
+    humans = [place for place, passage in enumerate(last) if passage.speaker is Role.HUMAN]
+    return last[humans[-1] :] if humans else last

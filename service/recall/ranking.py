@@ -1,0 +1,51 @@
+"""Rank passages by a question: a weighted sum of what speaks for each."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from formatters.model import Passage
+from service.recall.features import features
+from service.recall.question import read_question
+
+# Where the weights are from: a softmax over all passages was trained to tell those that answer a
+# question, on 779 questions about five long chats and 278 about 35 meetings (LoCoMo and QMSum), and
+# what came out was rounded by hand. Trained on four fifths and tried on the rest, in turn, they
+# find as much; rounding took less than half a point.
+
+#: What each feature of `service.recall.features` counts.
+WEIGHTS: Final[Mapping[str, float]] = {
+    "message": 1.0,
+    "ngram": 1.5,
+    "near100": 1.0,
+    "near300": 0.5,
+    "session": 1.5,
+    "cov120": 2.5,
+    "cov400": 1.5,
+    "length": 1.0,
+    "date": 3.0,
+    "after": 1.5,
+    "asks": -0.75,
+    "named": 2.0,
+}
+#: What they count besides in a long unbroken session, such as a meeting: there the subject tells
+#: more than the single message, and long messages no more than short ones.
+LONG_WEIGHTS: Final[Mapping[str, float]] = {"near2500": 2.5, "length": -1.0}
+
+
+def rank(question: str, passages: Sequence[Passage], now: datetime | None = None) -> list[float]:
+    """Return a score for each passage, given oldest first; the higher, the more it tells.
+
+    The same for the same passages, and in time that grows with their number: about 6 ms of CPU for
+    600 passages that have been seen before, 45 for 5,000. ``now`` is the moment of the question.
+    """
+    if not passages:
+        return []
+    columns = features(read_question(question, passages, now), passages)
+    scores = [0.0] * len(passages)
+    for name, weight in WEIGHTS.items():
+        scores = [s + weight * value for s, value in zip(scores, columns[name], strict=True)]
+    for name, weight in LONG_WEIGHTS.items():
+        shares = zip(scores, columns[name], columns["long"], strict=True)
+        scores = [s + weight * value * share for s, value, share in shares]
+    return scores

@@ -1,0 +1,89 @@
+"""A text as what it is searched by: the stems of its words, and runs of four characters in them.
+
+Stems find a word in its other forms, runs of characters also find compounds, names and typing
+slips. Chinese, Japanese and Korean are written without blanks between words or with endings that
+stick to them, so their characters are taken in pairs, for both.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from Stemmer import Stemmer
+
+from service.recall.languages import STOP_PAIRS, STOP_WORDS
+from service.recall.remembered import Remembered
+
+#: Characters of a run within a word.
+GRAM: Final = 4
+#: Characters of texts whose analysis is remembered, some 14,000 rows of chat: each takes about 32
+#: bytes of memory, 65 MB in all, and 75 in texts where no word comes twice.
+REMEMBERED_CHARS: Final = 2_000_000
+#: Of a longer text, so many characters are looked at.
+MOST_CHARS: Final = 20_000
+
+_WORD: Final = re.compile(r"[^\W_]+")
+
+#: Han, Hiragana, Katakana and Hangul.
+_CJK: Final = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_HAS_CJK: Final = re.compile(f"[{_CJK}]")
+_HIRAGANA: Final = re.compile("[\u3041-\u309f]+")
+_RUNS: Final = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
+
+
+class Analysis(NamedTuple):
+    """What a text is searched by, each with how often it is there, and how many there are."""
+
+    stems: Mapping[str, int]
+    grams: Mapping[str, int]
+    stem_count: int
+    gram_count: int
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case; characters without blanks in their runs."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    found = _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    return [run for word in found for run in _runs(word)]
+
+
+def analysed(text: str, language: str) -> Analysis:
+    """Analyse a text in a language of `service.recall.languages`; what is known is remembered."""
+    return _remembered(text[:MOST_CHARS], language)
+
+
+def _analysed(text: str, language: str) -> Analysis:
+    stops = STOP_WORDS[language]
+    said = [word for word in words(text) if word not in stops]
+    plain = [word for word in said if not is_cjk(word)]
+    runs = [word for word in said if is_cjk(word)]
+    pairs = [pair for run in runs for pair in _cut(run, 2) if pair not in STOP_PAIRS]
+    # one for each text, as it keeps state that threads may not share; it is made in a microsecond
+    stems = Counter([*Stemmer(language).stemWords(plain), *pairs])
+    grams = Counter([*(gram for word in plain for gram in _cut(f"_{word}_", GRAM)), *pairs])
+    return Analysis(stems, grams, stems.total(), grams.total())
+
+
+def is_cjk(word: str) -> bool:
+    """Tell whether a word is a run of characters of a script that is taken in pairs."""
+    return not word.isascii() and _HAS_CJK.match(word) is not None
+
+
+def is_hiragana(term: str) -> bool:
+    """Tell whether a term is all Hiragana, which endings and small words are written in."""
+    return _HIRAGANA.fullmatch(term) is not None
+
+
+def _runs(word: str) -> list[str]:
+    return [word] if word.isascii() or not _HAS_CJK.search(word) else _RUNS.findall(word)
+
+
+def _cut(word: str, length: int) -> Iterator[str]:
+    """Yield the pieces of a length, each a character further; a shorter word whole."""
+    return (word[at : at + length] for at in range(max(len(word) - length + 1, 1)))
+
+
+_remembered: Final = Remembered(_analysed, REMEMBERED_CHARS)

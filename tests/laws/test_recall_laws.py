@@ -1,0 +1,82 @@
+"""Laws of the recalled block, in both layouts, on generated histories."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from bench.recounts import Parts, parts_of
+from service.budget.decisions import PRESENT
+from service.result import BuildSuccess
+from tests.laws.building import SPARE, build, built, protected, written
+from tests.laws.examples import ASKED, Asked
+
+CAPS = st.integers(64, 900)
+LIMITS = st.one_of(st.none(), st.integers(0, 12))
+SPECS = st.one_of(
+    st.just("relevance"),
+    st.builds(lambda share: {"name": "relevance", "recent_share": share}, st.floats(0, 1)),
+)
+
+#: A line of the block that somebody without the guard would take for a day.
+DAY = re.compile(r"\[(?:\d{4}-\d\d-\d\d|unknown time)\]")
+
+#: How a row opens.
+SPEAKERS = ("  Human: ", "  Nexus: ")
+
+
+def recalling(asked: Asked, spec: object, **limits: Any) -> tuple[BuildSuccess, Parts]:
+    """Build with little room, so that something has to be recalled."""
+    content = built(asked, spec, **limits)
+    return content, parts_of(content)
+
+
+@given(asked=ASKED, spec=SPECS, cap=CAPS, limit=LIMITS)
+def test_the_recalled_block_tells_the_truth(
+    asked: Asked, spec: object, cap: int, limit: int | None
+) -> None:
+    """N rows stand under their days, each day has a row, and all is within the tokens."""
+    content, parts = recalling(asked, spec, memory_tokens=cap, memory_limit=limit)
+    assert parts.remembered <= cap
+    kept = [each for each in content.decisions if each.block == "RECALLED"]
+    assert ("RECALLED" in parts.texts) == bool(kept)
+    if not kept:
+        return
+    header, *lines = parts.texts["RECALLED"].split("\n")
+    days = [place for place, line in enumerate(lines) if DAY.fullmatch(line)]
+    rows = [
+        place for place, line in enumerate(lines) if line.startswith(("  Human: ", "  Nexus: "))
+    ]
+
+    assert header == f"[RECALLED count={len(kept)}]"
+    assert len(rows) == len(kept)
+    assert days[0] == 2  # behind a sentence and a blank line
+    assert all(place + 1 in rows for place in days)
+    assert all(lines[one] != lines[other] for one, other in pairwise(days))
+
+
+@given(asked=ASKED, spec=SPECS, cap=CAPS, spare=SPARE, limit=LIMITS)
+def test_each_candidate_is_decided_once(
+    asked: Asked, spec: object, cap: int, spare: int, limit: int | None
+) -> None:
+    """Each candidate has one decision, what is recalled a score, and the sums are true."""
+    asked = replace(asked, context={**asked.context, "memory_limit": limit})
+    content = built(asked, spec, max_tokens=protected(asked) + spare, memory_tokens=cap)
+    decided = [id_ for each in content.decisions for id_ in each.message_ids]
+
+    assert sorted(decided) == sorted(set(asked.candidates))
+    assert all(each.score is not None for each in content.decisions if each.block == "RECALLED")
+    present = sum(len(e.message_ids) for e in content.decisions if e.decision in PRESENT)
+    assert content.kept == present
+
+
+@given(asked=ASKED, spec=SPECS, cap=CAPS)
+def test_recalling_is_the_same_each_time(asked: Asked, spec: object, cap: int) -> None:
+    """The same request has the same answer."""
+    one, other = (build(asked, spec, memory_tokens=cap) for _ in range(2))
+    assume(one.status == "success")
+
+    assert written(one) == written(other)  # type: ignore[arg-type] # it has been looked at

@@ -1,0 +1,114 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.recall.__main__ import measured
+from bench.recall.cases import Case, Question, cases
+from bench.recall.figures import Found, beside_best, figures
+from bench.recall.pickers import PICKERS, Lines
+from bench.recounts import OVERHEAD, tokens
+
+FILLING = "We talked about soup and the weather and about nothing else at all"
+
+
+def said(place: int, text: str) -> dict[str, Any]:
+    """Return a message, a minute after the one before it."""
+    return {
+        "id": f"m{place}",
+        "run_id": None,
+        "role": "ai" if place % 2 else "human",
+        "content": text,
+        "timestamp": f"2025-01-01T{place // 60:02}:{place % 60:02}:00Z",
+        "metadata": {"speaker": "Ann"},
+    }
+
+
+ROWS = [said(n, f"{FILLING} {n}") for n in range(80)]
+ROWS[3] = said(3, "The spare key lies under a flowerpot")
+CASE = Case("c", ROWS, [Question("Where is the spare key?", ("m3",), "1")])
+
+
+def test_conversations_are_read(tmp_path: Path) -> None:
+    """Speakers are named where questions name them; questions without an answer are left out."""
+    asked = [
+        {"question": "Who?", "evidence": ["m0"], "category": 2},
+        {"question": "Nobody?", "evidence": ["m0"], "category": 5},
+        {"question": "Nothing?", "evidence": [], "category": 2},
+    ]
+    conversation = {"id": "c", "messages": [said(0, "Hi")], "questions": asked}
+    for name in ("locomo", "qmsum"):
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt") as file:
+            file.write(json.dumps(conversation))
+
+    (named,), (plain,) = cases(tmp_path, "locomo"), cases(tmp_path, "qmsum")
+    assert named.rows[0]["content"] == "Ann: Hi"
+    assert plain.rows[0]["content"] == "Hi"
+    assert named.questions == [Question("Who?", ("m0",), "2")]
+
+
+def test_questions_are_made_of_rare_words(tmp_path: Path) -> None:
+    """The two rarest words of a message are asked for in another order, in Korean bent."""
+    texts = {"zh": "昨天买了相机", "ja": "飛行機で京都の旅館へ", "ko": "동생하고 바닷가에서 놀았다"}
+    chats = [
+        {"id": language, "lang": language, "messages": [said(0, text), said(1, "…")]}
+        for language, text in texts.items()
+    ]
+    for name, given in (("multilingual", chats), ("realpersonachat_ja", [])):
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(map(json.dumps, given)))
+
+    asked = {case.id: case.questions for case in cases(tmp_path, "cjk")}
+    assert [each.text for each in asked["ja"]] == ["旅館とか飛行機について、何と言っていましたか？"]
+    assert [each.text for each in asked["ko"]] == ["놀았하고 동생하 얘기는 뭐였지?"]
+    assert [each.evidence for each in asked["zh"]] == [("zh/m0",)]
+
+
+@pytest.mark.parametrize("name", PICKERS)
+def test_pickers_keep_to_their_tokens(name: str) -> None:
+    """What is picked costs no more than it may, and by words the answer is among it."""
+    lines = Lines(CASE)
+    text = lines.picked(PICKERS[name](lines, CASE.questions[0].text), 200)
+
+    assert tokens(text) + OVERHEAD <= 200
+    assert ("flowerpot" in text) == (name != "newest")
+
+
+def test_a_set_is_measured() -> None:
+    """Each strategy and each other way has its figures, and strategies their difference."""
+    told = measured("s", [CASE], ["oldest_first", "relevance"], [300])
+
+    assert {"s/relevance/300", "s/oldest_first/300", "s/newest/300", "s/bm25/300"} <= told.keys()
+    assert told["s/relevance/300"]["recall"] == told["s/bm25/300"]["recall"] == 1
+    assert told["s/oldest_first/300"]["recall"] == told["s/newest/300"]["recall"] == 0
+    assert told["s/oldest_first/300"]["minus_best"] == -1
+    assert told["s/relevance/300"]["interval"] == [0, 0]
+    assert told["s/relevance/300"]["by_category"] == {"1": 1}
+
+
+def test_figures_are_averages() -> None:
+    """Shares are averaged over questions, and whole ones are counted."""
+    found = [Found("a", 1.0, 10.0), Found("a", 0.0, 30.0), Found("b", 0.5, 20.0)]
+
+    assert figures(found) == {
+        "recall": 0.5,
+        "all_found": 0.3333,
+        "n": 3,
+        "by_category": {"a": 0.5, "b": 0.5},
+        "p50_ms": 20.0,
+        "p95_ms": 30.0,
+    }
+
+
+def test_a_difference_is_to_the_best_of_others() -> None:
+    """The interval of a difference that every question has is that difference."""
+    found = [Found("a", 0.75)] * 20
+    others = {"bad": [Found("a", 0.0)] * 20, "good": [Found("a", 0.5)] * 20}
+
+    assert beside_best(found, others) == {
+        "best_baseline": "good",
+        "minus_best": 0.25,
+        "interval": [0.25, 0.25],
+    }

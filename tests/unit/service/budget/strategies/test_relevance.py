@@ -1,0 +1,134 @@
+"""The strategy that keeps what tells most about the question."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pytest
+
+from formatters.model import Message, Passage, Role
+from service.budget.groups import Group, recalls
+from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.relevance import Relevance
+from service.budget.strategy_names import UnknownStrategyError, read_strategy
+from service.conversation.context_config import ContextConfig
+from service.recall.strategies import RANKING_STRATEGIES, RELEVANCE
+
+
+def said(place: int, content: str, role: Role = Role.HUMAN, tokens: int = 10) -> Group:
+    """Return a group of one message."""
+    message = Message(id=f"m{place}", role=role, content=content)
+    return Group(index=place, tokens=tokens, tokens_last=tokens, messages=(message,))
+
+
+TALK = [said(n, text) for n, text in enumerate(["boat", "tree", "boat", "lake", "a boat?"])]
+
+
+def by_word(question: str, passages: Sequence[Passage], now: datetime | None) -> list[float]:
+    """Score by the words that a passage shares with the question."""
+    asked = set(question.split())
+    return [float(len(asked & set(passage.text.split()))) + 0.004 for passage in passages]
+
+
+BY_WORD = Relevance(rank=by_word, recent_share=0.25)
+
+
+def test_groups_are_ranked_in_their_places() -> None:
+    """The newest stays within its share, then what shares words with the newest human message."""
+    talk = [*TALK[:4], said(4, "boat")]
+    fit = BY_WORD.fit(talk, 30)
+
+    assert [group.index for group in fit.kept] == [0, 2, 4]
+    assert {index: verdict.score for index, verdict in fit.verdicts.items()} == {
+        0: 1.0,
+        1: 0.0,
+        2: 1.0,
+        3: 0.0,
+        4: 1.0,
+    }
+    assert {verdict.reason for verdict in fit.verdicts.values()} == {"score"}
+    assert not fit.over_budget
+
+
+def test_the_question_is_the_newest_human_message() -> None:
+    """What the assistant says isn't asked; without a human the newest message is."""
+    asked: list[str] = []
+
+    def rank(question: str, passages: Sequence[Passage], now: datetime | None) -> list[float]:
+        asked.append(question)
+        return [0.0] * len(passages)
+
+    strategy = Relevance(rank=rank)
+    strategy.fit([*TALK, said(5, "an answer", Role.AI)], 20)
+    strategy.fit([said(n, f"answer {n}", Role.AI) for n in range(3)], 20)
+
+    assert asked == ["a boat?", "answer 2"]
+
+
+def test_of_two_that_score_alike_the_newer_stays() -> None:
+    """Where nothing tells them apart the newest are kept."""
+    fit = BY_WORD.fit([said(n, "x") for n in range(4)], 20)
+
+    assert [group.index for group in fit.kept] == [2, 3]
+
+
+def test_answers_stay_with_their_question() -> None:
+    """The newest groups reach back to a human message, unless that takes too much."""
+    talk = [*TALK, said(5, "an answer", Role.AI), said(6, "more", Role.AI)]
+
+    assert [group.index for group in BY_WORD.recent(talk, 60)] == [4, 5, 6]
+    assert [group.index for group in BY_WORD.recent(talk, 59)] == [6]
+    assert [group.index for group in BY_WORD.recent(talk[5:], 100)] == [5, 6]
+
+
+@pytest.mark.parametrize("budget", [0, 9, 25, 50])
+def test_without_a_ranker_the_newest_stay(budget: int) -> None:
+    """The core has no ranker of its own; its strategy is then that of the oldest first."""
+    one, other = Relevance().fit(TALK, budget), OldestFirst().fit(TALK, budget)
+
+    assert (one.kept, one.verdicts) == (other.kept, other.verdicts)
+
+
+def test_what_fits_is_not_ranked() -> None:
+    """Everything is kept where it fits, without a score."""
+    fit = BY_WORD.fit(TALK, 50)
+
+    assert fit.kept == tuple(TALK)
+    assert not fit.verdicts
+
+
+def test_pinned_groups_go_first() -> None:
+    """A pinned group stays whatever it scores."""
+    talk = [said(0, "x")._replace(pinned=True), *TALK[1:4], said(4, "boat")]
+
+    assert [group.index for group in BY_WORD.fit(talk, 30).kept] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_is_a_part_of_the_whole(share: float) -> None:
+    """A share beyond 0 and 1 is refused, in code and in a request."""
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Relevance(recent_share=share)
+    with pytest.raises(UnknownStrategyError, match="between 0 and 1"):
+        read_strategy({"name": "relevance", "recent_share": share})
+
+
+def test_the_ranker_stays_with_parameters() -> None:
+    """A request sets the share, and neither reaches nor loses what ranks."""
+    strategy = read_strategy({"name": "relevance", "recent_share": 0.5}, RANKING_STRATEGIES)
+
+    assert strategy == Relevance(recent_share=0.5, rank=RELEVANCE.rank)
+    assert recalls(strategy)
+    with pytest.raises(UnknownStrategyError, match="it has recent_share"):
+        read_strategy({"name": "relevance", "rank": 1}, RANKING_STRATEGIES)
+
+
+def test_only_with_a_ranker_it_recalls() -> None:
+    """Neither the plain strategy, nor any other, nor a list with it in it has rows recalled."""
+    several = read_strategy(["relevance", "oldest_first"], RANKING_STRATEGIES)
+
+    assert not any(map(recalls, (Relevance(), OldestFirst(), several)))
+
+
+def test_conversations_in_process_rank() -> None:
+    """The strategy of a configuration in process has the ranker."""
+    assert ContextConfig(truncation_strategy="relevance").strategy is RELEVANCE

@@ -1,0 +1,60 @@
+from formatters.model import Passage, Role
+from service.recall.question import BORROWED, LIGHT, read_question
+
+CHAT = [
+    Passage("We sold the red kayak", Role.HUMAN),
+    Passage("For how much?", Role.AI),
+    Passage("The museum opens at nine", Role.HUMAN),
+    Passage("Then let us visit the museum on Sunday", Role.AI),
+]
+
+
+def test_a_question_is_its_own_words() -> None:
+    """A question with words of its own borrows none."""
+    asked = read_question("When does the museum open, museum lovers?", CHAT, None)
+
+    assert asked.stems["museum"] == 2
+    assert "sunday" not in asked.stems
+
+
+def test_a_follow_up_takes_the_words_of_the_last_turn() -> None:
+    """Where no word is left, the last turn's count, but less, and older ones do not."""
+    asked = read_question("And when was that?", CHAT, None)
+
+    assert asked.stems["museum"] == BORROWED
+    assert asked.grams["_mus"] == BORROWED
+    assert "kayak" not in asked.stems
+
+
+def test_an_answer_far_from_its_question_is_taken_alone() -> None:
+    """Only so many of the newest passages are the last turn."""
+    chat = [Passage("The kayak?", Role.HUMAN), *[Passage("A museum", Role.AI)] * 3]
+
+    assert "kayak" not in read_question("And that?", chat, None).stems
+
+
+def test_the_language_is_that_of_the_conversation() -> None:
+    """A short question has the language of what was said before it."""
+    german = [Passage("Wir haben das Boot gestern auf dem See gesehen", Role.HUMAN)] * 3
+
+    assert read_question("Boot?", german, None).language == "german"
+    assert read_question("Boat?", [], None).language == "english"
+
+
+def test_endings_count_less() -> None:
+    """Pairs of Hiragana are mostly endings, so they weigh less than others."""
+    asked = read_question("飛行機でしたか", CHAT, None)
+
+    assert asked.stems["飛行"] == 1
+    assert {asked.stems[pair] for pair in ("した", "たか") if pair in asked.stems} <= {LIGHT}
+    assert LIGHT in asked.stems.values()
+
+
+def test_a_long_question_is_read_at_its_ends() -> None:
+    """What was pasted doesn't hide what is asked before it or behind it."""
+    asked = read_question(
+        "Find the kayak. " + "x " * 9_000 + "middle " * 9_000 + "museum?", [], None
+    )
+
+    assert {"kayak", "museum"} <= asked.stems.keys()
+    assert len(asked.text) < 5_000

@@ -1,0 +1,70 @@
+import pytest
+
+from service.recall.words import MOST_CHARS, analysed, is_hiragana, words
+
+
+def test_words_are_lower_case_and_without_marks() -> None:
+    """Apostrophes, dashes and underscores end a word."""
+    assert words("It's Anna-Lena's snake_case, 3rd!") == [
+        *("it", "s", "anna", "lena", "s", "snake", "case", "3rd"),
+    ]
+
+
+def test_wide_letters_are_the_plain_ones() -> None:
+    """Full-width text finds what was written in ASCII."""
+    assert words("ＡＢＣ１") == ["abc1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("北京的天气", ["北京", "京的", "的天", "天气"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("사과나무", ["사과", "과나", "나무"]),
+        ("雨", ["雨"]),
+    ],
+)
+def test_scripts_without_blanks_are_taken_in_pairs(text: str, pairs: list[str]) -> None:
+    """Chinese, Japanese and Korean have pairs of characters, for stems and for runs."""
+    found = analysed(text, "english")
+
+    assert list(found.stems) == pairs
+    assert list(found.grams) == pairs
+
+
+def test_other_words_between_them_stay_whole() -> None:
+    """A name in Latin letters within Chinese is a word of its own."""
+    assert list(analysed("我用python写", "english").stems) == ["python", "我用", "写"]
+
+
+def test_stems_and_runs_are_counted() -> None:
+    """Forms of a word share a stem; stop words count nothing; short words are a run whole."""
+    found = analysed("Running, she runs: it ran to Oz", "english")
+
+    assert found.stems["run"] == 2
+    assert "she" not in found.stems
+    assert found.grams["_run"] == 2
+    assert "_oz_" in found.grams
+    assert (found.stem_count, found.gram_count) == (
+        sum(found.stems.values()),
+        sum(found.grams.values()),
+    )
+
+
+def test_small_words_of_scripts_without_blanks_count_nothing() -> None:
+    """Pairs within stop words are left out, and Hiragana alone is told apart."""
+    assert list(analysed("天気です", "english").stems) == ["天気", "気で"]
+    assert is_hiragana("です")
+    assert not any(map(is_hiragana, ("カメ", "天で", "de", "")))
+
+
+def test_a_long_text_is_looked_at_in_part() -> None:
+    """Of a text without end only its first characters are searched."""
+    text = "boat " * MOST_CHARS
+
+    assert analysed(text, "english").stems == {"boat": MOST_CHARS // len("boat ")}
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    """A text without words has no terms."""
+    assert analysed("?! 👍", "english") == ({}, {}, 0, 0)
