@@ -3,8 +3,8 @@
     python -m bench.bus [--json] [--quick]
 
 It starts a server of its own, workers, an echo, and loads them in turn, in rounds; the figures are
-medians of the rounds. `README.md` in this folder says what the keys mean. With the server, the
-load and the workers on the same cores, rates say much about the machine: ratios within a round,
+medians of the rounds. `README.md` in the folder above says what the keys mean. With the server,
+the load and the workers on the same cores, rates say much about the machine: ratios within a round,
 and CPU for an answer, say more.
 """
 
