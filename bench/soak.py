@@ -23,11 +23,13 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from bench.crew import WorkerProcess, open_crew
+from bench.names import ROW_STREAMS, STREAM
 from bench.processes import Usage
+from bench.report import report
 from bench.servers import DURABLE, running_server
 
-STREAM: Final = "context.build.request"
-RESULTS: Final = "llm.results"
+#: What came of requests goes there.
+RESULTS: Final = ROW_STREAMS[0]
 #: Owners in turn; each one's history grows by two rows a request.
 OWNERS: Final = 300
 #: Texts in turn, so that the cache of counts is full soon.
@@ -183,15 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     figures = asyncio.run(soak(options.minutes, options.rate))
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<26}{value!s:>34}")
-    promises = list(broken(figures))
-    for promise in promises:
-        print(f"broken: {promise}", file=sys.stderr)
-    return 1 if promises else 0
+    return report(figures, broken(figures), as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def over_channel(channel: str) -> Command:
 
 
 def request(number: int, reply_to: str = REPLIES) -> bytes:
-    """Return a request of some 450 bytes, in the form that orchestrators have their runs in.
+    """Return a request of some 480 bytes, in the form that orchestrators have their runs in.
 
     All of an owner's requests bring the same input of the same run. So the worker records it each
     time, and finds it there: histories stay as long as they are.

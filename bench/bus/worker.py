@@ -33,7 +33,7 @@ HISTORY: Final = 6
 #: Builds that are timed before the worker starts, after as many that warm it up.
 TIMED: Final = 200
 
-#: An answer of some 500 bytes.
+#: What makes an answer of some 700 bytes.
 CONSTANT: Final = BuildSuccess(
     messages=[{"role": "user", "content": "What did we decide about the boats?"}],
     tools=[],

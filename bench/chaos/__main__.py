@@ -11,7 +11,6 @@ all that was replied. Ends with 1, and says which, where a promise is broken.
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
@@ -21,6 +20,7 @@ from bench.chaos.outages import flushed_server, killed_server
 from bench.chaos.pauses import paused_worker
 from bench.chaos.rolling import rolling_restart
 from bench.chaos.stage import Figures, Size, Stage, open_stage
+from bench.report import report
 
 MODES: Final[dict[str, Callable[[Stage], Awaitable[Figures]]]] = {
     "kills": killed_workers,
@@ -94,15 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lease_seconds=options.lease,
     )
     figures = asyncio.run(run(options.mode, size))
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<20}{value!s:>12}")
-    promises = [*broken(options.mode, size, figures), *late(figures)]
-    for promise in promises:
-        print(f"broken: {promise}", file=sys.stderr)
-    return 1 if promises else 0
+    promises = (*broken(options.mode, size, figures), *late(figures))
+    return report(figures, promises, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,12 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from bench.chaos.stage import Figures, Stage
-from bench.chaos.traffic import GROUP, STREAM
+from bench.names import GROUP, ROW_GROUP, ROW_STREAMS, STREAM
 
 #: Seconds that the server is away.
 DOWN_SECONDS: Final = 1.0
 #: The streams that workers read, each with its group.
-GROUPS: Final = {
-    STREAM: GROUP,
-    "llm.results": "context-recorders",
-    "tools.results": "context-recorders",
-}
+GROUPS: Final = {STREAM: GROUP, **dict.fromkeys(ROW_STREAMS, ROW_GROUP)}
 
 
 async def killed_server(stage: Stage) -> Figures:

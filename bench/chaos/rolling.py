@@ -1,7 +1,7 @@
 """Workers that are replaced one by one under load, as an update does it."""
 
 from bench.chaos.stage import Figures, Stage
-from bench.chaos.traffic import GROUP, STREAM
+from bench.names import GROUP, STREAM
 
 
 async def rolling_restart(stage: Stage) -> Figures:

@@ -13,8 +13,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
-from bench.chaos.traffic import GROUP, STREAM, Asked, send, tally
+from bench.chaos.traffic import Asked, send, tally
 from bench.crew import Crew, open_crew
+from bench.names import GROUP, STREAM
 from bench.servers import DURABLE, entries, running_server
 from tests.bus_server import RealServer
 

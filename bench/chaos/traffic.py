@@ -1,6 +1,5 @@
-"""Requests of a run, and where their answers are; as docs/wire.md says, without our own code."""
+"""Requests of a run, and what became of them; read without our own code."""
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +8,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-STREAM: Final = "context.build.request"
-GROUP: Final = "context-builders"
-DEAD: Final = "context.build.dead"
+from bench.names import STREAM, result_key
 
 #: Owners among whom the requests of a run are shared out; each has a history that grows.
 OWNERS: Final = 200
@@ -45,9 +42,7 @@ class Asked:
     @property
     def result_key(self) -> str:
         """Return where its answer is stored."""
-        owner = self.owner_key.encode()
-        hashed = hashlib.sha256(b"%d:%b%b" % (len(owner), owner, self.id.encode())).hexdigest()
-        return f"context.build.result.{{{STREAM}}}.{hashed}"
+        return result_key(self.owner_key, self.id)
 
     @property
     def payload(self) -> bytes:

@@ -15,7 +15,6 @@ which that has to know by ``resubscribed``. Ends with 1, and says which, where a
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +26,9 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from bench.crew import Crew, open_crew
-from bench.flood.sending import STREAM, add, answered, publish, refusals
+from bench.flood.sending import add, answered, publish, refusals
+from bench.names import STREAM
+from bench.report import report
 from bench.servers import running_server
 
 LARGE_BUFFER: Final = "client-output-buffer-limit pubsub 256mb 64mb 60"
@@ -174,16 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for way in ways
         if options.only in (None, way)
     }
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for way, found in figures.items():
-            for name, value in found.items():
-                print(f"{way:<16}{name:<22}{value!s:>14}")
-    promises = [f"{way}: {each}" for way, found in figures.items() for each in broken(found)]
-    for promise in promises:
-        print(f"broken: {promise}", file=sys.stderr)
-    return 1 if promises else 0
+    promises = (f"{way}: {each}" for way, found in figures.items() for each in broken(found))
+    return report(figures, promises, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Large requests, and what their sender learns of them."""
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -9,8 +8,8 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-STREAM: Final = "context.build.request"
-RESPONSES: Final = "context.build.response"
+from bench.names import RESPONSES, STREAM, result_key
+
 #: Bytes of a request.
 SIZE: Final = 4096
 #: Requests in one round trip.
@@ -33,13 +32,6 @@ def request(number: int) -> bytes:
     }
     asked["metadata"]["padding"] = "x" * (SIZE - len(json.dumps(asked)))  # type: ignore[index] # an object, see above
     return json.dumps(asked).encode()
-
-
-def result_key(number: int) -> str:
-    """Return where docs/wire.md says that the answer to a request is stored."""
-    owner = f"owner_{number}"
-    hashed = hashlib.sha256(f"{len(owner)}:{owner}msg_{number}".encode()).hexdigest()
-    return f"context.build.result.{{{STREAM}}}.{hashed}"
 
 
 async def add(client: Redis, count: int) -> None:
@@ -66,7 +58,9 @@ async def answered(client: Redis, count: int) -> int:
     """Return how many requests have a stored answer."""
     found = 0
     for numbers in _batches(count):
-        found += await client.exists(*map(result_key, numbers))
+        found += await client.exists(
+            *(result_key(f"owner_{number}", f"msg_{number}") for number in numbers)
+        )
     return found
 
 

@@ -9,7 +9,6 @@ the exit code is 1. Needs bench/requirements.txt.
 """
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from bench.report import report
 from service.envelope import RequestMetadata
 from service.request_content import ContextOptions, Run, RunMessage, RunMetadata, ShortContent
 from service.wire import BuildRequest
@@ -108,12 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     figures = fuzz(options.corpus or Path(tempfile.mkdtemp(prefix="fuzz-")), options.seconds)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<12}{value:>12}")
-    return 1 if figures["findings"] else 0
+    findings = [f"{figures['findings']} findings"] if figures["findings"] else []
+    return report(figures, findings, as_json=options.json)
 
 
 if __name__ == "__main__":

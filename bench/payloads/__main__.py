@@ -12,7 +12,6 @@ a promise is broken.
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from bench.crew import Crew, open_crew
 from bench.payloads.listening import Listener, open_listener
 from bench.payloads.making import payload, result_row
 from bench.payloads.reading import Sender, sender
+from bench.report import report
 from bench.servers import running_server
 
 #: Payloads in a batch; the next is sent when all of one are settled.
@@ -151,15 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures, examples = asyncio.run(measure(options.count, options.seed, options.workers))
     for example in examples[:20]:
         print(f"unanswered: {example!r}", file=sys.stderr)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<16}{value!s:>14}")
-    promises = list(broken(figures))
-    for promise in promises:
-        print(f"broken: {promise}", file=sys.stderr)
-    return 1 if promises else 0
+    return report(figures, broken(figures), as_json=options.json)
 
 
 if __name__ == "__main__":

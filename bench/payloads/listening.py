@@ -8,12 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from redis.asyncio import Redis
 
+from bench.names import DEAD, ROW_STREAMS, STREAM
 from bench.payloads.reading import Sender
 from bench.servers import entries
 
-STREAM: Final = "context.build.request"
-DEAD: Final = "context.build.dead"
-ROW_STREAMS: Final = ("llm.results", "tools.results")
 #: Seconds between two looks at the bus.
 LOOK_SECONDS: Final = 0.02
 #: Bytes in one round trip, so that a huge payload goes alone.

@@ -8,7 +8,8 @@ import pytest
 
 from bench.chaos.__main__ import MODES, broken, run
 from bench.chaos.stage import Size, Stage, open_stage
-from bench.chaos.traffic import DEAD, Asked
+from bench.chaos.traffic import Asked
+from bench.names import DEAD
 from bench.payloads.__main__ import broken as gone_wrong
 from bench.payloads.__main__ import measure
 from bench.servers import entries

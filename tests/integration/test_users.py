@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from redis.exceptions import NoPermissionError
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import bus_errors
+from service.adapters.redis.keys import result_key
 from service.adapters.redis.shards import shard_of, shard_topic
-from service.bus import Bus, Outcome
+from service.adapters.stored_results import pack
+from service.bus import Bus, Identity, Outcome
 from service.client import open_client
 from service.config.settings import BusSettings
 from service.errors import ForbiddenError
@@ -180,7 +183,27 @@ async def test_the_orchestrator_may_ask(fenced: Fenced) -> None:
         async with asyncio.timeout(10):
             assert await raw.blpop([f"{replies}list"])
             assert await raw.xread({f"{replies}stream": "0"}, block=10_000)
-        assert await bus.stored([]) == []
+        assert all(await bus.stored([Identity("o", kind) for kind in ("list", "stream")]))
+
+
+async def test_the_worker_may_erase_with_the_rights_for_it(fenced: Fenced) -> None:
+    """What the page adds for dead letters and for erasing is enough for both."""
+    page = section(text_of("docs/scaling.md"), "## Users")
+    added = re.findall(r"`ctxb (?:dead|history rm)`[^`]*`([^`]+)`", page)
+    assert len(added) == 2
+    worker = await fenced.as_user("ctxb-worker")
+    with pytest.raises(ForbiddenError):
+        await worker.forget("o")
+
+    async with redis.Redis.from_url(fenced.url) as admin:
+        await say(admin, "ACL SETUSER", f"{fenced.prefix}ctxb-worker", *" ".join(added).split())
+        key = result_key(Identity("o", "r"), fenced.prefix)
+        await admin.set(key, pack("f", b'{"owner_key": "o"}', 1000))
+        await admin.xadd(f"{fenced.prefix}context.build.dead", {"data": '{"owner_key": "o"}'})
+    forgotten = await worker.forget("o")
+
+    assert (forgotten.results, forgotten.dead_letters) == (1, 1)
+    assert await worker.stored([Identity("o", "r")]) == [None]
 
 
 def place_of(fenced: Fenced, user: str) -> RedisPlace:

@@ -4,9 +4,7 @@ import pytest
 
 from bench.chaos.__main__ import MODES, broken, late
 from bench.chaos.stage import Size
-from bench.chaos.traffic import Asked, Tally
-from service.adapters.redis.keys import result_key
-from service.bus import Identity
+from bench.chaos.traffic import Tally
 
 SIZE = Size(requests=10, kills=1, workers=2)
 
@@ -86,10 +84,3 @@ def test_a_broken_promise_is_named(mode: str, figures: dict[str, Any]) -> None:
 def test_groups_that_come_back_late_are_told() -> None:
     """Within two seconds they have to be there."""
     assert len(list(late({"groups_back_s": 2.5}))) == 1
-
-
-def test_answers_are_where_the_service_keeps_them() -> None:
-    """The key that is made here after the wire page is the service's."""
-    asked = Asked(7)
-
-    assert asked.result_key == result_key(Identity(asked.owner_key, asked.id))
