@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from service.backlog import Backlog
+from service.backlog import Backlog, held_bytes
 from service.bus import ManifestStore
 from service.config.settings import Settings
 from service.errors import BusError
@@ -15,7 +15,7 @@ from service.provenance import Built, ground, make_manifest
 
 log = structlog.get_logger()
 
-#: Builds that wait to be filed; they hold all that was read, so there is a bound.
+#: Builds that wait to be filed; they hold all that was read, so there is a bound on bytes too.
 WAITING: Final = 256
 #: Manifests that are written and stored in one go at most; each takes a tenth of a millisecond, and
 #: under load, more than a few builds come between two goes.
@@ -33,14 +33,14 @@ class Archive:
         self._store = store
         self._settings = settings.manifests
         self.ground = ground(settings)
-        self._backlog = Backlog(self._file, size=WAITING, batch=BATCH)
+        self._backlog = Backlog(self._file, size=WAITING, batch=BATCH, weigh=held_bytes)
 
     def keep(self, built: Built | None) -> None:
         """Have a build filed by `run`; neither waits nor raises."""
         if built is None or not self._settings.ttl_seconds:
             return
         if not self._backlog.put(built):
-            _lose(built, f"{WAITING} others wait already")
+            _lose(built, "too many others wait already")
 
     async def run(self) -> None:
         """File what is given to `keep`, until cancelled."""
