@@ -3,10 +3,11 @@
     python -m bench.soak [--minutes 2] [--rate 50] [--json]
 
 Sends requests of a few hundred owners at a steady rate, half over the channel, with rows on the
-results streams, to one worker over a SQLite file; its cache of counts is filled first. ``rss_mb``
-and ``files`` are what it holds then and at each quarter of the run, ``rss_slope_mb_per_minute`` is
-the slope of its memory over the second half. Ends with 1 where requests went unanswered, or files
-or memory grow.
+results streams, to one worker over a SQLite file. What it remembers up to a bound is filled first,
+by long histories of short texts, and by histories so long that every build leaves rows out.
+``rss_mb`` and ``files`` are what it holds then and after each minute, ``rss_slope_mb_per_minute``
+is the slope of its memory over the second half. Ends with 1 where requests went unanswered, or
+files or memory grow.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import asyncio
 import json
 import sys
 import tempfile
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import linear_regression
@@ -31,18 +33,21 @@ from bench.servers import DURABLE, running_server
 #: What came of requests goes there.
 RESULTS: Final = ROW_STREAMS[0]
 #: Owners in turn; each one's history grows by two rows a request.
-OWNERS: Final = 300
+OWNERS: Final = 200
 #: Texts in turn, so that the cache of counts is full soon.
 TEXTS: Final = 1000
 #: Entries in a stream, settled ones among them, at which the sender pauses.
 MOST_WAITING: Final = 2000
 #: Seconds between two looks at the worker.
 LOOK_SECONDS: Final = 1.0
-#: Requests whose counts fill the cache of counts, 24 million characters, and how long they are.
-FILLING: Final = 240
-FILLING_CHARS: Final = 110_000
+#: Requests that bring a history of their own, and its rows: so many texts of the length that is
+#: usual here fill the cache of counts, 24 million bytes, several times over.
+FILLING: Final = 40
+FILLING_ROWS: Final = 2_000
+#: Rows that each owner has at the start, more than a build shows.
+FIRST_ROWS: Final = 60
 #: Seconds before the first look, in which what is loaded when first used is loaded.
-WARM_SECONDS: Final = 5.0
+WARM_SECONDS: Final = 45.0
 #: Seconds for what still waits in the end.
 IDLE_SECONDS: Final = 300.0
 #: Megabytes a minute and files that count as growth.
@@ -68,6 +73,7 @@ async def soak(minutes: float, rate: float) -> dict[str, Any]:
             ):
                 (worker,) = crew.workers
                 filled = await _fill(client)
+                await _give_histories(client)
                 warm = await _send(client, WARM_SECONDS, rate, first=0)
                 looking = asyncio.create_task(_looks(worker, minutes * 60))
                 sent = await _send(client, minutes * 60, rate, first=1_000_000)
@@ -82,14 +88,41 @@ async def soak(minutes: float, rate: float) -> dict[str, Any]:
 
 
 async def _fill(client: Redis) -> int:
-    """Fill the worker's cache of counts with texts too long for any budget; returns how many."""
+    """Fill the worker's caches with short texts that don't come again; returns the requests."""
+    options = {"memory_limit": None, "max_tokens": 400_000}
     for number in range(FILLING):
-        text = f"{number} filling " * (FILLING_CHARS // 12)
-        request = {"id": f"fill_{number}", "owner_key": "fill", "content": {"current_input": text}}
-        await client.xadd(STREAM, {"data": json.dumps(request)})
-        while await client.xlen(STREAM) > FILLING // 4:  # noqa: ASYNC110 - another process
+        past = [_filling_row(number * FILLING_ROWS + row) for row in range(FILLING_ROWS)]
+        content = {"current_input": "And now?", "context": {**options, "past": past}}
+        request = {"id": f"fill_{number}", "owner_key": "fill", "content": content}
+        await client.xadd(STREAM, {"data": json.dumps(_patient(request))})
+        while await client.xlen(STREAM) > FILLING // 10:  # noqa: ASYNC110 - another process
             await asyncio.sleep(LOOK_SECONDS)
     return FILLING
+
+
+def _filling_row(number: int) -> dict[str, Any]:
+    role = "AI" if number % 2 else "HUMAN"
+    text = f"Filling {number} is new. " * (number % 20 + 1)
+    return {"id": f"row_{number}", "run_id": f"run_{number // 2}", "role": role, "content": text}
+
+
+def _patient(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that a slow machine answers as well."""
+    return {**request, "metadata": {"timeout_ms": 3_600_000}}
+
+
+async def _give_histories(client: Redis) -> None:
+    """Give each owner a history that is longer than what a build shows."""
+    for number in range(FIRST_ROWS):
+        for owner in range(OWNERS):
+            row = _result(f"first_{number}_{owner}", f"owner_{owner}", number)
+            await client.xadd(RESULTS, {"data": json.dumps(row)})
+        while await _behind(client):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _result(name: str, owner: str, number: int) -> dict[str, Any]:
+    return {"id": name, "owner_key": owner, "role": "AI", "content": f"Noted: {number % TEXTS}."}
 
 
 async def _send(client: Redis, seconds: float, rate: float, *, first: int) -> int:
@@ -117,15 +150,9 @@ async def _ask(client: Redis, number: int) -> None:
         "id": f"msg_{number}",
         "owner_key": owner,
         "content": {"current_input": f"This is number {number % TEXTS}. " * (number % 20 + 1)},
-        "metadata": {"timeout_ms": 3_600_000},
     }
-    row = {
-        "id": f"ai_{number}",
-        "owner_key": owner,
-        "role": "AI",
-        "content": f"Noted: {number % TEXTS}.",
-    }
-    payload = json.dumps(request).encode()
+    row = _result(f"ai_{number}", owner, number)
+    payload = json.dumps(_patient(request)).encode()
     async with client.pipeline(transaction=False) as pipeline:
         if number % 2:
             pipeline.publish(STREAM, payload)
@@ -158,11 +185,15 @@ async def _idle(worker: WorkerProcess) -> dict[str, float]:
 def _figures(looks: Sequence[Look]) -> dict[str, Any]:
     half = looks[len(looks) // 2 :]
     slope, _ = linear_regression([at for at, _ in half], [usage.rss for _, usage in half])
-    quarters = [looks[min(len(looks) * part // 4, len(looks) - 1)][1] for part in range(5)]
+    times = [at for at, _ in looks]
+    minutes = [
+        looks[min(bisect_left(times, 60 * number), len(looks) - 1)][1]
+        for number in range(round(times[-1] / 60) + 1)
+    ]
     return {
-        "rss_mb": [round(usage.rss / 1_048_576, 1) for usage in quarters],
+        "rss_mb": [round(usage.rss / 1_048_576, 1) for usage in minutes],
         "rss_slope_mb_per_minute": round(slope * 60 / 1_048_576, 2),
-        "files": [usage.files for usage in quarters],
+        "files": [usage.files for usage in minutes],
     }
 
 

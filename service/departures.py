@@ -1,6 +1,7 @@
 """Tells of rows that fall out of their owner's context, each once, when the answer is out."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
@@ -9,7 +10,7 @@ import structlog
 
 from formatters.recalled import TAG as RECALLED
 from service.account import HISTORY_BLOCKS
-from service.backlog import WAITING, Backlog
+from service.backlog import WAITING, Backlog, held_bytes
 from service.budget.decisions import PRESENT
 from service.bus import Events
 from service.config.settings import EventSettings
@@ -18,7 +19,6 @@ from service.event import Pruned
 from service.marks import Archiving
 from service.ports import HistoryStore, Tokenizers
 from service.provenance import Built
-from service.remembered import Remembered
 from service.weight import LARGE
 from service.wire import Topics
 
@@ -26,6 +26,8 @@ log = structlog.get_logger()
 
 #: Histories of which it is known what fell out last, so that the store isn't asked again.
 REMEMBERED: Final = 1_000
+#: Ids of rows in these, of some 150 bytes each: a long history leaves out thousands.
+REMEMBERED_IDS: Final = 100_000
 #: Outcomes of rows that are out of the context; what is filtered never was part of it.
 _OUT: Final = frozenset({"dropped", "summarized"})
 
@@ -40,16 +42,20 @@ class Departures:
         self._events = events
         self._tokenizers = tokenizers
         self._settings = settings
-        self._backlog = Backlog(self._tell_all, size=WAITING, batch=1)
-        self._known: Remembered[tuple[str, str | None], frozenset[str]] = Remembered(REMEMBERED)
+        self._backlog = Backlog(self._tell_all, size=WAITING, batch=1, weigh=held_bytes)
+        self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
+        self._ids = 0
 
     def keep(self, built: Built | None) -> None:
         """Have `run` look at a build; neither waits nor raises."""
         # what was left out is counted anyway: a build that left nothing out costs nothing here
         if built is None or not built.content.dropped or not self._wanted:
             return
+        # most builds leave out what the one before them did, and needn't wait to be told so
+        if self._knows(built, left_out(built)):
+            return
         if not self._backlog.put(built):
-            _lose(built, f"{WAITING} others wait already")
+            _lose(built, "too many others wait already")
 
     async def run(self) -> None:
         """Look at what is given to `keep`, until cancelled."""
@@ -66,8 +72,7 @@ class Departures:
     async def tell(self, built: Built) -> None:
         """Mark the rows that a build left out, and tell of those that are new among them."""
         reasons = left_out(built)
-        history = (built.request.owner_key, built.plan.conversation_id)
-        if reasons.keys() <= self._known.get(history, frozenset()):
+        if self._knows(built, reasons):  # meanwhile, by one that waited before it
             return
         try:
             new = await self._history.fell_out(
@@ -78,7 +83,10 @@ class Departures:
         except StoreError as error:
             _lose(built, str(error))
             return
-        self._known[history] = frozenset(reasons)
+        self._remember(_history(built), frozenset(reasons))
+
+    def _knows(self, built: Built, reasons: Mapping[str, str]) -> bool:
+        return reasons.keys() <= self._known.get(_history(built), frozenset())
 
     @property
     def _wanted(self) -> bool:
@@ -125,6 +133,13 @@ class Departures:
         small = sum(len(message.content) for message in gone) < LARGE
         return total() if small else await asyncio.to_thread(total)
 
+    def _remember(self, history: tuple[str, str | None], out: frozenset[str]) -> None:
+        self._ids += len(out) - len(self._known.pop(history, ()))
+        self._known[history] = out
+        while len(self._known) > REMEMBERED or self._ids > REMEMBERED_IDS:
+            _, forgotten = self._known.popitem(last=False)
+            self._ids -= len(forgotten)
+
 
 def left_out(built: Built) -> dict[str, str]:
     """Return the rows of the store that a build left out, oldest first, each with its reason.
@@ -143,6 +158,10 @@ def left_out(built: Built) -> dict[str, str]:
     }
     read = built.gathered.history.messages
     return {message.id: reasons[message.id] for message in read if message.id in reasons}
+
+
+def _history(built: Built) -> tuple[str, str | None]:
+    return (built.request.owner_key, built.plan.conversation_id)
 
 
 def _kept(built: Built) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from service.backlog import WAITING, Backlog
+from service.backlog import WAITING, Backlog, held_bytes
 from service.bus import ManifestStore
 from service.config.settings import Settings
 from service.errors import BusError
@@ -28,14 +28,14 @@ class Filing:
         self._store = store
         self._settings = settings.manifests
         self.ground = ground(settings)
-        self._backlog = Backlog(self._file, size=WAITING, batch=BATCH)
+        self._backlog = Backlog(self._file, size=WAITING, batch=BATCH, weigh=held_bytes)
 
     def keep(self, built: Built | None) -> None:
         """Have a build filed by `run`; neither waits nor raises."""
         if built is None or not self._settings.ttl_seconds:
             return
         if not self._backlog.put(built):
-            _lose(built, f"{WAITING} others wait already")
+            _lose(built, "too many others wait already")
 
     async def run(self) -> None:
         """File what is given to `keep`, until cancelled."""

@@ -23,6 +23,8 @@ from service.summaries import Expected, fingerprint
 
 #: Summaries that are kept read; one that covers thousands of rows takes a millisecond to read.
 REMEMBERED: Final = 1_024
+#: Rows that these cover, whose ids they hold, some 100 bytes each.
+REMEMBERED_ROWS: Final = 100_000
 
 _PLAIN: Final = ("id", "owner_key", "conversation_id", "text", "generation", "tokens")
 _TIMES: Final = ("first_timestamp", "last_timestamp", "created")
@@ -35,6 +37,7 @@ class SqlSummaries:
         self._database = database
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], Summary] = OrderedDict()
+        self._rows = 0
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
         """Return the summaries of a scope in the order of what they cover."""
@@ -64,10 +67,17 @@ class SqlSummaries:
             return [known[name] for name in found]
 
         kept = await self._database.read(look)
-        self._known |= {(owner, summary.id): summary for summary in kept}
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
+        self._remember(owner, kept)
         return kept
+
+    def _remember(self, owner: str, kept: Sequence[Summary]) -> None:
+        for summary in kept:
+            if (owner, summary.id) not in self._known:
+                self._known[owner, summary.id] = summary
+                self._rows += len(summary.message_ids)
+        while len(self._known) > REMEMBERED or self._rows > REMEMBERED_ROWS:
+            _, forgotten = self._known.popitem(last=False)
+            self._rows -= len(forgotten.message_ids)
 
     async def put(
         self, summary: Summary, expected: Expected, *, replaces: Collection[str] = ()

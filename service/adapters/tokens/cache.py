@@ -1,5 +1,6 @@
 """The counts of the texts that were counted last."""
 
+import sys
 import threading
 from typing import Final
 
@@ -12,19 +13,20 @@ CACHED_TEXT_CHARS: Final = 200_000
 class CountCache(dict[str, int]):
     """Counts by text; one that is missing is counted. It can be used by several threads.
 
-    Bounded by the characters of the texts, in two generations: once the recent one has half of
+    Bounded by the bytes of the texts, in two generations: once the recent one has half of
     them, it becomes the older one, and what was in that is forgotten. So a known text is found
     without a lock.
     """
 
-    #: What an entry takes besides its text, in characters.
-    OVERHEAD = 128
+    #: Bytes that an entry takes besides its text: its count, and its share of the table, which
+    #: grows threefold.
+    OVERHEAD = 96
 
-    def __init__(self, count: Count, max_chars: int) -> None:
+    def __init__(self, count: Count, max_bytes: int) -> None:
         super().__init__()
         self._count = count
-        self._max_chars = max_chars
-        self._chars = 0
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._older: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -40,8 +42,8 @@ class CountCache(dict[str, int]):
             if text in self:  # another thread has counted it too
                 return
             self[text] = tokens
-            self._chars += len(text) + self.OVERHEAD
-            if self._chars > self._max_chars // 2:
+            self._bytes += sys.getsizeof(text) + self.OVERHEAD
+            if self._bytes > self._max_bytes // 2:
                 self._older = dict(self)
                 self.clear()
-                self._chars = 0
+                self._bytes = 0

@@ -29,8 +29,8 @@ ALIASES = {"o200k_harmony": "o200k_base"}
 #: Estimates by bytes, for models that have no tokenizer here.
 HEURISTIC = HeuristicTokenCounter()
 
-#: Characters of text that a counter remembers the counts of at most; half of them at least.
-CACHE_CHARS = 24_000_000
+#: Bytes of text that a counter remembers the counts of at most; half of them at least.
+CACHE_BYTES = 24_000_000
 
 #: From here on, a run of blanks is counted without tiktoken's pattern, which fails near 1,000,000.
 LONG_BLANKS = 100_000
@@ -49,7 +49,7 @@ class TiktokenCounter:
         self.name = ALIASES.get(encoding_name, encoding_name)
         self._encoding = load_encoding(self.name)
         self._fast = fast_count(self.name)
-        self._counts = CountCache(self._tokens, CACHE_CHARS)
+        self._counts = CountCache(self._tokens, CACHE_BYTES)
 
     def count(self, text: str) -> int:
         """Return the number of tokens, as tiktoken or its checked stand-in finds it.

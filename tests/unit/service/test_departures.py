@@ -14,7 +14,7 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.backlog import WAITING
 from service.builder import ContextBuilder
 from service.config.settings import EventSettings
-from service.departures import REMEMBERED, Departures, left_out
+from service.departures import REMEMBERED, REMEMBERED_IDS, Departures, left_out
 from service.event import UNCAUSED, EventMetadata
 from service.marks import Archiving
 from service.provenance import Built
@@ -302,3 +302,35 @@ async def test_what_is_remembered_is_bounded(
         await departures.tell(await builder.built(make_request(owner_key=owner, memory_limit=2)))
     assert history.asked == 3
     assert told.removed == [named(0, 1), named(0, 1)]
+
+
+async def test_a_build_that_leaves_out_nothing_new_does_not_wait(
+    builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
+) -> None:
+    """However many come, they take none of the places of those that do."""
+    await history.append("o", turns(2))
+    built = await builder.built(make_request(memory_limit=2))
+    departures = watching(builder, told)
+    await departures.tell(built)
+    with capture_logs() as lines:
+        for _ in range(WAITING + 1):
+            departures.keep(built)
+    assert lines == []
+
+
+async def test_the_ids_that_are_remembered_are_bounded(
+    builder: ContextBuilder,
+    make_request: MakeRequest,
+    told: Told,
+    history: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few long histories push out the ones before them; what comes again counts once."""
+    assert REMEMBERED_IDS > 4
+    monkeypatch.setattr("service.departures.REMEMBERED_IDS", 4)
+    departures = watching(builder, told)
+    for owner in ("o", "o", "p", "p", "q", "p", "o"):
+        await history.append(owner, turns(2))
+        await departures.tell(await builder.built(make_request(owner_key=owner, memory_limit=2)))
+    assert history.asked == 4
+    assert told.removed == [named(0, 1)] * 3
