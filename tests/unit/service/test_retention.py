@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from service import retention, worker
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
-from service.config.settings import EventSettings, Settings, StoreSettings
+from service.config.settings import EventSettings, Settings
+from service.config.store import StoreSettings
 from service.marks import Archiving
 from service.retention import Retention
 from tests.support import NOW, MakeBuilder, row
