@@ -185,7 +185,8 @@ async def _history(
     with timed(metrics, "history"):
         history = await read
     if history.warning and not settings.gather.degrade_history:
-        raise HistoryUnavailableError("the store did not give the history in time")
+        seconds = settings.gather.history_timeout_seconds
+        raise HistoryUnavailableError(f"the store failed, or gave no answer within {seconds:g} s")
     return history
 
 

@@ -77,13 +77,13 @@ async def test_flush_costs_no_answer(server: StartServer) -> None:
 
 
 async def test_group_that_cannot_be_created(server: StartServer) -> None:
-    """A stream's name that is taken by something else is an error, not a loop."""
+    """A stream's name that is taken by something else is an error that names it, not a loop."""
     running = server()
     async with open_redis_bus(running.url) as bus:
         with running.client() as client:
             client.set(Topics.CONTEXT_BUILD_REQUEST, "a text")
 
-        with pytest.raises(BusError, match="WRONGTYPE"):
+        with pytest.raises(BusError, match=rf"{Topics.CONTEXT_BUILD_REQUEST}: WRONGTYPE"):
             await received(bus)
 
 

@@ -1,6 +1,7 @@
 """What the SQL store promises beyond the contract: totals, transactions, clear errors."""
 
 import asyncio
+import gc
 import itertools
 import sqlite3
 from contextlib import AsyncExitStack, closing
@@ -10,11 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
 from service.adapters.sql import sqlite as sql_sqlite
+from service.adapters.sql.engine import Database
 from service.adapters.sql.migrate import upgrade
-from service.adapters.sql.sqlite import READERS
+from service.adapters.sql.sqlite import READERS, sqlite_driver
 from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
 from service.marks import Archiving
@@ -190,6 +194,29 @@ async def test_a_cancelled_read_gives_its_place_back(sql: Sql) -> None:
             read.cancel()
             await asyncio.wait([read])
         assert (await stores.history.recent("o")).total == 1
+
+
+async def test_a_transaction_that_fails_unheard_is_no_fault_of_ours(url: str) -> None:
+    """Where nobody waits any more for a transaction that fails, asyncio has nothing to log."""
+    logged: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
+    begun, fails = asyncio.Event(), asyncio.Event()
+
+    async def work(_connection: AsyncConnection) -> None:
+        begun.set()
+        await fails.wait()
+        raise DatabaseError("a statement", None, Exception("away"))
+
+    database = Database(sqlite_driver(url))
+    reading = asyncio.create_task(database.read(work))
+    await begun.wait()
+    reading.cancel()
+    await asyncio.wait([reading])
+    fails.set()
+    await database.close()
+    del reading  # its traceback holds the transaction, of which asyncio tells when it is gone
+    gc.collect()
+    assert logged == []
 
 
 async def test_readers_and_a_writer_do_not_block_one_another(file: Path, url: str) -> None:

@@ -206,11 +206,12 @@ class RedisInbox:
         calls = [self._creation(self._key(topic)) for topic in topics]
         with bus_errors("create the group"):
             replies = await self._servers.attempt(calls)
-            for topic, reply in zip(topics, replies, strict=True):
+        for topic, reply in zip(topics, replies, strict=True):
+            with bus_errors(f"create the group of {self._key(topic)}"):
                 if isinstance(reply, ResponseError) and "BUSYGROUP" not in str(reply):
                     raise reply
-                if not is_away(reply):
-                    self._grouped.add(topic)
+            if not is_away(reply):
+                self._grouped.add(topic)
                 if not isinstance(reply, Exception):
                     log.info("bus.group_created", stream=self._key(topic), group=self._group)
 

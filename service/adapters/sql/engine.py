@@ -91,6 +91,7 @@ class Database:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         task.add_done_callback(lambda _: place.release())
+        task.add_done_callback(_take_error)
         return await asyncio.shield(task)
 
     async def _run(self, engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
@@ -106,3 +107,9 @@ class Database:
             kind = RowRefusedError if self.driver.refused(error) else StoreError
             said = kind(f"{self.name}: {self.driver.cause(error)}")
             raise said from (error if self.driver.chained else None)
+
+
+def _take_error(task: asyncio.Task[T]) -> None:
+    """Take note of an error that nobody waits for any more, or asyncio logs it as a fault."""
+    if not task.cancelled():
+        task.exception()
