@@ -46,8 +46,10 @@ FILLING: Final = 40
 FILLING_ROWS: Final = 2_000
 #: Rows that each owner has at the start, more than a build shows.
 FIRST_ROWS: Final = 60
-#: Seconds before the first look, in which what is loaded when first used is loaded.
+#: Seconds before the first look, and requests a second in these: more than a worker can take, so
+#: that it has once held all that it ever has in work at a time, and has all loaded that it needs.
 WARM_SECONDS: Final = 45.0
+WARM_RATE: Final = 1_000.0
 #: Seconds for what still waits in the end.
 IDLE_SECONDS: Final = 300.0
 #: Megabytes a minute and files that count as growth.
@@ -74,7 +76,7 @@ async def soak(minutes: float, rate: float) -> dict[str, Any]:
                 (worker,) = crew.workers
                 filled = await _fill(client)
                 await _give_histories(client)
-                warm = await _send(client, WARM_SECONDS, rate, first=0)
+                warm = await _send(client, WARM_SECONDS, WARM_RATE, first=0)
                 looking = asyncio.create_task(_looks(worker, minutes * 60))
                 sent = await _send(client, minutes * 60, rate, first=1_000_000)
                 looks = await looking
