@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # `fast` counts with another tokenizer; its tests are skipped without it
 EXTRAS ?= embedded,llm,postgres,dev
+# one more than there are cores: tests of processes wait most of their time
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 

@@ -7,6 +7,7 @@ import pytest
 
 from bench.recounts import cost, parts_of
 from formatters.model import Row
+from service.build_log import sizes_of
 from service.config.settings import MemorySettings, Settings
 from service.result import BuildSuccess
 from tests.support import MakeBuilder, MakeRequest, row
@@ -211,3 +212,30 @@ async def test_a_list_ranks_turns_in_their_places(ask: Any) -> None:
 
     assert "RECALLED" not in content.usage.blocks
     assert KEY in json.dumps(content.messages)
+
+
+async def test_answers_of_a_run_that_is_shown_in_part_are_older(ask: Any) -> None:
+    """In chat, what a run said before its newest answers is dropped, and is no row to recall."""
+    day = "2025-03-01T12:{:02}:00Z"
+    run = [
+        {**row(100 + place, "AI", f"{FILLING} {place}", run_id="last"), "timestamp": day.format(1)}
+        for place in range(40)
+    ]
+    asked = {**row(99, "HUMAN", "Tell me all", run_id="last"), "timestamp": day.format(0)}
+    content = await ask([*history(m6=KEY), asked, *run], layout="chat")
+    fates = {id_: each for each in content.decisions for id_ in each.message_ids}
+
+    assert fates["m139"].decision == "kept"
+    assert (fates["m100"].decision, fates["m100"].reason) == ("dropped", "older")
+    assert content.kept + content.dropped == len(fates) == 101
+
+
+async def test_tokens_of_rows_that_are_not_recalled_are_not_counted(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """What is told as saved is of the newest turns, which stay as they are."""
+    options = {"strategy": "relevance", "memory_tokens": 400}
+    built = await make_builder().built(make_request("Where?", past=history(), **options))
+
+    assert built.content.dropped
+    assert sizes_of(built).saved == 0
