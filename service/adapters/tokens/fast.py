@@ -1,6 +1,8 @@
 """Counts with toktok, which is faster than tiktoken; where it comes from the extra ``fast``."""
 
 from importlib import import_module
+from typing import Final
+from unicodedata import category
 
 import structlog
 
@@ -8,6 +10,17 @@ from formatters.model import Count
 from formatters.rows import well_formed
 
 log = structlog.get_logger()
+
+#: The category of characters that Unicode has not assigned, as far as this Python knows.
+UNASSIGNED: Final = "Cn"
+
+
+def is_assigned(text: str) -> bool:
+    """Tell whether Unicode has all characters of a text, so that tokenizers cut it alike.
+
+    Each has the tables of some version of Unicode, and takes what came later for no letter.
+    """
+    return text.isascii() or all(category(character) != UNASSIGNED for character in set(text))
 
 
 def load_fast_count(name: str) -> Count | None:

@@ -13,7 +13,7 @@ import structlog
 
 from formatters.model import Count
 from service.adapters.tokens.cache import CountCache
-from service.adapters.tokens.fast import load_fast_count
+from service.adapters.tokens.fast import is_assigned, load_fast_count
 from service.adapters.tokens.samples import samples
 from service.adapters.tokens.vocabularies import PACKAGED, VocabularyError, read_ranks
 from service.budget.estimates import RaisedTokenCounter, SimpleTokenCounter, read_counter_name
@@ -64,7 +64,8 @@ class TiktokenCounter:
         return messages_tokens(messages, self.count)
 
     def _tokens(self, text: str) -> int:
-        fast = _attempt(self._fast, text, self.name) if self._fast else None
+        quick = self._fast if is_assigned(text) else None
+        fast = _attempt(quick, text, self.name) if quick else None
         tokens = _attempt(self._exact, text, self.name) if fast is None else fast
         return len(text.encode("utf-8", "surrogatepass")) if tokens is None else tokens
 

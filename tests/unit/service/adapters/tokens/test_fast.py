@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from formatters.rows import well_formed
 from service.adapters.tokens import tokenizers
+from service.adapters.tokens.fast import is_assigned
 from service.adapters.tokens.samples import samples
 from service.adapters.tokens.tokenizers import TiktokenCounter, fast_count
 from tests.support import lacking
@@ -65,6 +66,16 @@ def test_a_counter_that_agrees_is_used(install: Install) -> None:
     assert counter.count("Hello, world!") == 4
     assert (counter.name, counter.exact) == ("cl100k_base", True)
     assert asked == ["Hello, world!"]
+
+
+def test_what_unicode_has_not_assigned_is_left_to_tiktoken(install: Install) -> None:
+    """Another version of Unicode may have it, and cut the text elsewhere."""
+    asked = install(exact)
+    counter = TiktokenCounter()
+    asked.clear()
+
+    assert counter.count("\U000323b0\\u001f") == exact("\U000323b0\\u001f")
+    assert asked == []
 
 
 def test_lone_surrogates_are_repaired_first(install: Install) -> None:
@@ -177,3 +188,17 @@ def test_the_real_one_counts_hostile_texts_alike(real: tuple[Count, Count], text
     fast, slow = real
 
     assert fast(text) == slow(text)
+
+
+def test_the_real_one_knows_every_character_that_there_is(real: tuple[Count, Count]) -> None:
+    """Among letters, digits and signs, each is of the kind that tiktoken takes it to be."""
+    fast, slow = real
+    characters = [chr(code) for code in range(0x80, 0xE0000) if is_assigned(chr(code))]
+    odd = [
+        block[0]
+        for block in (characters[start : start + 512] for start in range(0, len(characters), 512))
+        if fast(text := "".join(f"x{each}1{each}\\u{each}" for each in block)) != slow(text)
+    ]
+
+    assert len(characters) > 100_000
+    assert odd == []
