@@ -33,7 +33,7 @@ def buy(
     for place in ranked:
         if misses == MOST_MISSES:
             break
-        words, section = said_in(rows[place]), sections[place]
+        words, section = words_of(rows[place]), sections[place]
         if words in heard:
             repeated.add(place)
             continue
@@ -50,7 +50,7 @@ def buy(
     return bought, repeated
 
 
-def said_in(row: Entry) -> str:
+def words_of(row: Entry) -> str:
     """Return the words of a row, whatever their case and what stands between them."""
     text = row.passage.text if row.passage else row.text
     return " ".join(_WORD.findall(text.casefold())) or text

@@ -13,7 +13,7 @@ from service.budget.fates import Fates
 from service.budget.groups import Fit, Recalls, recalls
 from service.budget.history import FittedHistory, fit_history
 from service.budget.priced import fixed_tokens, priced
-from service.budget.purchase import buy, said_in
+from service.budget.purchase import buy, words_of
 from service.budget.strategies.oldest_first import OldestFirst
 
 #: Why a block left rows out that may be recalled all the same.
@@ -189,7 +189,9 @@ class _Choice:
             for place, entry in enumerate(rows)
             if place not in there and not _is_filtered(entry, filtered)
         ]
-        return self._of(places, {said_in(rows[place]) for place in there}) if places else ([], None)
+        return (
+            self._of(places, {words_of(rows[place]) for place in there}) if places else ([], None)
+        )
 
     def _of(self, places: Sequence[int], said: Set[str]) -> tuple[list[Recalled], Block | None]:
         rows = self.recalling.rows

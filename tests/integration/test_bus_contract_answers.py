@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.bus import Identity, Outcome, StoredResult
+from service.bus import Bus, Identity, Outcome, StoredResult
+from service.inbox import Delivery
 from service.wire import Topics
 from tests.integration.bus_places import (
     ASKED,
@@ -86,14 +87,20 @@ async def test_second_answer_yields(place: Place) -> None:
     assert [receipt.outcome for receipt in await bus.finish([both[1]])] == [Outcome.NOT_MINE]
 
 
-async def test_zombie_sends_nothing(place: Place) -> None:
-    """A worker that wakes up after another has answered sends nothing more."""
+async def lost_to_another(place: Place) -> tuple[Bus, Bus, Delivery, Delivery]:
+    """Return two workers' buses, and a delivery as the first lost it and the second claimed it."""
     one = await place.open("one", lease_seconds=SHORT)
     two = await place.open("two", lease_seconds=SHORT)
-    reply_to = f"{place.prefix}replies"
     await one.submit(b"1")
     (lost,) = await received(one)
     (claimed,) = await taken_over(two)
+    return one, two, lost, claimed
+
+
+async def test_zombie_sends_nothing(place: Place) -> None:
+    """A worker that wakes up after another has answered sends nothing more."""
+    one, two, lost, claimed = await lost_to_another(place)
+    reply_to = f"{place.prefix}replies"
 
     (theirs,) = await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
     (mine,) = await one.finish([answer(lost, reply_to=reply_to, reply_kind="list")])
@@ -104,12 +111,8 @@ async def test_zombie_sends_nothing(place: Place) -> None:
 
 async def test_zombie_repeats_nothing(place: Place) -> None:
     """One that wakes up with a delivery that another has answered doesn't send that again."""
-    one = await place.open("one", lease_seconds=SHORT)
-    two = await place.open("two", lease_seconds=SHORT)
+    one, two, lost, claimed = await lost_to_another(place)
     reply_to = f"{place.prefix}replies"
-    await one.submit(b"1")
-    (lost,) = await received(one)
-    (claimed,) = await taken_over(two)
     await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
 
     late = answer(lost, reply_to=reply_to, reply_kind="list", mode="again")
@@ -121,12 +124,8 @@ async def test_zombie_repeats_nothing(place: Place) -> None:
 
 async def test_slow_worker_may_still_win(place: Place) -> None:
     """Where the claimer has not answered yet, the first answer counts, whoever sends it."""
-    one = await place.open("one", lease_seconds=SHORT)
-    two = await place.open("two", lease_seconds=SHORT)
+    one, two, lost, claimed = await lost_to_another(place)
     reply_to = f"{place.prefix}replies"
-    await one.submit(b"1")
-    (lost,) = await received(one)
-    (claimed,) = await taken_over(two)
 
     (mine,) = await one.finish([answer(lost, reply_to=reply_to, reply_kind="list")])
     (theirs,) = await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
@@ -170,12 +169,8 @@ async def test_unstored_answer_yields_to_a_stored_one(place: Place) -> None:
 @pytest.mark.parametrize("mode", ["unstored", "again"])
 async def test_zombie_does_not_settle_for_others(place: Place, mode: str) -> None:
     """Only a first answer may end what another worker has in its hands."""
-    one = await place.open("one", lease_seconds=SHORT)
-    two = await place.open("two", lease_seconds=SHORT)
+    one, two, lost, claimed = await lost_to_another(place)
     reply_to = f"{place.prefix}replies"
-    await one.submit(b"1")
-    (lost,) = await received(one)
-    (claimed,) = await taken_over(two)
 
     late = answer(lost, reply_to=reply_to, reply_kind="list", mode=mode)
     (mine,) = await one.finish([late])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 from redis.exceptions import MovedError, RedisError, ResponseError
@@ -119,15 +120,18 @@ class Waiter:
 
     async def read(self, command: Sequence[Argument]) -> Any:  # noqa: ANN401 - the server's reply
         """Send a command that waits; raises what redis-py does."""
-        try:
+        with ExitStack() as stack:
+            # unless the server has answered, the next command has a new connection
+            stack.callback(self._forget)
             if self._id is None:
                 self._id = await self._client.client_id()
-            return await self._client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
-        except ResponseError:
-            raise
-        except BaseException:
-            self._id = None  # the next command has a new connection
-            raise
+            try:
+                reply = await self._client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+            except ResponseError:
+                stack.pop_all()
+                raise
+            stack.pop_all()
+            return reply
 
     async def wake(self, reading: asyncio.Task[Any]) -> None:
         """See a read to its end: with nothing, unless something has just come."""
@@ -138,6 +142,9 @@ class Waiter:
                 if isinstance(reply, Exception):
                     reading.cancel()
             await asyncio.wait([reading], timeout=WAKE_SECONDS)
+
+    def _forget(self) -> None:
+        self._id = None
 
     async def close(self) -> None:
         """Give the connection back."""

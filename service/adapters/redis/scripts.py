@@ -110,25 +110,50 @@ redis.call('XADD', stream, '*', 'data', payload)
 return 'enqueued'
 """)
 
+#: Who holds an entry, for scripts to begin with.
+HOLDER = """
+local function holder(stream, group, entry)
+  -- the group may be gone: then nobody holds the entry, and the answer goes out all the same
+  local pending = redis.pcall('XPENDING', stream, group, entry, entry, 1)
+  return pending[1] and pending[1][2]
+end
+"""
+
+#: Put a reply into a list or a stream, for scripts to begin with; returns -1, or -2 where the
+#: place takes none, or an error that means every write, as OOM does: nothing is settled then.
+PUT_REPLY = """
+local function put_reply(reply, kind, response, ttl, length)
+  local held = redis.call('TYPE', reply)['ok']
+  if held ~= 'none' and held ~= kind then return -2 end
+  local sent
+  if kind == 'list' then
+    sent = redis.pcall('RPUSH', reply, response)
+  else
+    sent = redis.pcall('XADD', reply, 'MAXLEN', '~', length, '*', 'data', response)
+  end
+  if type(sent) == 'table' then
+    return string.sub(sent['err'], 1, 4) == 'ERR ' and -2 or sent -- ERR is this reply's own
+  end
+  redis.call('PEXPIRE', reply, ttl)
+  return -1
+end
+"""
+
 #: KEYS: result, stream, dead letter; the reply, unless it is a channel: that is no key, and who may
 #: publish there may have no right to a key of its name.
 #: ARGV: mode, result, its time to live in ms, group, consumer, entry, kind of reply, response,
 #: time to live of replies in ms, length of a reply stream, where the reply goes; where the request
 #: is dead as well, the length of the dead letter and its fields. Returns the outcome and the
 #: receivers: -1 where they are not known, -2 where the reply's place takes none.
-FINISH = script("""
+FINISH = script(f"""
+{HOLDER}
+{PUT_REPLY}
 local result, stream, dead, reply = KEYS[1], KEYS[2], KEYS[3], ARGV[11]
 local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
 
-local function holder()
-  -- the group may be gone: then nobody holds the entry, and the answer goes out all the same
-  local pending = redis.pcall('XPENDING', stream, group, entry, entry, 1)
-  return pending[1] and pending[1][2]
-end
-
 local function wins()
   if mode == 'first' then return redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) end
-  local who = holder()
+  local who = holder(stream, group, entry)
   if who and who ~= consumer then return false end
   -- settled by another meanwhile: who was given an answer is not given it again
   return (who and mode == 'again') or redis.call('EXISTS', result) == 0
@@ -136,32 +161,20 @@ end
 
 local function send()
   local kind, response = ARGV[7], ARGV[8]
-  if kind == 'channel' then return redis.pcall('PUBLISH', reply, response) end
-  local held = redis.call('TYPE', reply)['ok']
-  if held ~= 'none' and held ~= kind then return -2 end
-  local sent
-  if kind == 'list' then
-    sent = redis.pcall('RPUSH', reply, response)
-  else
-    sent = redis.pcall('XADD', reply, 'MAXLEN', '~', ARGV[10], '*', 'data', response)
-  end
-  if type(sent) == 'table' then return sent end
-  redis.call('PEXPIRE', reply, ARGV[9])
-  return -1
+  if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[9], ARGV[10]) end
+  local heard = redis.pcall('PUBLISH', reply, response)
+  if type(heard) == 'table' and string.sub(heard['err'], 1, 4) == 'ERR ' then return -2 end
+  return heard
 end
 
 if not wins() then
-  return {holder() == consumer and 'answered' or 'not_mine', -1}
+  return {{holder(stream, group, entry) == consumer and 'answered' or 'not_mine', -1}}
 end
 local receivers = send()
-if type(receivers) == 'table' then
-  -- ERR is this reply's own; OOM and its like mean every write: nothing is settled then
-  if string.sub(receivers['err'], 1, 4) ~= 'ERR ' then return receivers end
-  receivers = -2
-end
+if type(receivers) == 'table' then return receivers end
 if #ARGV > 11 then redis.call('XADD', dead, 'MAXLEN', '~', ARGV[12], '*', unpack(ARGV, 13)) end
 redis.call('XACK', stream, group, entry)
-return {'sent', receivers}
+return {{'sent', receivers}}
 """)
 
 #: KEYS: stream. ARGV: group, consumer, lease in ms, entries at most.

@@ -11,7 +11,7 @@ import structlog
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.client import is_away
-from service.adapters.redis.scripts import Argument, Call, Command, script
+from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Argument, Call, Command, script
 from service.adapters.redis.servers import Servers
 from service.bus import Answer
 from service.wire import Topics
@@ -21,16 +21,12 @@ log = structlog.get_logger()
 #: KEYS: result, stream. ARGV: the first six of `FINISH`. Stores, and returns the outcome: `sent`
 #: where the answer may go.
 #: What this worker has stored, and not settled, may go again.
-STORE: Final = script("""
+STORE: Final = script(f"""
+{HOLDER}
 local result, stream = KEYS[1], KEYS[2]
 local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
 
-local function holder()
-  local pending = redis.pcall('XPENDING', stream, group, entry, entry, 1)
-  return pending[1] and pending[1][2]
-end
-
-local who = holder()
+local who = holder(stream, group, entry)
 if mode == 'first' then
   if redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) then return 'sent' end
   if who == consumer and redis.call('GET', result) == ARGV[2] then return 'sent' end
@@ -47,22 +43,9 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 
 #: KEYS: reply. ARGV: kind of reply, response, time to live in ms, length of a stream.
 #: Returns the receivers as `FINISH` does.
-SEND: Final = script("""
-local reply, kind, response = KEYS[1], ARGV[1], ARGV[2]
-local held = redis.call('TYPE', reply)['ok']
-if held ~= 'none' and held ~= kind then return -2 end
-local sent
-if kind == 'list' then
-  sent = redis.pcall('RPUSH', reply, response)
-else
-  sent = redis.pcall('XADD', reply, 'MAXLEN', '~', ARGV[4], '*', 'data', response)
-end
-if type(sent) == 'table' then
-  if string.sub(sent['err'], 1, 4) ~= 'ERR ' then return sent end
-  return -2
-end
-redis.call('PEXPIRE', reply, ARGV[3])
-return -1
+SEND: Final = script(f"""
+{PUT_REPLY}
+return put_reply(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 """)
 
 #: KEYS: stream. ARGV: group, consumer, entry. Returns 1 where this consumer holds the entry.

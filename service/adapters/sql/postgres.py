@@ -1,6 +1,7 @@
 """What Postgres needs: connections that outlive restarts, limits of time, plans by index."""
 
 import re
+from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
@@ -100,7 +101,8 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
         raise ConfigError(
             "store.url: cannot be read; one is postgresql://user:password@host:5432/database"
         ) from None
-    try:
+    with ExitStack() as stack:
+        stack.callback(connection.terminate)
         milliseconds = str(round(limits.statement_timeout_seconds * 1_000) or 1)
         wanted = {
             **SESSION,
@@ -110,12 +112,9 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
         }
         # fetched whole: the server sets what it gives
         answers = await connection.fetch(_PREPARE, list(wanted), list(wanted.values()))
-    except BaseException:
-        connection.terminate()
-        raise
-    if (encoding := answers[0]["encoding"]) != "UTF8":
-        connection.terminate()
-        raise StoreError(f"{name}: its encoding is {encoding}; create it with ENCODING 'UTF8'")
+        if (encoding := answers[0]["encoding"]) != "UTF8":
+            raise StoreError(f"{name}: its encoding is {encoding}; create it with ENCODING 'UTF8'")
+        stack.pop_all()
     return connection
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import Entry, Passage, Role
-from service.budget.purchase import MOST_MISSES, buy, said_in
+from service.budget.purchase import MOST_MISSES, buy, words_of
 
 # `len` counts: a row costs its characters and a newline
 
@@ -34,7 +34,7 @@ def test_nothing_is_bought_twice() -> None:
     """What a row says that is there already, in whatever case and marks, isn't bought again."""
     rows = [row("Yes, please!"), row("yes please"), row("no"), row("👍"), row("👍"), row("👎")]
 
-    bought, repeated = buy(rows, range(6), {said_in(row("No."))}, 500, len)
+    bought, repeated = buy(rows, range(6), {words_of(row("No."))}, 500, len)
     assert list(bought) == [0, 3, 5]
     assert repeated == {1, 2, 4}
 
