@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # `fast` counts with another tokenizer; its tests are skipped without it
-EXTRAS ?= embedded,llm,postgres,dev
+EXTRAS ?= embedded,llm,mcp,postgres,dev
 # one more than there are cores: tests of processes wait most of their time
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_VENV := .venv-bench
@@ -64,12 +64,13 @@ format: $(READY) ## Put the code into its form
 	$(BIN)/ruff format .
 
 .PHONY: schemas
-schemas: $(READY) ## Write the JSON Schemas of the wire into docs/
-	$(BIN)/python -m service.schemas docs/schemas
+schemas: $(READY) ## Write the wire contract and its errors into docs/
+	$(BIN)/python -m service.contract.documents docs
 
 .PHONY: bench
-bench: $(or $(wildcard $(BENCH_READY)),$(READY)) ## Measure, as ratios to baselines in the same run
-	$(<D)/bin/python -m bench.build
+bench: $(READY) ## Measure everything, with DATA=folder, and write docs/benchmarks.md; ARGS=--quick doesn't
+	$(BIN)/python -m bench.scoreboard $(if $(DATA),--data $(DATA)) \
+		$(if $(wildcard $(BENCH_READY)),--peers $(BENCH_VENV)/bin/python) $(ARGS)
 
 .PHONY: bench-bus
 bench-bus: $(READY) ## Measure the bus and the runner, beside a raw echo
@@ -80,7 +81,8 @@ bench-env: $(BENCH_READY) ## Install the peers that `make bench` compares with
 
 $(BENCH_READY): pyproject.toml constraints.txt bench/requirements.txt
 	$(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r bench/requirements.txt -e .
+	grep -v '^openai==' constraints.txt > $(BENCH_VENV)/constraints.txt # litellm asks for an older one
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(BENCH_VENV)/constraints.txt -r bench/requirements.txt -e .
 	@touch $@
 
 .PHONY: up

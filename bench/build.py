@@ -23,12 +23,16 @@ from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
 from service.adapters.stores import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
-from service.app import now
+from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder
 from service.gather import Sources
+from service.parts import now
 from service.wire import BuildRequest
 
 LENGTHS: Final = (20, 200, 2_000, 20_000)
+
+#: Messages at most over which strategies are compared.
+LONGEST: Final = 2_000
 
 #: Tokens for history: what the longer conversations have to be fitted into.
 MEMORY_TOKENS: Final = 4_000
@@ -59,6 +63,8 @@ def measured(rounds: int) -> dict[str, Any]:
         for name, messages in _contest(rows, rounds, figures).items():
             kept[name][str(length)] = messages
         asyncio.run(_builds(rows, rounds, figures))
+        if length <= LONGEST:
+            asyncio.run(_strategies(rows, rounds, figures))
     medians = {key: statistics.median(values) for key, values in figures.items()}
     return {**_keys(medians), "kept": kept, "peers": versions(), "rounds": rounds}
 
@@ -90,14 +96,7 @@ def _takes_part(contender: Contender, length: int) -> bool:
 async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
     """Measure whole builds, beside one plain count of the text that they send."""
     length = len(rows)
-    context = {
-        "strategy": "oldest_first",
-        "memory_limit": None,
-        "memory_tokens": MEMORY_TOKENS,
-        "max_tokens": 20_000,
-    }
-    content = {"current_input": QUESTION, "context": context}
-    request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+    request = _request("oldest_first")
     async with open_memory_store(TiktokenTokenizers().counter(VOCABULARY), now) as stores:
         await stores.history.append("o", rows)
         warm = _builder(stores)
@@ -111,6 +110,33 @@ async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
                 await builder.build(request)
                 figures[key, length].append((time.process_time() - began) * 1000)
             figures["plain_count_ms", length].append(_cpu_ms(count))
+
+
+async def _strategies(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
+    """Measure whole builds under each strategy, in turn; those that refuse are left out."""
+    async with open_memory_store(TiktokenTokenizers().counter(VOCABULARY), now) as stores:
+        await stores.history.append("o", rows)
+        builder = _builder(stores)
+        asked = {name: _request(name) for name in STRATEGIES}
+        answers = {name: await builder.build(request) for name, request in asked.items()}
+        for _ in range(rounds):
+            for name, answer in answers.items():
+                if answer.content.status == "success":
+                    began = time.process_time()
+                    await builder.build(asked[name])
+                    ms = (time.process_time() - began) * 1000
+                    figures[f"build_{name}_cpu_ms", len(rows)].append(ms)
+
+
+def _request(strategy: str) -> BuildRequest:
+    context = {
+        "strategy": strategy,
+        "memory_limit": None,
+        "memory_tokens": MEMORY_TOKENS,
+        "max_tokens": 20_000,
+    }
+    content = {"current_input": QUESTION, "context": context}
+    return BuildRequest.model_validate({"owner_key": "o", "content": content})
 
 
 def _builder(stores: Stores) -> ContextBuilder:
@@ -128,6 +154,7 @@ class _NoTools:
     """A registry without tools."""
 
     version = 0
+    stale = ()
 
     def get_tool_definition(self, name: str) -> None:
         """Return None."""
@@ -153,9 +180,10 @@ def _cpu_ms(act: Callable[[], object]) -> float:
 def _keys(medians: dict[tuple[str, int], float]) -> dict[str, Any]:
     """Return the medians as tables by length, and what they are to each other; null: not there."""
     names = [key for name, each in CONTENDERS.items() for key in each.keys(name)]
+    builds = [f"build_{name}_cpu_ms" for name in STRATEGIES]
     tables = {
         key: {str(length): _rounded(medians.get((key, length)), 3) for length in LENGTHS}
-        for key in (*names, "build_cpu_ms", "build_cold_cpu_ms", "plain_count_ms")
+        for key in (*names, "build_cpu_ms", "build_cold_cpu_ms", "plain_count_ms", *builds)
     }
 
     def ratio(over: tuple[str, int], under: tuple[str, int]) -> float | None:

@@ -16,12 +16,11 @@ What the budget shortens is read beside it, from the blocks themselves.
 
 import argparse
 import asyncio
-import gzip
 import json
 import os
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,14 +29,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.forgeries import OWN_TAG, Forgery, forgery
+from bench.json_lines import read_lines
 from bench.places import HARMLESS, request, shortened
 from bench.reader import Piece, read
 from formatters.guard import quoted
 from service.adapters.memory.store import open_memory_store
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.app import now, open_builder
+from service.app import open_builder
 from service.builder import ContextBuilder
 from service.gather import Sources
+from service.parts import now
 
 #: The layouts that are built. A new one needs nothing but its name here.
 LAYOUTS: Final = ("tagged", "chat")
@@ -164,12 +165,6 @@ def judge_generated(count: int, seed: int) -> Tally:
 # --- ordinary text ---------------------------------------------------------------------------
 
 
-def load(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file of gzipped JSON Lines."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        yield from map(json.loads, file)
-
-
 def altered(text: str) -> int:
     """Return how many lines of a text the guard alters."""
     pairs = zip(text.splitlines(), quoted(text, TAGS).splitlines(), strict=True)
@@ -179,7 +174,7 @@ def altered(text: str) -> int:
 def conversation_share(data: Path) -> float:
     """Return the share of altered lines in all dialogues and trajectories."""
     lines = changed = 0
-    for row in chain.from_iterable(map(load, sorted(data.glob("*.jsonl.gz")))):
+    for row in chain.from_iterable(map(read_lines, sorted(data.glob("*.jsonl.gz")))):
         for message in row.get("messages", ()):
             if isinstance(content := message.get("content"), str):
                 lines += len(content.splitlines())
@@ -189,7 +184,7 @@ def conversation_share(data: Path) -> float:
 
 def measure(data: Path, generated: int, seed: int) -> tuple[dict[str, Any], list[str]]:
     """Return the figures, and examples of what went wrong."""
-    injections = list(load(data / "injections.jsonl.gz"))
+    injections = list(read_lines(data / "injections.jsonl.gz"))
     benign = [row["text"] for row in injections if row["label"] == "benign"]
     tally = asyncio.run(judge_texts([row["text"] for row in injections]))
     tally.add(judge_generated(generated, seed))

@@ -5,6 +5,7 @@ against this, in the laws and over real conversations.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,16 +23,17 @@ OVERHEAD: Final = 4
 #: Blocks that hold history, each a part of what ``memory_tokens`` caps.
 REMEMBERED: Final = ("SHARED_MEMORY", "SUMMARY", "HISTORY", "RECALLED")
 
-#: What `[SHARED_MEMORY]` is at the least where there is history, and `[FRIENDS_INFO]` likewise.
-NO_MEMORY: Final = (
-    "[SHARED_MEMORY count=0]\nRecent conversation memory:\n\n"
-    "(There are previous conversations, but none fits here)"
-)
+#: What stands in `[SHARED_MEMORY]` at the least where there is history, and all of
+#: `[FRIENDS_INFO]` likewise.
+NO_MEMORY: Final = "(There are previous conversations, but none fits here)"
 NO_PROFILE: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n(shortened)"
 
 _MOMENT: Final = "[THIS_MOMENT]\n"
 _SUMMARY: Final = "[CONTEXT SUMMARY"
 _JOINT: Final = "\n\n"
+_COUNTED: Final = re.compile(r"count=\d+")
+#: How `[SHARED_MEMORY]` goes on where it has no rows; no row begins like this.
+_NONE: Final = ("(No previous ", "(There are previous ")
 
 
 @lru_cache(maxsize=50_000)
@@ -116,7 +118,9 @@ def floor(parts: Parts, *, layout: str, tools: int) -> int:
         joined = (_JOINT.join((identity, skills, each)) for each in profiles)
         return fixed + OVERHEAD + min(map(tokens, joined))
     memory = parts.texts["SHARED_MEMORY"]
-    memories = (memory,) if "count=0]" in memory.partition("\n")[0] else (memory, NO_MEMORY)
+    heading, _, rows = memory.partition("\n\n")
+    least = f"{_COUNTED.sub('count=0', heading)}\n\n{NO_MEMORY}"
+    memories = (memory,) if rows.startswith(_NONE) else (memory, least)
     alone = tokens(identity) + tokens(skills) + min(map(tokens, profiles))
     return fixed + 4 * OVERHEAD + alone + min(map(tokens, memories))
 

@@ -19,7 +19,6 @@ and a word of the evidence in another's line counts as well: ``random`` shows wh
 """
 
 import argparse
-import gzip
 import json
 import math
 import random
@@ -30,6 +29,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from bench.json_lines import read_lines
 from formatters.extract.extract import candidates, extract, fitting, lines
 from formatters.extract.words import words
 from formatters.model import Count, Message, Role
@@ -70,10 +70,9 @@ class Conversation:
 
 def read(folder: Path) -> Iterator[Conversation]:
     """Yield the conversations that figures are reported of."""
-    with gzip.open(folder / FILE, "rt", encoding="utf-8") as rows:
-        for each in map(json.loads, rows):
-            if each["id"] not in TUNED:
-                yield _conversation(each)
+    for each in read_lines(folder / FILE):
+        if each["id"] not in TUNED:
+            yield _conversation(each)
 
 
 def _conversation(each: dict[str, Any]) -> Conversation:

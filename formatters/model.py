@@ -127,6 +127,8 @@ class MemoryView:
     message_chars: int | None = 500
     #: The zone of the times shown, in minutes west of UTC.
     minutes_west: int = 0
+    #: Whether the header of `[SHARED_MEMORY]` counts rows, and so is another one each turn.
+    header: Literal["counted", "still"] = "counted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,8 @@ class Facts:
     history: tuple[Message, ...] = ()
     #: Whether there is more history than was read.
     more_history: bool = False
+    #: Tokens of all the history before a message, by its id; only for what goes by them.
+    starts: Mapping[str, int] = field(default_factory=dict)
     #: Summaries of the history, by age; no strategy but those that use them is given any.
     summaries: tuple[Summary, ...] = ()
     #: The run so far behind the current input: calls and their results, oldest first.
@@ -263,6 +267,10 @@ class Block:
     joins: bool = False
     #: True where its text changes from build to build, so that a provider's cache ends here.
     volatile: bool = False
+    #: True where older rows are left out, so that its first entry is another one in each build.
+    moves: bool = False
+    #: Tokens of all the history before a message, by its id, as far as they are known.
+    starts: Mapping[str, int] = field(default_factory=dict)
     omissions: tuple[Omission, ...] = ()
     #: What may stand for entries that are left out: all summaries, then fewer, the oldest first.
     forms: tuple[SummaryForm, ...] = ()

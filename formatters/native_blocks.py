@@ -33,7 +33,8 @@ def native_history(facts: Facts) -> Block:
         entries=tuple(_entry(unit, mended, facts.tags) for unit in kept),
         gives_way=GivesWay.BY_STRATEGY,
         native=True,
-        volatile=bool(beyond) or facts.more_history,
+        moves=bool(beyond) or facts.more_history,
+        starts=facts.starts,
         omissions=(*_filtered(mended), *(_omitted(unit, mended) for unit in beyond)),
     )
 

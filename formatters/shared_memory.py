@@ -23,6 +23,8 @@ from formatters.times import stamp
 from formatters.turns import in_order, showable, turns_of
 
 HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
+#: The same in every build, for prompts that are cached by their beginning.
+STILL_HEADER: Final = "[SHARED_MEMORY]\nRecent conversation memory:\n\n"
 NO_HISTORY: Final = "(No previous conversations yet)"
 NONE_FITS: Final = "(There are previous conversations, but none fits here)"
 
@@ -34,15 +36,18 @@ def shared_memory(facts: Facts) -> Block:
     printed = [_PrintedTurn(turn.messages, turn.rows) for turn in turns_of(shown)]
     turns, beyond = _newest(printed, facts.memory.limit)
     omitted = (_omitted(message) for message in messages if not showable(message))
+    still = facts.memory.header == "still"
     return Block(
         tag="SHARED_MEMORY",
-        header=HEADER,
+        header=STILL_HEADER if still else HEADER,
         entries=tuple(_entry(turn, facts.memory, facts.tags) for turn in turns if turn.rows),
         placeholder=NONE_FITS if beyond or facts.more_history else NO_HISTORY,
         gives_way=GivesWay.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,
         additive=True,
-        volatile=True,  # the header's number changes with each turn
+        volatile=not still,  # the header's number changes with each turn
+        moves=bool(beyond) or facts.more_history,
+        starts=facts.starts,
         omissions=(*omitted, *beyond, *(_silent(turn) for turn in turns if not turn.rows)),
     )
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block
+from formatters.model import Block, GivesWay
 from formatters.providers.context_management import ContextManagement, not_taken
 from formatters.providers.formats import provider_request
 from formatters.render import render
@@ -45,16 +45,17 @@ def account(
     kept, dropped = tally(decisions)
     form, management = request.options.format or CANONICAL, _management(request)
     stable = _stable(fitted)
+    marked = len(render(block for block in stable if block.native or not _grows(block)))
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, tools, len(render(stable)), management),
+        provider_request=provider_request(form, messages, tools, marked, management),
         usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
         build_id=_build_id(request, messages),
         kept=kept,
         dropped=dropped,
-        decisions=[_record(decision) for decision in decisions] if plan.explain else [],
+        decisions=[record(decision) for decision in decisions] if plan.explain else [],
         warnings=[
             *plan.warnings,
             *gathered.warnings,
@@ -120,14 +121,29 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Us
 
 
 def _stable(fitted: Fitted) -> list[Block]:
-    """Return the blocks before the first entry that changes from build to build."""
+    """Return the blocks before the first entry that changes from build to build.
+
+    History may grow, so that it is the last of them.
+    """
     stable: list[Block] = []
-    for block in takewhile(lambda block: not block.volatile, fitted.blocks):
+    for block in takewhile(_stays, fitted.blocks):
         entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
         if len(entries) < len(block.entries):
             return [*stable, replace(block, entries=entries)]
         stable.append(block)
+        if _grows(block):
+            break  # what follows stands elsewhere in the next build
     return stable
+
+
+def _stays(block: Block) -> bool:
+    """Tell whether the next build has a block as it is, or with more at its end."""
+    placeholder = _grows(block) and not block.entries
+    return not (block.volatile or block.moves or placeholder)
+
+
+def _grows(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_STRATEGY
 
 
 def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:
@@ -153,7 +169,8 @@ def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:
         )
 
 
-def _record(decision: Decision) -> DecisionRecord:
+def record(decision: Decision) -> DecisionRecord:
+    """Return a decision as it stands on the wire."""
     return DecisionRecord(
         message_ids=list(decision.message_ids),
         block=decision.block,

@@ -1,7 +1,7 @@
 """What the form of a request can't say: that its parts agree, and that it can be built."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from formatters.model import Role
 from formatters.rows import read_role
@@ -18,11 +18,17 @@ from service.request_content import RUN_KEYS, SHORT_KEYS, Run
 #: The major version of the wire contract that is spoken here.
 MAJOR_VERSION: Final = "1"
 
-#: Where an owner and a run may be named, besides each message of the run.
-_NAMED: Final = {
-    "owner_key": (("owner_key",), ("content", "owner_key")),
-    "run_id": (("run_id",), ("content", "id")),
-}
+#: What a sender may leave out although a request has it: it is derived on receipt.
+DERIVED: Final = ("id", "run_id")
+
+
+#: What a request and each message of its run may name, and the name of it in the content.
+_NAMED: Final = {"owner_key": "owner_key", "run_id": "id"}
+
+
+def leave_derived_out(schema: dict[str, Any]) -> None:
+    """Let the schema of a request demand nothing that is derived."""
+    schema["required"] = [name for name in schema["required"] if name not in DERIVED]
 
 
 def check_version(request: Mapping[str, object]) -> None:
@@ -38,12 +44,22 @@ def check_version(request: Mapping[str, object]) -> None:
 
 def check_agreement(request: Mapping[str, object]) -> None:
     """Raise `InvalidRequestError` where two forms are mixed, or two names of one thing differ."""
-    problems = [*_both_forms(request.get("content"))]
-    history = _at(request, ("content", "history"))
-    messages = range(len(history) if isinstance(history, list) else 0)
-    for name, once in _NAMED.items():
-        places = (*once, *(("content", "history", message, name) for message in messages))
-        named = [(place, value) for place in places if (value := _at(request, place)) is not None]
+    content = request.get("content")
+    problems = [*_both_forms(content)]
+    run = content if isinstance(content, dict) else {}
+    history = run.get("history")
+    messages = history if isinstance(history, list) else ()
+    for name, name_in_run in _NAMED.items():
+        said: list[tuple[tuple[str | int, ...], object]] = [
+            ((name,), request.get(name)),
+            (("content", name_in_run), run.get(name_in_run)),
+        ]
+        said += [
+            (("content", "history", place, name), message.get(name))
+            for place, message in enumerate(messages)
+            if isinstance(message, dict)
+        ]
+        named = [(place, value) for place, value in said if value is not None]
         problems += [
             Problem(_pointer(place), f"differs from {name} at {_pointer(named[0][0])}")
             for place, value in named[1:]
@@ -87,15 +103,6 @@ def _both_forms(content: object) -> Sequence[Problem]:
         return ()
     mixed = sorted(keys & SHORT_KEYS)
     return [Problem(f"/content/{key}", "belongs to the short form; this is a run") for key in mixed]
-
-
-def _at(value: object, place: Sequence[str | int]) -> object:
-    for step in place:
-        if isinstance(step, int):
-            value = value[step] if isinstance(value, list) and len(value) > step else None
-        else:
-            value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _pointer(place: Sequence[str | int]) -> str:

@@ -40,7 +40,8 @@ def arranged(shows: Sequence[Formatter], facts: Facts, toolset: Toolset) -> tupl
 def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
     """Show facts as a block; that of the tools is made once for each toolset."""
     if show is capabilities:
-        return toolset.block(facts.tags, lambda: show(facts))
+        block = toolset.block(facts.tags, lambda: show(facts))
+        return replace(block, volatile=True) if toolset.chosen else block
     return _with_summaries(show(facts), facts) if show is HISTORY else show(facts)
 
 

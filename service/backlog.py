@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from service.provenance import Built
 
@@ -22,20 +22,71 @@ BUILD_BYTES: Final = 10_000
 ROW_BYTES: Final = 1_100
 
 
-class Afterwards(Protocol):
+class Losses:
+    """Builds that went without some work: told of at the start of an outage, and at its end.
+
+    ``begun`` is told of the first, ``over`` of how many there were. A reason that was told
+    is told again with the next outage.
+    """
+
+    def __init__(
+        self, begun: Callable[[Built, str], object], over: Callable[[int], object]
+    ) -> None:
+        self._begun = begun
+        self._over = over
+        self._told: set[str] = set()
+        self._count = 0
+
+    def add(self, builds: Sequence[Built], reason: str) -> None:
+        """Count builds, of which there is at least one."""
+        self._count += len(builds)
+        if reason not in self._told:
+            self._told.add(reason)
+            self._begun(builds[0], reason)
+
+    def end(self) -> None:
+        """Note that the work is done again, or done for good."""
+        if self._count:
+            self._over(self._count)
+        self._told.clear()
+        self._count = 0
+
+
+class Afterwards:
     """Work on builds that is done when their answers are out."""
 
+    def __init__(
+        self,
+        work: Callable[[Sequence[Built]], Awaitable[object]],
+        wanted: Callable[[Built], bool],
+        losses: Losses,
+        *,
+        batch: int,
+    ) -> None:
+        self._backlog = Backlog(work, size=WAITING, batch=batch, weigh=held_bytes)
+        self._wanted = wanted
+        self._losses = losses
+
     def keep(self, built: Built | None) -> None:
-        """Take a build, if there is one; neither waits nor raises."""
-        ...
+        """Take a build, if there is one that is to be worked on; neither waits nor raises."""
+        if built is None or not self._wanted(built):
+            return
+        if not self._backlog.put(built):
+            self._losses.add([built], "too many others wait already")
 
     async def run(self) -> None:
         """Work until cancelled."""
-        ...
+        await self._backlog.run()
 
     async def drain(self) -> None:
         """Wait for `run` to finish what it has, but not for long."""
-        ...
+        await self._backlog.drain()
+        self._losses.end()
+
+    def done(self) -> None:
+        """Note that some work was done: once none waits, what was lost is told."""
+        if self._backlog.empty:
+            self._losses.end()
 
 
 class Backlog(Generic[T]):
@@ -71,6 +122,11 @@ class Backlog(Generic[T]):
             return False
         self._bytes += weight
         return True
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether none waits; some may be in work."""
+        return self._waiting.empty()
 
     async def run(self) -> None:
         """Work until cancelled."""

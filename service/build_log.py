@@ -12,7 +12,8 @@ from service.inbox import Delivery
 from service.metrics import Metrics, Sizes
 from service.provenance import Built
 
-log = structlog.get_logger()
+#: Named, so that the name need not be looked for with each answer.
+log = structlog.get_logger(__name__)
 
 #: How metrics name every block that a request brought along: its tag is a stranger's.
 CUSTOM: Final = "custom"

@@ -39,6 +39,7 @@ from service.plan import Plan, make_plan
 from service.ports import HistoryStore, TokenCounter, Tokenizers
 from service.provenance import Built
 from service.recall.strategies import RANKING_STRATEGIES
+from service.tool_share import with_tools_that_fit
 from service.weight import LARGE, weight
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
@@ -113,15 +114,16 @@ class ContextBuilder:
         facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
 
         def finish() -> Built:
+            fitting, told = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
             past = gathered.history
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
-            fitted = self._fit(replace(facts, injections=due), plan, counter, gathered.toolset)
-            content = account(request, plan, gathered, fitted, counter)
+            fitted = self._fit(replace(told, injections=due), plan, counter, fitting.toolset)
+            content = account(request, plan, fitting, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,
                 prompt=prompt,
-                gathered=gathered,
+                gathered=fitting,
                 fitted=fitted,
                 content=content,
             )
@@ -138,6 +140,7 @@ class ContextBuilder:
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
+            starts=gathered.history.starts,
             summaries=gathered.summaries,
             tools=gathered.toolset.tools,
             profile=gathered.profile,

@@ -224,6 +224,10 @@ class ManifestStore(Protocol):
         """Return a build's manifest, or None where there is none any more."""
         ...
 
+    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these builds have a manifest, all asked for in one round trip."""
+        ...
+
 
 class DeadLetters(Protocol):
     """Entries that could not be answered, until somebody settles them. Raises `BusError`."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import structlog
 from pydantic import ValidationError
 
+from formatters.rows import well_formed
 from service.bus import Bus
 from service.errors import (
     BudgetExceededError,
@@ -46,18 +47,12 @@ ERRORS: Final[Mapping[str, type[ContextBuilderError]]] = {
 }
 
 
-class NoAnswerError(ContextBuilderError):
+class NoAnswerError(ContextBuilderError, code="no_answer"):
     """No response came in time; the request may still be built."""
 
-    code = "no_answer"
-    retryable = True
 
-
-class NoWorkerError(ContextBuilderError):
+class NoWorkerError(ContextBuilderError, code="no_worker"):
     """No worker listens on the request channel."""
-
-    code = "no_worker"
-    retryable = True
 
 
 class ContextClient:
@@ -71,7 +66,10 @@ class ContextClient:
         self._bus = bus
         self._reply_to = reply_to
         self._timeout_seconds = timeout_seconds
-        self._waiting: defaultdict[str, set[asyncio.Future[BuildResponse]]] = defaultdict(set)
+        #: By owner and id: owners who choose the same id must not get each other's responses.
+        self._waiting: defaultdict[tuple[str, str], set[asyncio.Future[BuildResponse]]] = (
+            defaultdict(set)
+        )
 
     async def build(
         self,
@@ -106,8 +104,9 @@ class ContextClient:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[BuildResponse] = asyncio.get_running_loop().create_future()
+        whose = (well_formed(str(sent.get("owner_key"))), well_formed(str(sent["id"])))
         # several may wait for one id, and one of them may give up
-        self._waiting[sent["id"]].add(waiting)
+        self._waiting[whose].add(waiting)
         try:
             async with asyncio.timeout(seconds):
                 await self._put(json.dumps(sent).encode(), via)
@@ -115,9 +114,9 @@ class ContextClient:
         except TimeoutError as error:
             raise NoAnswerError(f"no response to {sent['id']} in {seconds:g} s") from error
         finally:
-            self._waiting[sent["id"]].discard(waiting)
-            if not self._waiting[sent["id"]]:
-                del self._waiting[sent["id"]]
+            self._waiting[whose].discard(waiting)
+            if not self._waiting[whose]:
+                del self._waiting[whose]
 
     async def receive(self, replies: AsyncIterator[bytes]) -> None:
         """Hand responses to those who wait for them, until cancelled."""
@@ -127,7 +126,8 @@ class ContextClient:
             except ValidationError:
                 log.warning("client.unreadable", reply_to=self._reply_to)
                 continue
-            for waiting in self._waiting.get(response.metadata.request_id, ()):
+            whose = (response.owner_key, response.metadata.request_id)
+            for waiting in self._waiting.get(whose, ()):
                 if not waiting.done():
                     waiting.set_result(response)
 

@@ -10,7 +10,7 @@ import structlog
 
 from formatters.recalled import TAG as RECALLED
 from service.account import HISTORY_BLOCKS
-from service.backlog import WAITING, Backlog, held_bytes
+from service.backlog import Afterwards, Losses
 from service.budget.decisions import PRESENT
 from service.bus import Events
 from service.config.settings import EventSettings
@@ -42,28 +42,18 @@ class Departures:
         self._events = events
         self._tokenizers = tokenizers
         self._settings = settings
-        self._backlog = Backlog(self._tell_all, size=WAITING, batch=1, weigh=held_bytes)
+        self._losses = Losses(_lose, _resume)
+        #: Looks at builds in the background.
+        self.afterwards = Afterwards(self._tell_all, self._is_wanted, self._losses, batch=1)
         self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
         self._ids = 0
 
-    def keep(self, built: Built | None) -> None:
-        """Have `run` look at a build; neither waits nor raises."""
+    def _is_wanted(self, built: Built) -> bool:
         # what was left out is counted anyway: a build that left nothing out costs nothing here
-        if built is None or not built.content.dropped or not self._wanted:
-            return
+        if not built.content.dropped or not (self._settings.pruned or self._settings.archive):
+            return False
         # most builds leave out what the one before them did, and needn't wait to be told so
-        if self._knows(built, left_out(built)):
-            return
-        if not self._backlog.put(built):
-            _lose(built, "too many others wait already")
-
-    async def run(self) -> None:
-        """Look at what is given to `keep`, until cancelled."""
-        await self._backlog.run()
-
-    async def drain(self) -> None:
-        """Wait for `run` to look at what it has, but not for long."""
-        await self._backlog.drain()
+        return not self._knows(built, left_out(built))
 
     async def _tell_all(self, builds: Sequence[Built]) -> None:
         for built in builds:
@@ -81,16 +71,13 @@ class Departures:
             if new and self._settings.pruned:
                 await self._publish(built, new)
         except StoreError as error:
-            _lose(built, str(error))
+            self._losses.add([built], str(error))
             return
+        self.afterwards.done()
         self._remember(_history(built), frozenset(reasons))
 
     def _knows(self, built: Built, reasons: Mapping[str, str]) -> bool:
         return reasons.keys() <= self._known.get(_history(built), frozenset())
-
-    @property
-    def _wanted(self) -> bool:
-        return self._settings.pruned or self._settings.archive
 
     def _archiving(self, built: Built, reasons: Mapping[str, str]) -> Archiving | None:
         if not self._settings.archive:
@@ -175,3 +162,7 @@ def _kept(built: Built) -> int:
 
 def _lose(built: Built, reason: str) -> None:
     log.warning("departures.lost", build_id=built.content.build_id, reason=reason)
+
+
+def _resume(lost: int) -> None:
+    log.info("departures.resumed", lost=lost)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -27,6 +27,13 @@ class RequestMetadata(Tolerant):
     #: The moment until which an answer is wanted; goes before ``timeout_ms``.
     deadline: Annotated[datetime, Field(strict=False)] | None = None
     traceparent: Annotated[str, Field(max_length=256)] | None = None
+
+    def wanted_until(self, received_at: datetime, default_ms: int) -> datetime:
+        """Return until when an answer is wanted; a deadline without a time zone is in UTC."""
+        if self.deadline is not None:
+            naive = self.deadline.tzinfo is None
+            return self.deadline.replace(tzinfo=UTC) if naive else self.deadline
+        return received_at + timedelta(milliseconds=self.timeout_ms or default_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +66,20 @@ def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
 def _readable_metadata(value: object) -> RequestMetadata:
     """Read each key that is right by itself, and leave out the others."""
     fields = value if isinstance(value, dict) else {}
-    readable = {}
-    for key in RequestMetadata.model_fields:
-        try:
-            RequestMetadata.model_validate({key: fields[key]})
-        except (KeyError, ValidationError):
-            continue
-        readable[key] = fields[key]
+    known = {key: fields[key] for key in RequestMetadata.model_fields if key in fields}
+    readable = {key: value for key, value in known.items() if _is_readable(key, value)}
+    if "reply_kind" in known.keys() - readable.keys():
+        # what is written to in a wrong way, nobody reads: the common channel is better known
+        readable.pop("reply_to", None)
     return RequestMetadata.model_validate(readable)
+
+
+def _is_readable(key: str, value: object) -> bool:
+    try:
+        RequestMetadata.model_validate({key: value})
+    except ValidationError:
+        return False
+    return True
 
 
 def _fingerprint(raw: Mapping[str, object], payload: bytes) -> str:

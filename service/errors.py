@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from reprlib import Repr
 from typing import Final
 
+from service.error_codes import CODES
+
 _REPR: Final = Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
@@ -24,11 +26,20 @@ class Problem:
 
 
 class ContextBuilderError(Exception):
-    """Something went wrong while a context was built."""
+    """Something went wrong while a context was built.
+
+    A class with a ``code`` has one of `service.error_codes`, and is as retryable as that says;
+    others are ``internal``.
+    """
 
     code = "internal"
     #: True where the same request may succeed later.
     retryable = False
+
+    def __init_subclass__(cls, *, code: str | None = None, **more: object) -> None:
+        super().__init_subclass__(**more)
+        if code:
+            cls.code, cls.retryable = code, CODES[code].retryable
 
     def __init__(self, detail: str = "", problems: Sequence[Problem] = ()) -> None:
         super().__init__(detail or self.title)
@@ -49,55 +60,36 @@ class ContextBuilderError(Exception):
 ContextError = ContextBuilderError
 
 
-class InvalidRequestError(ContextBuilderError):
+class InvalidRequestError(ContextBuilderError, code="invalid_request"):
     """The request does not have the form that the wire contract asks for."""
 
-    code = "invalid_request"
 
-
-class UnsupportedContentError(ContextBuilderError):
+class UnsupportedContentError(ContextBuilderError, code="unsupported_content"):
     """The request is well formed, but asks for something this version does not build."""
 
-    code = "unsupported_content"
 
-
-class UnsupportedVersionError(ContextBuilderError):
+class UnsupportedVersionError(ContextBuilderError, code="unsupported_version"):
     """The request speaks a version of the wire contract that is not known here."""
 
-    code = "unsupported_version"
 
-
-class IdConflictError(ContextBuilderError):
+class IdConflictError(ContextBuilderError, code="id_conflict"):
     """The same owner used the same id for another request."""
 
-    code = "id_conflict"
 
-
-class BudgetExceededError(ContextBuilderError):
+class BudgetExceededError(ContextBuilderError, code="budget_exceeded"):
     """The parts that may not be left out do not fit into the token budget."""
 
-    code = "budget_exceeded"
 
-
-class DeadlineExceededError(ContextBuilderError):
+class DeadlineExceededError(ContextBuilderError, code="deadline_exceeded"):
     """The request's deadline passed before its context was ready."""
 
-    code = "deadline_exceeded"
-    retryable = True
 
-
-class HistoryUnavailableError(ContextBuilderError):
+class HistoryUnavailableError(ContextBuilderError, code="history_unavailable"):
     """The history could not be read."""
 
-    code = "history_unavailable"
-    retryable = True
 
-
-class OverloadedError(ContextBuilderError):
+class OverloadedError(ContextBuilderError, code="overloaded"):
     """More requests are waiting than the service accepts."""
-
-    code = "overloaded"
-    retryable = True
 
 
 class StoreError(ContextBuilderError):

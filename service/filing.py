@@ -1,18 +1,18 @@
 """Files the manifests of builds, when their answers are out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
-from service.backlog import WAITING, Backlog, held_bytes
+from service.backlog import Afterwards, Losses
 from service.bus import ManifestStore
 from service.config.settings import Settings
 from service.errors import BusError
-from service.gather import MANY_ROWS
 from service.manifest import Manifest, unpacked
 from service.provenance import Built, ground, make_manifest
+from service.reading import MANY_ROWS
 
 log = structlog.get_logger()
 
@@ -24,42 +24,42 @@ BATCH: Final = 32
 class Filing:
     """Keeps manifests in a store for a while; what goes wrong is logged and nothing else."""
 
-    def __init__(self, store: ManifestStore, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: ManifestStore,
+        settings: Settings,
+        filed: Callable[[Built], object] | None = None,
+    ) -> None:
+        """Keep manifests in a store; ``filed`` is told of each build whose manifest is there."""
         self._store = store
+        self._filed = filed
         self._settings = settings.manifests
         self.ground = ground(settings)
-        self._backlog = Backlog(self._file, size=WAITING, batch=BATCH, weigh=held_bytes)
-
-    def keep(self, built: Built | None) -> None:
-        """Have a build filed by `run`; neither waits nor raises."""
-        if built is None or not self._settings.ttl_seconds:
-            return
-        if not self._backlog.put(built):
-            _lose(built, "too many others wait already")
-
-    async def run(self) -> None:
-        """File what is given to `keep`, until cancelled."""
-        await self._backlog.run()
-
-    async def drain(self) -> None:
-        """Wait for `run` to file what it has, but not for long."""
-        await self._backlog.drain()
+        self._losses = Losses(_lose, _resume)
+        #: Files builds in the background.
+        self.afterwards = Afterwards(self._file, self._is_wanted, self._losses, batch=BATCH)
 
     async def file(self, built: Built) -> None:
         """Store the manifest of a build, if any are stored."""
-        await self._file([built])
+        if self._is_wanted(built):
+            await self._file([built])
+
+    def _is_wanted(self, _built: Built) -> bool:
+        return self._settings.ttl_seconds > 0
 
     async def _file(self, builds: Sequence[Built]) -> None:
         """Store manifests in one go; those that can't be written are lost alone."""
-        if not self._settings.ttl_seconds:
-            return
         packed = {built.content.build_id: await self._packed(built) for built in builds}
         try:
             kept = {build_id: each for build_id, each in packed.items() if each is not None}
             await self._store.put_all(kept, self._settings.ttl_seconds)
         except BusError as error:
-            for built in builds:
-                _lose(built, str(error))
+            self._losses.add(builds, str(error))
+            return
+        self.afterwards.done()
+        for built in builds:
+            if self._filed and built.content.build_id in kept:
+                self._filed(built)
 
     async def find(self, build_id: str) -> Manifest | None:
         """Return the manifest of a build, or None; raises `BusError`.
@@ -74,6 +74,10 @@ class Filing:
         except ValueError as error:
             log.warning("manifest.unreadable", build_id=build_id, reason=type(error).__name__)
             return None
+
+    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these builds have a manifest still; raises `BusError`."""
+        return await self._store.present(build_ids)
 
     async def _packed(self, built: Built) -> bytes | None:
         """Write a manifest as it is stored; None where that can't be, which is logged."""
@@ -93,3 +97,7 @@ class Filing:
 
 def _lose(built: Built, reason: str) -> None:
     log.warning("manifest.lost", build_id=built.content.build_id, reason=reason)
+
+
+def _resume(lost: int) -> None:
+    log.info("manifest.resumed", lost=lost)

@@ -8,9 +8,8 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from formatters.friends_info import profile_text
-from formatters.model import Message, Row, Summary
+from formatters.model import Message, Summary
 from formatters.rows import read_rows
-from formatters.turns import count_rows
 from service.budget.groups import recalls, uses_summaries
 from service.budget.toolset import Toolset, Toolsets
 from service.config.settings import Settings
@@ -19,10 +18,12 @@ from service.errors import (
     StoreError,
     ToolError,
 )
+from service.history import History
 from service.metrics import UNMEASURED, Metrics, timed
-from service.offered import offered_tools
+from service.offered import offered_tools, unlisted
 from service.plan import Plan
 from service.ports import HistoryStore, ProfileStore, Prompts, ToolRegistry
+from service.reading import read_past, read_stored
 from service.result import WarningRecord
 from service.summaries import Lacking, Scope, SummaryStore
 from service.wire import BuildRequest
@@ -31,14 +32,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-#: Rows read at first for each row that is to be printed; a turn with tools takes several.
-ROWS_A_PRINTED_ROW: Final = 2
-#: Rows from which on work on each of them is done in a thread, so that the event loop stays free.
-MANY_ROWS: Final = 500
 #: Ids that a warning names at most.
 NAMED_IDS: Final = 5
-#: By how much a read that turned out too small grows.
-GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +51,6 @@ class Sources:
     summaries: SummaryStore | None = None
     #: The histories that should have a summary and couldn't get one.
     lacking: Lacking = field(default_factory=Lacking)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """The rows that were read, oldest first, and how many were not."""
-
-    messages: tuple[Message, ...] = ()
-    #: Rows of the run that is being built; the context does not show them as history.
-    current: tuple[Message, ...] = ()
-    not_read: int = 0
-
-    @property
-    def read(self) -> int:
-        """Return how many messages were read."""
-        return len(self.messages) + len(self.current)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +124,7 @@ async def gather(
             *(read.warning for read in reads if read.warning),
             *_shortcomings(plan, history.result().value, run),
             *_unsummarized(request, plan, sources.lacking),
+            *unlisted(request, sources.tools),
         ),
     )
 
@@ -174,11 +155,10 @@ async def _history(
     request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings, metrics: Metrics
 ) -> _Read[History]:
     if request.options.past is not None:
-        past = request.options.past
-        return _Read(await asyncio.to_thread(_read, request, past, len(past)))
+        return _Read(await read_past(request, plan, request.options.past))
     read = _or_nothing(
         "history",
-        _stored(request, plan, store, settings),
+        read_stored(request, plan, store, settings.memory),
         History(),
         settings.gather.history_timeout_seconds,
     )
@@ -190,49 +170,6 @@ async def _history(
     return history
 
 
-async def _stored(
-    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings
-) -> History:
-    """Read the newest rows: as many as the limit of rows and the budget can use, and no more."""
-    # what is recalled isn't bound by the limit of rows
-    limit = None if recalls(plan.strategy) else plan.memory.limit
-    most = settings.memory.max_rows
-    rows = most if limit is None else min(max(limit, 1) * ROWS_A_PRINTED_ROW, most)
-    while True:
-        page = await store.recent(
-            request.owner_key, plan.conversation_id, max_rows=rows, max_tokens=plan.reading_tokens
-        )
-        if len(page.rows) < MANY_ROWS:
-            history = _read(request, page.rows[::-1], page.total)
-        else:
-            history = await asyncio.to_thread(_read, request, page.rows[::-1], page.total)
-        # one row more than the limit shows that the oldest row shown is whole
-        if limit is None or count_rows(history.messages) > limit:
-            return history
-        if len(page.rows) < rows or rows >= most:
-            return history
-        rows = min(rows * GROWTH, most)
-
-
-def _read(request: BuildRequest, rows: Sequence[Row], total: int) -> History:
-    """Read rows given oldest first, and set apart what belongs to the current run.
-
-    A row that the request brings along as a message of its run is that message, not history.
-    """
-    messages: list[Message] = []
-    current: list[Message] = []
-    run_id, input_id = request.run_id, request.input_id
-    in_flight = {row["id"] for row in request.run_rows}
-    for message in read_rows(rows):
-        if message.id in in_flight:
-            continue
-        mine = message.run_id == run_id or message.id == input_id
-        (current if mine else messages).append(message)
-    return History(
-        messages=tuple(messages), current=tuple(current), not_read=max(total - len(rows), 0)
-    )
-
-
 def _run(request: BuildRequest) -> tuple[Message, ...]:
     """Read the run in flight; a message of it may have any number of calls."""
     return read_rows(request.run_rows)
@@ -241,7 +178,7 @@ def _run(request: BuildRequest) -> tuple[Message, ...]:
 def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Iterator[WarningRecord]:
     """Warn of what no decision tells: rows that a strategy could not see, and parts not shown."""
     unlimited = plan.memory.limit is None or recalls(plan.strategy)
-    if history.not_read and plan.strategy.reads_all and unlimited:
+    if history.not_read and history.found is None and plan.strategy.reads_all and unlimited:
         detail = f"{plan.strategy.name} chose from the newest {history.read} rows only"
         yield WarningRecord(code="history_capped", detail=detail)
     ids = [message.id for message in (*history.messages, *run) if message.partial]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -67,6 +67,7 @@ class Handler:
         self._afterwards = afterwards
         self._metrics = builder.metrics
         self._settings = builder.settings.bus
+        self._reply_prefixes = tuple(self._settings.reply_prefixes)
 
     async def read(self, deliveries: Sequence[Delivery]) -> list[Incoming]:
         """Read deliveries; what nobody can be answered for goes to the dead letter."""
@@ -209,12 +210,8 @@ class Handler:
         return answered
 
     def _deadline(self, incoming: Incoming) -> datetime:
-        asked = incoming.envelope.metadata
-        if asked.deadline is not None:
-            naive = asked.deadline.tzinfo is None
-            return asked.deadline.replace(tzinfo=UTC) if naive else asked.deadline
-        timeout = asked.timeout_ms or self._settings.default_timeout_ms
-        return incoming.delivery.received_at + timedelta(milliseconds=timeout)
+        asked, received_at = incoming.envelope.metadata, incoming.delivery.received_at
+        return asked.wanted_until(received_at, self._settings.default_timeout_ms)
 
     def _check_reply(self, envelope: Envelope) -> None:
         """Raise `InvalidRequestError` for a reply that may not go where it is asked to."""
@@ -235,7 +232,7 @@ class Handler:
         return asked.reply_to, asked.reply_kind
 
     def _allowed(self, reply_to: str) -> bool:
-        return reply_to.startswith(tuple(self._settings.reply_prefixes))
+        return reply_to.startswith(self._reply_prefixes)
 
     def _failed(self, incoming: Incoming, error: ContextBuilderError) -> BuildResponse:
         return failed(incoming.envelope, error, self._bus.now())

@@ -1,6 +1,7 @@
 """How a worker is: whether it makes progress, and whether it can do its work now."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
@@ -17,6 +18,9 @@ log = structlog.get_logger()
 CHECK_SECONDS: Final = 1.0
 #: Leases without a beat after which a worker counts as stuck.
 LEASES: Final = 6
+#: Failures in a row after which a loop counts as held up: more than one bad answer costs the
+#: sender before it is given up.
+FAILURES: Final = 4
 
 #: Raises `ContextBuilderError` where something can't be used.
 Probe = Callable[[], Awaitable[object]]
@@ -34,12 +38,14 @@ def patience(settings: BusSettings) -> float:
 
 
 class Pulse:
-    """When the loop that reads requests last went round, and whether it still takes any."""
+    """When the loop that reads requests last went round, and what keeps it from its work."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._last = clock()
         self._stop: asyncio.Event | None = None
+        #: Loops that fail, each with how often in a row.
+        self._failing: Counter[str] = Counter()
 
     def begin(self, stop: asyncio.Event) -> None:
         """Count as taking requests from now on, until ``stop`` is set."""
@@ -50,6 +56,14 @@ class Pulse:
         """Note that the loop has gone round."""
         self._last = self._clock()
 
+    def failed(self, loop: str) -> None:
+        """Note that bus or store kept a loop from its work."""
+        self._failing[loop] += 1
+
+    def resumed(self, loop: str) -> None:
+        """Note that a loop does its work again."""
+        del self._failing[loop]
+
     @property
     def silent_seconds(self) -> float:
         """Return how long ago the last beat was."""
@@ -57,10 +71,13 @@ class Pulse:
 
     @property
     def state(self) -> str:
-        """Return ``starting``, ``taking requests`` or ``stopping``."""
+        """Return ``starting``, ``taking requests``, ``held up`` or ``stopping``."""
         if self._stop is None:
             return "starting"
-        return "stopping" if self._stop.is_set() else "taking requests"
+        if self._stop.is_set():
+            return "stopping"
+        held_up = any(times >= FAILURES for times in self._failing.values())
+        return "held up" if held_up else "taking requests"
 
     def alive(self, patience: float) -> bool:
         """Tell whether the loop makes progress; one that was told to stop needs none."""

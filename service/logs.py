@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TextIO
 
+import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -21,6 +22,9 @@ CONTENT_FIELDS = frozenset({"content", "text", "payload", "messages", "input"})
 
 #: Libraries whose news are no news to who runs the service; that of openai is what people said.
 CHATTY = ("alembic", "aiosqlite", "asyncio", "openai", "httpx2", "httpcore2")
+
+#: Libraries that quote what strangers sent, in errors that we tell of in our own words.
+QUOTING = ("mcp",)
 
 #: Fields whose name ends like this hold a secret.
 SECRET_FIELD = re.compile(
@@ -36,8 +40,8 @@ _SHOWN, _WORDS, _MASKED, _HASHED = "shown", "words", "masked", "hashed"
 #: Types of values that hold no words.
 _PLAIN = frozenset({int, float, bool, type(None)})
 
-#: Made once, since lines are many; what is redacted holds nothing that JSON doesn't know.
-_ENCODER = json.JSONEncoder()
+#: For lines that orjson doesn't write; what is redacted holds nothing that JSON doesn't know.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def configure_logging(
@@ -81,6 +85,8 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(threshold)
+    for library in QUOTING:
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     for library in CHATTY:
         logging.getLogger(library).setLevel(max(threshold, logging.WARNING))
 
@@ -169,7 +175,9 @@ class Redactor:
             name = str(key)
             treatment = _treatment(name)
             if treatment == _SHOWN or (treatment == _WORDS and self._content):
-                result[name] = value if type(value) in _PLAIN else self._value(value)
+                # most values hold neither words nor a URL
+                shown = type(value) in _PLAIN or (isinstance(value, str) and "://" not in value)
+                result[name] = value if shown else self._value(value)
             elif treatment == _HASHED:
                 result["owner"] = owner_hash(value)
             elif treatment == _MASKED:
@@ -177,20 +185,27 @@ class Redactor:
         return result
 
     def _value(self, value: object) -> object:
-        if value is None or isinstance(value, (int, float)):
-            return value
         if isinstance(value, str):
             return mask_urls(str(value))
-        if isinstance(value, (dict, Mapping)):  # a Mapping alone takes longer to find out
+        if value is None or isinstance(value, (int, float)):
+            return value
+        if isinstance(value, dict):
             return self._mapping(value)
         if isinstance(value, (list, tuple, set, frozenset)):
             return [self._value(item) for item in value]
+        if isinstance(value, Mapping):  # takes longest to find out
+            return self._mapping(value)
         # an exception's text, too, may quote a URL
         return mask_urls(str(value))
 
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    return _ENCODER.encode(event)
+    """Write a line in ASCII, so that nothing in it can move a terminal's cursor."""
+    try:
+        line = orjson.dumps(event)
+    except orjson.JSONEncodeError:  # a lone surrogate, or a number beyond 64 bits
+        return _ENCODER.encode(event)
+    return line.decode() if line.isascii() and b"\x7f" not in line else _ENCODER.encode(event)
 
 
 @lru_cache(maxsize=1024)  # the same few names come with every line

@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from service.errors import BusError, StoreError
+from service.health import Pulse
 
 log = structlog.get_logger()
 
@@ -16,9 +17,15 @@ LONGEST_PAUSE: Final = 2.0
 
 
 async def keep_on(
-    name: str, step: Callable[[], Awaitable[object]], stop: asyncio.Event | None = None
+    name: str,
+    step: Callable[[], Awaitable[object]],
+    stop: asyncio.Event | None = None,
+    pulse: Pulse | None = None,
 ) -> None:
-    """Repeat a step until ``stop`` is set; while the bus or a store fails, with pauses between."""
+    """Repeat a step until ``stop`` is set; while the bus or a store fails, with pauses between.
+
+    ``pulse`` learns of failures, and when they are over.
+    """
     pause = FIRST_PAUSE
     told: set[str] = set()
     while stop is None or not stop.is_set():
@@ -28,11 +35,15 @@ async def keep_on(
             if error.detail not in told:  # an outage is told of once, not with every attempt
                 log.warning("loop.interrupted", loop=name, error=error.detail)
             told.add(error.detail)
+            if pulse:
+                pulse.failed(name)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
         else:
             if told:
                 log.info("loop.resumed", loop=name)
+                if pulse:
+                    pulse.resumed(name)
             told.clear()
             pause = FIRST_PAUSE
         heed_cancellation()

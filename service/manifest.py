@@ -62,6 +62,8 @@ class Candidate(_Record):
     #: Null where a block of another package says nothing of it.
     decision: str | None
     reason: str | None
+    #: The tokens before it, where the strategy goes by them.
+    start: int | None = None
 
 
 class MessageRecord(_Record):
@@ -78,6 +80,8 @@ class ReadRecord(_Record):
 
     rows: int
     not_read: int
+    #: Of the rows that were read, how many a search has found: the oldest.
+    found: int = 0
     #: The bounds: of printed rows, and of the history's tokens.
     limit: int | None
     max_tokens: int | None

@@ -26,6 +26,9 @@ SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed",
 #: ``reloaded``: others are in effect; ``failed``: the files changed and can't be used.
 Reload = Literal["reloaded", "failed"]
 
+#: What came of asking a server for its tools; ``failed``: those of the last time stay.
+Refresh = Literal["changed", "unchanged", "failed"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
@@ -81,6 +84,10 @@ class Metrics(Protocol):
         """Count an attempt to read texts that have changed."""
         ...
 
+    def refreshed(self, source: str, outcome: Refresh) -> None:
+        """Count a time that a server was asked for its tools; its name is the operator's."""
+        ...
+
 
 class Unmeasured:
     """The `Metrics` of a process that nobody watches."""
@@ -110,6 +117,9 @@ class Unmeasured:
         """Do nothing."""
 
     def reloaded(self, result: Reload) -> None:
+        """Do nothing."""
+
+    def refreshed(self, source: str, outcome: Refresh) -> None:
         """Do nothing."""
 
 

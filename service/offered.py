@@ -1,12 +1,13 @@
 """The tools that a request offers the model: the registry's, some of them, or its own."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from formatters.model import Tool
 from service.budget.toolset import Toolset, Toolsets
 from service.errors import InvalidRequestError, Problem, ToolError, shown
 from service.ports import ToolRegistry
+from service.result import WarningRecord
 from service.toolcheck import check_definition
 from service.wire import BuildRequest
 
@@ -33,6 +34,16 @@ async def offered_tools(
         known = await asyncio.to_thread(_offered, names, registry)
         toolsets.put(version, names, known)
     return known
+
+
+def unlisted(request: BuildRequest, registry: ToolRegistry) -> Iterator[WarningRecord]:
+    """Warn of sources that don't answer, where the request offers tools of the registry."""
+    asked = request.run.tools
+    brought = asked is None or (asked and not isinstance(asked[0], str))
+    if registry.stale and not brought:
+        names = ", ".join(registry.stale)
+        detail = f"tools are those of the last listing, or missing, of: {names}"
+        yield WarningRecord(code="tools_stale", detail=detail)
 
 
 def _offered(names: Sequence[str], registry: ToolRegistry) -> Toolset:

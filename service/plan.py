@@ -38,6 +38,8 @@ class Plan:
     #: Tokens for all that holds history; None for what the rest leaves.
     memory_tokens: int | None
     memory: MemoryView
+    #: Tokens for array and block of the tools together; None for as many as there are tools.
+    tools_tokens: int | None = None
     layout: Literal["tagged", "chat"]
     #: The conversation whose history is read; None for all of the owner's.
     conversation_id: str | None
@@ -51,8 +53,13 @@ class Plan:
     @property
     def reading_tokens(self) -> int | None:
         """Return how many tokens of history are worth reading; None for all of it."""
+        return None if self.strategy.reads_all else self.history_tokens
+
+    @property
+    def history_tokens(self) -> int | None:
+        """Return how many tokens of history the budget can hold; None where stores can't tell."""
         chars = self.memory.message_chars
-        if self.strategy.reads_all or (chars is not None and chars < STORED_CHARS):
+        if chars is not None and chars < STORED_CHARS:
             return None
         return min(self.memory_tokens or self.window.available, self.window.available)
 
@@ -89,10 +96,12 @@ def make_plan(
         exact=limits.exact if limits else model is None,
         strategy=_strategy(wanted, strategies, pointer),
         memory_tokens=options.memory_tokens,
+        tools_tokens=_tools_tokens(request, settings, room),
         memory=MemoryView(
             limit=options.memory_limit if limited else settings.memory.limit,
             message_chars=settings.memory.message_chars,
             minutes_west=west if zone == "client" else UTC_OFFSET,
+            header=options.memory_header or settings.memory.header,
         ),
         layout=options.layout or "tagged",
         conversation_id=request.conversation_id if options.scope != "owner" else None,
@@ -153,6 +162,13 @@ def _window(
     except InvalidRequestError as error:
         place = f"{request.options_pointer}/reserve_tokens"
         raise InvalidRequestError(error.detail, [Problem(place, error.detail)]) from error
+
+
+def _tools_tokens(request: BuildRequest, settings: Settings, room: Window) -> int | None:
+    if any(isinstance(tool, str) for tool in request.run.tools or ()):
+        return None  # who names tools wants these
+    asked, share = request.options.tools_tokens, settings.budget.tools_share
+    return int(share * room.available) if asked is None and share is not None else asked
 
 
 def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) -> Strategy:

@@ -17,6 +17,9 @@ class HistoryPage:
     rows: Sequence[Row] = ()
     #: Rows that the history holds in all, read or not.
     total: int = 0
+    #: Of each row, the tokens of all that stand before it: the same in every page, but for rows
+    #: that were put or pruned before it. Empty where a store doesn't tell.
+    starts: Sequence[int] = ()
 
 
 class HistoryStore(Marks, Protocol):
@@ -44,6 +47,23 @@ class HistoryStore(Marks, Protocol):
 
         Reading stops after ``max_rows`` rows, or with the first row at which the rows' tokens
         reach ``max_tokens``. No conversation reads all of the owner's; pruned rows never count.
+        """
+        ...
+
+    async def search(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        terms: Sequence[str],
+        before: str,
+        max_rows: int,
+    ) -> list[Row]:
+        """Return the rows that terms of `service.recall.terms` tell of, with those around them.
+
+        ``max_rows`` at most, the newest first, all of them older than the row with the id
+        ``before``. What is read does not grow with the history: of terms that too many rows have
+        only those rows count that have another one too.
         """
         ...
 
@@ -99,6 +119,11 @@ class ToolRegistry(Protocol):
         """A new number after each change of the definitions; asking for it never blocks."""
         ...
 
+    @property
+    def stale(self) -> Sequence[str]:
+        """The sources that don't answer: their tools are those of the last time, or none."""
+        ...
+
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""
         ...
@@ -119,6 +144,18 @@ class ToolSource:
     name: str
     #: Raises `ToolError` with the place of what is wrong.
     read: Callable[[], list[Tool]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTools:
+    """What a server lists, or why it doesn't."""
+
+    name: str
+    tools: Sequence[Tool] = ()
+    #: What of it can't be offered, a sentence each, with place and cause.
+    refused: Sequence[str] = ()
+    #: None where it was listed.
+    error: str | None = None
 
 
 class Prompts(Protocol):

@@ -75,6 +75,7 @@ def make_manifest(built: Built, on: Ground) -> Manifest:
         read=ReadRecord(
             rows=gathered.history.read,
             not_read=gathered.history.not_read,
+            found=gathered.history.found or 0,
             limit=plan.memory.limit,
             max_tokens=plan.reading_tokens,
         ),
@@ -217,6 +218,7 @@ def _candidates(built: Built) -> Iterator[Candidate]:
             hash=row_hash(message),
             decision=decision and decision.outcome,
             reason=decision and decision.reason,
+            start=history.starts.get(message.id),
         )
 
 

@@ -13,15 +13,13 @@ from service.errors import ContextBuilderError
 from service.manifest import Candidate, Manifest, MessageRecord
 from service.plan import Plan
 from service.ports import HistoryStore
-from service.provenance import ground, make_manifest
+from service.provenance import Built, ground, make_manifest
 from service.snapshot import Snapshot, SummarySnapshot
 from service.wire import SCHEMA_VERSION, BuildRequest, decode
 
 
-class NotReplayableError(ContextBuilderError):
+class NotReplayableError(ContextBuilderError, code="not_replayable"):
     """The build cannot be repeated."""
-
-    code = "not_replayable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,26 +87,49 @@ async def replay(
         StoreError: The history can't be read.
     """
     history = builder.history
-    again = await _again(manifest, history) if request is None else _given(manifest, request)
-    ids = [candidate.id for candidate in manifest.candidates]
-    then = Snapshot(await history.rows(again.owner_key, ids), manifest.read.not_read)
-    kept = builder.sources.summaries
-    summaries = SummarySnapshot(kept, manifest.summaries) if kept else None
-    sources = replace(builder.sources, history=then, summaries=summaries)
-    frozen = replace(builder, sources=sources)
+    again = await made_again(manifest, history) if request is None else _given(manifest, request)
     try:
-        built = await frozen.built(again)
+        built = await built_from(manifest, builder, again)
     except ContextBuilderError as error:
         _refuse(f"it can't be built any more: {error.code}: {error.detail}", error)
     now = make_manifest(built, ground(builder.settings))
     return _compared(manifest, now, await _added(manifest, built.plan, builder))
 
 
+async def built_from(manifest: Manifest, builder: ContextBuilder, request: BuildRequest) -> Built:
+    """Build a request on the rows and summaries that a build had read, and write nothing.
+
+    Raises:
+        StoreError: The history can't be read.
+        ContextBuilderError: It can't be built.
+    """
+    ids = [candidate.id for candidate in manifest.candidates]
+    starts = {each.id: each.start for each in manifest.candidates if each.start is not None}
+    rows = await builder.history.rows(request.owner_key, ids)
+    kept = builder.sources.summaries
+    sources = replace(
+        builder.sources,
+        history=Snapshot(rows, manifest.read.not_read, starts),
+        summaries=SummarySnapshot(kept, manifest.summaries) if kept else None,
+    )
+    return await replace(builder, sources=sources).built(request)
+
+
+def sends_the_same(then: Manifest, now: Manifest) -> bool:
+    """Tell whether two builds send the same messages and tools."""
+    return _sent(then) == _sent(now) and [*then.tools.items()] == [*now.tools.items()]
+
+
 # --- the request -----------------------------------------------------------------------------
 
 
-async def _again(manifest: Manifest, history: HistoryStore) -> BuildRequest:
-    """Make the request again, with the input's text from the history."""
+async def made_again(manifest: Manifest, history: HistoryStore) -> BuildRequest:
+    """Make the request again, with the input's text from the history.
+
+    Raises:
+        NotReplayableError: It brought along what isn't kept, or its input isn't in the history.
+        StoreError: The history can't be read.
+    """
     asked = manifest.request
     if asked.brought:
         what = ", ".join(asked.brought)
@@ -178,7 +199,9 @@ async def _added(manifest: Manifest, plan: Plan, builder: ContextBuilder) -> lis
     )
     ids = [str(row["id"]) for row in page.rows]
     known = {candidate.id for candidate in manifest.candidates}
-    oldest = max((place for place, name in enumerate(ids) if name in known), default=0)
+    # among rows that a search has found others were left unread
+    whole = {candidate.id for candidate in manifest.candidates[manifest.read.found :]}
+    oldest = max((place for place, name in enumerate(ids) if name in whole), default=0)
     newer = ids[:oldest] if manifest.read.rows or manifest.read.not_read else ids
     return [name for name in newer[::-1] if name not in known | {manifest.request.input_id}]
 
@@ -188,7 +211,7 @@ def _compared(then: Manifest, now: Manifest, added: Sequence[str]) -> Replay:
     settings = named_changes(then.ground.settings, now.ground.settings)
     return Replay(
         build_id=then.build_id,
-        identical=_sent(then) == _sent(now) and [*then.tools.items()] == [*now.tools.items()],
+        identical=sends_the_same(then, now),
         messages=tuple(_differences(then.messages, now.messages)),
         decisions=tuple(_verdicts(then.candidates, now.candidates)),
         rows=replace(rows, added=tuple(added)),

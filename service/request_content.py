@@ -108,7 +108,11 @@ class ContextOptions(Tolerant):
     memory_limit: Annotated[int, Field(ge=0)] | None = None
     #: Tokens for all that holds history.
     memory_tokens: Annotated[int, Field(ge=64)] | None = None
+    #: Tokens for the tools, array and block together.
+    tools_tokens: Annotated[int, Field(ge=0)] | None = None
     memory_timezone: Literal["utc", "client"] | None = None
+    #: Whether the header of `[SHARED_MEMORY]` counts rows, and so changes each turn.
+    memory_header: Literal["counted", "still"] | None = None
     #: Blocks of the request's own: tag to text.
     blocks: Annotated[dict[str, str], Field(max_length=MAX_BLOCKS)] | None = None
     #: History to use in place of the store's, oldest first.
@@ -215,6 +219,19 @@ class ShortContent(Tolerant):
                 context=self.context,
             ),
         )
+
+
+def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
+    """Write options of the context into a request that has not been read, in either form.
+
+    What stands in their place and is something else altogether is left for `decode` to refuse.
+    """
+    place = request.get("content")
+    if isinstance(place, dict) and "current_input" not in place:
+        place = place.setdefault("metadata", {})
+    options = place.setdefault("context", {}) if isinstance(place, dict) else None
+    if isinstance(options, dict):
+        options.update(wishes)
 
 
 #: Keys that only a short content has, and keys that only a run has.

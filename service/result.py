@@ -1,8 +1,10 @@
 """What a build comes to: a context with its account, or an error."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
+
+from service.errors import ContextBuilderError
 
 
 class Usage(BaseModel):
@@ -67,6 +69,17 @@ class ErrorBody(BaseModel):
     detail: str
     retryable: bool
     errors: list[dict[str, str]] = []
+
+    @classmethod
+    def of(cls, error: ContextBuilderError) -> Self:
+        """Return an error as it stands on the wire."""
+        return cls(
+            code=error.code,
+            title=error.title,
+            detail=error.detail,
+            retryable=error.retryable,
+            errors=[{"pointer": each.pointer, "detail": each.detail} for each in error.problems],
+        )
 
 
 class BuildSuccess(BaseModel):

@@ -9,6 +9,7 @@ import structlog
 
 from service.bus import Answer, Bus, Receipt
 from service.errors import BusError, OverloadedError
+from service.health import Pulse
 from service.loop import keep_on
 from service.metrics import UNMEASURED, Metrics
 
@@ -27,9 +28,10 @@ class Sender:
     not hold up the others.
     """
 
-    def __init__(self, bus: Bus, metrics: Metrics = UNMEASURED) -> None:
+    def __init__(self, bus: Bus, metrics: Metrics = UNMEASURED, pulse: Pulse | None = None) -> None:
         self._bus = bus
         self._metrics = metrics
+        self._pulse = pulse
         self._waiting: asyncio.Queue[_Outgoing] = asyncio.Queue()
         self._batch: list[_Outgoing] = []
         self._one_by_one = False
@@ -46,7 +48,7 @@ class Sender:
 
     async def run(self) -> None:
         """Send what is given to `send`, until cancelled."""
-        await keep_on("sender", self._flush)
+        await keep_on("sender", self._flush, pulse=self._pulse)
 
     async def _flush(self) -> None:
         # what could not be sent is tried again before anything new

@@ -1,8 +1,9 @@
 """A history as it was: the rows of one build and their summaries, and no others."""
 # ruff: noqa: ARG002 - it holds the rows of one owner and one reading, and is never written to
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Final
 
 from formatters.model import Row, Summary
@@ -17,9 +18,12 @@ _READ_ONLY: Final = "a snapshot can only be read"
 class Snapshot:
     """The `HistoryStore` that gives all its rows to every reader; they are given oldest first."""
 
-    def __init__(self, rows: Sequence[Row], not_read: int) -> None:
+    def __init__(
+        self, rows: Sequence[Row], not_read: int, starts: Mapping[str, int] | None = None
+    ) -> None:
         self._rows = list(rows)
         self._not_read = not_read
+        self._starts = starts or {}
 
     async def recent(
         self,
@@ -30,7 +34,22 @@ class Snapshot:
         max_tokens: int | None = None,
     ) -> HistoryPage:
         """Return all rows, newest first: they are what was read within the bounds."""
-        return HistoryPage(rows=self._rows[::-1], total=len(self._rows) + self._not_read)
+        rows = self._rows[::-1]
+        ids = takewhile(self._starts.__contains__, (str(row["id"]) for row in rows))
+        starts = [self._starts[id_] for id_ in ids]  # what a search had found has none
+        return HistoryPage(rows=rows, total=len(rows) + self._not_read, starts=starts)
+
+    async def search(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        terms: Sequence[str],
+        before: str,
+        max_rows: int,
+    ) -> list[Row]:
+        """Return nothing: `recent` has given what was found then."""
+        return []
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids, in their order."""

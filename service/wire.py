@@ -12,13 +12,20 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    SerializeAsAny,
     ValidationError,
     ValidationInfo,
     model_validator,
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from service.agreement import check_agreement, check_input, check_version, with_ids
+from service.agreement import (
+    check_agreement,
+    check_input,
+    check_version,
+    leave_derived_out,
+    with_ids,
+)
 from service.envelope import Envelope, RequestMetadata, read_envelope
 from service.errors import ContextBuilderError, InvalidRequestError, Problem
 from service.payload import (
@@ -32,6 +39,7 @@ from service.payload import (
     fingerprint,
     payload_id,
     read_json,
+    read_plain,
 )
 from service.request_content import Content, ContextOptions, Run, ShortContent
 from service.result import BuildFailure, BuildSuccess, ErrorBody
@@ -65,6 +73,8 @@ class BuildRequest(Tolerant):
 
     Raises errors of `service.errors` where the form is right and the sense is not.
     """
+
+    model_config = ConfigDict(json_schema_extra=leave_derived_out)
 
     schema_version: str = SCHEMA_VERSION
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
@@ -193,7 +203,8 @@ class BuildResponse(BaseModel):
     owner_key: str
     role: str = "SYSTEM"
     timestamp: datetime
-    content: Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]
+    #: Written by its own form: to look for it among both takes as long as to write it.
+    content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
     metadata: ResponseMetadata
 
 
@@ -207,15 +218,8 @@ def failed(envelope: Envelope, error: ContextBuilderError, at: datetime) -> Buil
 
     A retryable error has a new id each time, so that it never hides the later answer.
     """
-    body = ErrorBody(
-        code=error.code,
-        title=error.title,
-        detail=error.detail,
-        retryable=error.retryable,
-        errors=[{"pointer": p.pointer, "detail": p.detail} for p in error.problems],
-    )
     new = f"msg_{uuid.uuid4().hex}" if error.retryable else _derived_id(envelope)
-    return _response(envelope, BuildFailure(error=body), at, new)
+    return _response(envelope, BuildFailure(error=ErrorBody.of(error)), at, new)
 
 
 def _response(
@@ -269,16 +273,19 @@ def decode(
     """
     raw: JsonObject = {}
     try:
-        raw = read_json(payload, max_bytes=max_bytes)
+        plain = read_plain(payload, max_bytes=max_bytes)
+        raw = plain or read_json(payload, max_bytes=max_bytes)
         raw["id"] = raw.get("id") or payload_id(payload)
-        return BuildRequest.model_validate(cleaned(raw), context={"received_at": received_at})
+        value = raw if plain else cleaned(raw)
+        return BuildRequest.model_validate(value, context={"received_at": received_at})
     except ValidationError as error:
-        raise RejectedError(_invalid(error), read_envelope(raw, payload)) from error
+        raise RejectedError(invalid(error), read_envelope(raw, payload)) from error
     except ContextBuilderError as error:
         raise RejectedError(error, read_envelope(raw, payload)) from error
 
 
-def _invalid(error: ValidationError) -> InvalidRequestError:
+def invalid(error: ValidationError) -> InvalidRequestError:
+    """Return what pydantic found in a stranger's message as an error of ours."""
     problems = [
         Problem(_pointer(detail["loc"]), detail["msg"].removeprefix("Value error, "))
         for detail in error.errors()

@@ -1,7 +1,7 @@
 """The runner: takes deliveries while it has slots, keeps their leases, drains when told to."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from service.handler import Handler, Incoming
 from service.health import Probe, Pulse
 from service.inbox import Delivery
 from service.loop import every, keep_on
+from service.provenance import Built
 from service.recorder import Recorder
 from service.retention import INTERVAL, Retention
 from service.sender import Sender
@@ -35,14 +36,20 @@ PROBED_OWNER: Final = "ctxb-readiness"
 class Worker:
     """Answers the requests of a bus, several at a time."""
 
-    def __init__(self, bus: Bus, builder: ContextBuilder) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        builder: ContextBuilder,
+        filed: Callable[[Built], object] | None = None,
+    ) -> None:
+        """Work on a bus; ``filed`` is told of builds whose manifests can be found."""
         self._bus = bus
         self._settings = builder.settings
         self._history = builder.history
         self._prompts = builder.sources.prompts
         #: What probes see of it.
         self.pulse = Pulse()
-        self._sender = Sender(bus, builder.metrics)
+        self._sender = Sender(bus, builder.metrics, self.pulse)
         recording = builder.settings.recorder.enabled
         recorder = Recorder(builder.history, bus, builder.settings, builder.metrics)
         self._recorder = recorder if recording else None
@@ -50,7 +57,8 @@ class Worker:
         departures = Departures(
             builder.history, events, builder.tokenizers, builder.settings.events
         )
-        self._afterwards = (Filing(bus.manifests, builder.settings), departures)
+        filing = Filing(bus.manifests, builder.settings, filed)
+        self._afterwards = (filing.afterwards, departures.afterwards)
         self._retention = Retention(builder.history, builder.settings, bus.now)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
         self._running: dict[asyncio.Task[None], Delivery] = {}
@@ -84,7 +92,7 @@ class Worker:
                 step = self._prompts.refresh
                 background.append(tasks.create_task(every(seconds, "prompts", step)))
             log.info("worker.started", slots=self._settings.worker.concurrency)
-            await keep_on("requests", self._take_new, stop)
+            await keep_on("requests", self._take_new, stop, self.pulse)
             drained = await self._drain()
             for work in self._afterwards:
                 await work.drain()
@@ -110,7 +118,7 @@ class Worker:
             await self._enqueue(payloads)
             done.set()
 
-        await keep_on("ingress", attempt, done)
+        await keep_on("ingress", attempt, done, self.pulse)
 
     async def _enqueue(self, payloads: Sequence[bytes]) -> None:
         fates = await self._bus.enqueue(payloads)

@@ -16,7 +16,7 @@ from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.marks import ArchivedRow, Archiving, HistoryStats
-from service.metrics import Burial, Duplicate, Reload, Sizes, Stage, SummaryOutcome
+from service.metrics import Burial, Duplicate, Refresh, Reload, Sizes, Stage, SummaryOutcome
 from service.ports import HistoryPage
 from service.wire import BuildRequest
 
@@ -69,6 +69,18 @@ class BrokenHistory:
         """Fail, or wait for ever."""
         if self._hangs:
             await asyncio.Event().wait()
+        raise StoreError("down")
+
+    async def search(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        terms: Sequence[str],
+        before: str,
+        max_rows: int,
+    ) -> list[Row]:
+        """Fail."""
         raise StoreError("down")
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
@@ -196,3 +208,7 @@ class Noted:
     def reloaded(self, result: Reload) -> None:
         """Note that texts were read again."""
         self.counted.append(result)
+
+    def refreshed(self, source: str, outcome: Refresh) -> None:
+        """Note that a server was asked."""
+        self.counted.append(f"{source} {outcome}")

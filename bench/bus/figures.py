@@ -23,8 +23,22 @@ def figures(rounds: Sequence[Round], build_us: float) -> dict[str, Any]:
     """Return the figures of all rounds; ``build_us`` is the CPU of a build by itself."""
     of = _Medians(rounds)
     return {
-        "ratio_streams_64": of.ratio("streams"),
-        "ratio_pubsub_64": of.ratio("pubsub"),
+        "ratio_streams_64": of.ratio("streams_usual", "raw_usual"),
+        "ratio_pubsub_64": of.ratio("pubsub_usual", "raw_usual"),
+        "ratio_streams_64_by_round": of.by_round("streams_usual", "raw_usual"),
+        "rate": of.rate("streams_usual"),
+        "rate_pubsub": of.rate("pubsub_usual"),
+        "raw_rate": of.rate("raw_usual"),
+        "caller_us": of.caller("raw_usual"),
+        "lean_callers": {
+            "ratio_streams_64": of.ratio("streams"),
+            "ratio_pubsub_64": of.ratio("pubsub"),
+            "ratio_streams_64_by_round": of.by_round("streams", "raw"),
+            "rate": of.rate("streams"),
+            "rate_pubsub": of.rate("pubsub"),
+            "raw_rate": of.rate("raw"),
+            "caller_us": of.caller("raw"),
+        },
         "cpu_us_streams_64": of.cpu("streams"),
         "cpu_us_pubsub_64": of.cpu("pubsub"),
         "p50_ratio_streams_1": of.wait_ratio("streams_1", "raw_1"),
@@ -46,7 +60,6 @@ def figures(rounds: Sequence[Round], build_us: float) -> dict[str, Any]:
             "cpu_us_less_build": round(of.cpu("builds") - build_us, 1),
         },
         "raw": {
-            "rate": of.rate("raw"),
             "cpu_us": of.cpu("raw"),
             "rate_large": of.rate("raw_large"),
             "cpu_us_large": of.cpu("raw_large"),
@@ -54,9 +67,6 @@ def figures(rounds: Sequence[Round], build_us: float) -> dict[str, Any]:
         "p50_ms": {
             name: of.wait(name) for name in ("raw_1", "streams_1", "raw", "streams", "pubsub")
         },
-        "ratio_streams_64_by_round": [
-            round(_rate(each, "streams") / _rate(each, "raw"), 3) for each in rounds
-        ],
     }
 
 
@@ -70,6 +80,10 @@ class _Medians:
         """Return the rate over that of an echo."""
         return self._middle(lambda each: _rate(each, name) / _rate(each, raw), 3)
 
+    def by_round(self, name: str, raw: str) -> list[float]:
+        """Return the rate over that of an echo, for each round."""
+        return [round(_rate(each, name) / _rate(each, raw), 3) for each in self._rounds]
+
     def rate(self, name: str) -> float:
         """Return answers a second."""
         return self._middle(lambda each: _rate(each, name), 0)
@@ -77,6 +91,10 @@ class _Medians:
     def cpu(self, name: str) -> float:
         """Return microseconds of CPU for an answer, of all processes of the fleet."""
         return self._middle(lambda each: each[name].cpu_us, 1)
+
+    def caller(self, name: str) -> float:
+        """Return microseconds of a caller's CPU for an answer."""
+        return self._middle(lambda each: each[name].caller_us, 1)
 
     def wait(self, name: str) -> float:
         """Return the median wait for an answer, in milliseconds."""

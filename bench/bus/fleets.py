@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -26,15 +27,23 @@ SLOTS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A window, and the CPU that all processes of the fleet took in it."""
+    """A window, and the CPU that was taken in it."""
 
     window: Window
+    #: Of all processes of the fleet.
     cpu_seconds: float
+    #: Of the callers, which are in this process.
+    caller_seconds: float
 
     @property
     def cpu_us(self) -> float:
-        """Return microseconds of CPU for an answer."""
+        """Return microseconds of the fleet's CPU for an answer."""
         return self.cpu_seconds / len(self.window.latencies) * 1e6
+
+    @property
+    def caller_us(self) -> float:
+        """Return microseconds of a caller's CPU for an answer."""
+        return self.caller_seconds / len(self.window.latencies) * 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +60,23 @@ class Fleet:
         self, callers: Callers, command: Command, seconds: float, in_flight: int
     ) -> Measured:
         """Have it called for a while."""
-        marks: list[float] = []
+        marks: list[tuple[float, float]] = []
         window = await callers.during(
             command, seconds, in_flight, lambda: marks.append(self._cpu())
         )
         if not window.latencies:
             raise RuntimeError("no answer came while it was measured")
-        return Measured(window=window, cpu_seconds=marks[1] - marks[0])
+        (fleet, caller), (fleet_after, caller_after) = marks
+        return Measured(
+            window=window,
+            cpu_seconds=fleet_after - fleet,
+            caller_seconds=caller_after - caller,
+        )
 
-    def _cpu(self) -> float:
-        return sum(cpu_seconds(process.pid) for process in self.processes)
+    def _cpu(self) -> tuple[float, float]:
+        """Return the CPU that the fleet, and the callers, have taken so far."""
+        fleet = sum(cpu_seconds(process.pid) for process in self.processes)
+        return fleet, time.process_time()
 
 
 async def workers(stack: AsyncExitStack, url: str, kind: str, number: int) -> Fleet:

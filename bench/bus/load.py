@@ -1,14 +1,14 @@
-"""Requests of orchestrators: so many in flight, each answered before the next is sent."""
+"""Requests of callers: so many in flight, each answered before the next is sent."""
 
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
-from bench.bus.lean import Connection, Part, connect
+from bench.bus.lean import Part
 
 #: Channels, before a prefix; the second is the echo's.
 REQUESTS: Final = "context.build.request"
@@ -92,26 +92,23 @@ class Window:
         return len(self.latencies) / self.seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A way to send commands, and the channel on which answers are heard."""
+
+    send: Callable[[tuple[Part, ...]], Awaitable[object]]
+    reply_to: str
+
+
 class Callers:
-    """Callers that each send a request, wait for its answer, and send the next.
+    """Callers that each send a request, wait for its answer, and send the next."""
 
-    Each reads its answer: the JSON is parsed, in full.
-    """
-
-    def __init__(self) -> None:
-        #: The connections to send over, and the channels for answers, which callers share in turn.
-        self._lines: list[tuple[Connection, str]] = []
-        self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
+    def __init__(self, lines: Sequence[Line], waiting: "Waiting") -> None:
+        #: Which callers share in turn.
+        self._lines = lines
+        self._waiting = waiting
         self._latencies: list[float] = []
         self._left = 0
-
-    async def connect(self, url: str, connections: int) -> None:
-        """Open so many connections to send over, and as many to hear answers on."""
-        for place in range(connections):
-            reply_to = f"{REPLIES}{connections}.{place}"
-            listening = await connect(url, self._received)
-            await listening.ask("SUBSCRIBE", reply_to)
-            self._lines.append((await connect(url), reply_to))
 
     async def during(
         self, command: Command, seconds: float, in_flight: int, mark: Callable[[], None]
@@ -149,27 +146,33 @@ class Callers:
         self._left = 0
 
     async def _call(self, command: Command, place: int) -> None:
-        loop = asyncio.get_running_loop()
-        sending, reply_to = self._lines[place % len(self._lines)]
+        line = self._lines[place % len(self._lines)]
         while self._left > 0:
             self._left -= 1
             number = next(_numbers)
-            answer: asyncio.Future[bytes] = loop.create_future()
-            self._waiting[b"bench_%d" % number] = answer
+            answer = self._waiting.answer_to(f"bench_{number}")
             began = time.perf_counter()
-            sending.send([command(request(number, reply_to))])
             async with asyncio.timeout(PATIENCE):
-                json.loads(await answer)
+                await line.send(command(request(number, line.reply_to)))
+                await answer
             self._latencies.append(time.perf_counter() - began)
 
-    def _received(self, messages: list[bytes]) -> None:
-        for message in messages:
-            waiting = self._waiting.pop(_answered(message), None)
-            if waiting is not None:  # else it is a second copy
-                waiting.set_result(message)
 
+class Waiting:
+    """Callers that wait for answers, by the ids of their requests."""
 
-def _answered(message: bytes) -> bytes:
-    """Return the id of the request that an answer is for; it stands near the end."""
-    begin = message.rfind(b'"request_id":"') + len(b'"request_id":"')
-    return message[begin : message.index(b'"', begin)]
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+
+    def answer_to(self, request_id: str) -> asyncio.Future[Any]:
+        """Return what will be the answer."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = answer
+        return answer
+
+    def received(self, message: bytes) -> None:
+        """Parse an answer, in full, and give it to its caller."""
+        answer = json.loads(message)
+        waiting = self._waiting.pop(answer["metadata"]["request_id"], None)
+        if waiting is not None:  # else it is a second copy
+            waiting.set_result(answer)

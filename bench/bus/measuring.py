@@ -11,6 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
+from bench.bus.callers import lean_callers, usual_callers
 from bench.bus.figures import FLEETS, MANY, ONE, Round, figures
 from bench.bus.fleets import Fleet, Measured, echo, workers
 from bench.bus.load import Callers, Command
@@ -38,10 +39,10 @@ class Effort:
 
 
 FULL: Final = Effort(
-    rounds=3, seconds=1.8, idle_seconds=20.0, settled=2_000, requests=20_000, memory_seconds=60.0
+    rounds=3, seconds=1.8, idle_seconds=15.0, settled=2_000, requests=20_000, memory_seconds=45.0
 )
 QUICK: Final = Effort(
-    rounds=3, seconds=0.35, idle_seconds=3.0, settled=500, requests=1_000, memory_seconds=6.0
+    rounds=3, seconds=0.3, idle_seconds=3.0, settled=500, requests=1_000, memory_seconds=5.0
 )
 
 
@@ -54,8 +55,11 @@ async def measured(effort: Effort) -> dict[str, Any]:
         fleets = dict(zip(FLEETS, alone, strict=True))
         small, large = _said(fleets[1])["response_bytes"], _said(builds)["response_bytes"]
         raw, raw_large = await echo(stack, url, small), await echo(stack, url, large)
-        bench = _Bench(await _callers(url, MANY), await _callers(url, 1), effort.seconds)
+        usual = await stack.enter_async_context(usual_callers(url))
+        lean, shared = await lean_callers(url, MANY), await lean_callers(url, 1)
+        bench = _Bench(usual, lean, shared, effort.seconds)
         windows = {
+            **bench.usually(raw, fleets[1]),
             **bench.alone(raw, fleets),
             **bench.builds(raw_large, builds),
         }
@@ -65,7 +69,7 @@ async def measured(effort: Effort) -> dict[str, Any]:
         return {
             **figures(rounds, _said(builds)["build_us"]),
             "idle_cpu_percent": await _idle(builds, effort.idle_seconds),
-            "memory": await _memory(builds, bench.own, effort),
+            "memory": await _memory(builds, bench.lean, effort),
             "response_bytes": {"bus_alone": small, "builds": large},
             "rounds": effort.rounds,
             "machine": _machine(),
@@ -76,10 +80,20 @@ async def measured(effort: Effort) -> dict[str, Any]:
 class _Bench:
     """The windows of a round by name, in an order that keeps what is compared side by side."""
 
-    #: Callers with connections of their own, and callers that share one.
-    own: Callers
+    #: Callers with redis-py.
+    usual: Callers
+    #: Lean callers with connections of their own, and lean callers that share one.
+    lean: Callers
     shared: Callers
     seconds: float
+
+    def usually(self, raw: Fleet, one: Fleet) -> dict[str, Callable[[], Awaitable[Measured]]]:
+        """Return the windows of an echo and a worker that builds nothing, with usual callers."""
+        return {
+            "raw_usual": partial(raw.measure, self.usual, raw.channel, self.seconds, MANY),
+            "streams_usual": partial(one.measure, self.usual, one.stream, self.seconds, MANY),
+            "pubsub_usual": partial(one.measure, self.usual, one.channel, self.seconds, MANY),
+        }
 
     def alone(
         self, raw: Fleet, fleets: Mapping[int, Fleet]
@@ -110,13 +124,7 @@ class _Bench:
         }
 
     def _window(self, fleet: Fleet, command: Command, in_flight: int = MANY) -> Awaitable[Measured]:
-        return fleet.measure(self.own, command, self.seconds, in_flight)
-
-
-async def _callers(url: str, connections: int) -> Callers:
-    callers = Callers()
-    await callers.connect(url, connections)
-    return callers
+        return fleet.measure(self.lean, command, self.seconds, in_flight)
 
 
 def _said(fleet: Fleet) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from bench.recounts import cost_of_tools, floor, parts_of
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.app import now
 from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder
 from service.gather import Sources
+from service.parts import now
 from service.result import BuildFailure, BuildSuccess, ErrorBody
 from service.wire import BuildRequest
 

@@ -1,7 +1,7 @@
 """How much of what answers a question the context still has, by strategy and tokens for history.
 
     python -m bench.recall --data DIR [--sets locomo,qmsum,cjk] [--budgets 1000,2000,4000]
-        [--strategies oldest_first,importance,relevance] [--limit N] [--json]
+        [--strategies oldest_first,importance,…] [--limit N] [--json]
 
 One question is one build through `service.app.open_builder`, with the question as the current input
 and the whole conversation as history. A message counts as kept where its text, of a longer one the
@@ -23,7 +23,9 @@ from bench.recall.figures import Found, beside_best, figures
 from bench.recall.pickers import PICKERS, TRIM, Lines, has_langchain, trimmed
 from bench.recounts import cost
 from service.app import open_builder
+from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder
+from service.config.settings import GatherSettings, Settings
 from service.wire import BuildRequest
 
 #: Characters of a message that have to be there.
@@ -31,7 +33,13 @@ CHARS: Final = 450
 #: Above any history.
 AMPLE: Final = 1_000_000
 NOW: Final = "2025-12-10T08:00:00Z"
+#: The strategies that keep to a budget.
+EVERY: Final = tuple(name for name in STRATEGIES if name != "none")
 HISTORY: Final = ("[SHARED_MEMORY", "[RECALLED")
+#: What the preset `recall` finds, whose newest turns stand still for providers' caches.
+PRESET: Final = "preset_recall"
+#: Machines that others use as well may take their time.
+PATIENT: Final = GatherSettings(history_timeout_seconds=60)
 
 #: By set, strategy or picker, and budget.
 Figures = dict[str, list[Found]]
@@ -43,7 +51,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", default="locomo,qmsum,cjk")
     parser.add_argument("--budgets", default="1000,2000,4000")
-    parser.add_argument("--strategies", default="oldest_first,importance,relevance")
+    parser.add_argument("--strategies", default=",".join(EVERY), help="all that keep to a budget")
     parser.add_argument("--limit", type=int, help="conversations of a set at most")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -63,7 +71,7 @@ def measured(
     told: dict[str, Any] = {}
     others = _picked(given, budgets)
     for budget in budgets:
-        built = {each: asyncio.run(_built(given, each, budget)) for each in strategies}
+        built = {each: asyncio.run(_built(given, each, budget)) for each in (*strategies, PRESET)}
         for each, found in {**built, **others[budget]}.items():
             told[f"{name}/{each}/{budget}"] = figures(found)
         for each, found in built.items():
@@ -75,9 +83,11 @@ def measured(
 
 
 async def _built(given: Sequence[Case], strategy: str, budget: int) -> list[Found]:
+    preset = "recall" if strategy == PRESET else "classic"
+    settings = Settings(preset=preset, gather=PATIENT)
     found: list[Found] = []
     for case in given:
-        async with open_builder() as builder:
+        async with open_builder(settings) as builder:
             await builder.history.append(case.id, case.rows)
             found += [await _asked(builder, case, q, strategy, budget) for q in case.questions]
     return found
@@ -101,7 +111,7 @@ async def _asked(
 
 def _request(owner: str, text: str, strategy: str, budget: int) -> BuildRequest:
     context = {
-        "strategy": strategy,
+        "strategy": None if strategy == PRESET else strategy,
         "max_tokens": AMPLE,
         "reserve_tokens": 0,
         "memory_limit": None,

@@ -23,10 +23,14 @@ class Found:
 
 
 def figures(found: Sequence[Found]) -> dict[str, Any]:
-    """Return the averages over all questions, and over those of each category."""
+    """Return the averages over all questions, and over those of each category.
+
+    A category with a slash, such as ``ja/one``, is also part of what stands before it.
+    """
     by_category: dict[str, list[float]] = defaultdict(list)
     for each in found:
-        by_category[each.category].append(each.share)
+        for name in {each.category, each.category.partition("/")[0]}:
+            by_category[name].append(each.share)
     told: dict[str, Any] = {
         "recall": round(statistics.fmean(each.share for each in found), 4),
         "all_found": round(statistics.fmean(each.share == 1 for each in found), 4),

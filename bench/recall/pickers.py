@@ -1,22 +1,21 @@
 """What the strategies are compared with: other ways to pick messages for so many tokens.
 
-Each message is a line as `[SHARED_MEMORY]` has it, with its time. Scores are of BM25 over the same
-stems as the product's own, characters in pairs where a script has no blanks.
+Each message is a line as `[SHARED_MEMORY]` has it, with its time. Scores are of BM25 over terms of
+their own (`bench.recall.terms`), so that none of them changes with what it is compared with.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from statistics import fmean, pstdev
 from typing import Any, Final
 
 from bench.recall.cases import Case
+from bench.recall.terms import terms
 from bench.recounts import OVERHEAD, tokens
-from formatters.model import Passage
 from formatters.rows import read_row
 from service.recall.bm25 import bm25, postings
-from service.recall.question import Question, read_question
-from service.recall.words import Analysis, analysed
 
 HEADER: Final = "[SHARED_MEMORY count=9999]\nRecent conversation memory:\n\n"
 #: Characters that a line shows of a message.
@@ -32,10 +31,13 @@ class Lines:
     """A history as lines, with what each costs."""
 
     def __init__(self, case: Case) -> None:
-        self.rows = [read_row(row) for row in case.rows]
+        rows = [read_row(row) for row in case.rows]
         self.texts = [_line(row) for row in case.rows]
         self.costs = [tokens(f"{text}\n") for text in self.texts]
-        self.passages = [Passage(row.content[:CHARS], row.role) for row in self.rows]
+        self.terms = [terms(row.content[:CHARS]) for row in rows]
+        reach = (self.terms[max(n - NEIGHBOURS, 0) : n + NEIGHBOURS + 1] for n in range(len(rows)))
+        #: Those of a message and of its neighbours.
+        self.terms_around: list[Counter[str]] = [sum(near, Counter()) for near in reach]
 
     def picked(self, scores: Sequence[float], budget: int) -> str:
         """Return the text of what scores highest within a budget, in its order."""
@@ -56,11 +58,6 @@ def _line(row: dict[str, Any]) -> str:
     return f"[{row['timestamp'][:16].replace('T', ' ')}] {speaker}: {shown}"
 
 
-def _analysed(lines: Lines, text: str) -> tuple[Question, list[Analysis]]:
-    question = read_question(text, lines.passages, None)
-    return question, [analysed(each.text, question.language) for each in lines.passages]
-
-
 def newest(lines: Lines, _: str) -> Sequence[float]:
     """Score by age."""
     return range(len(lines.texts))
@@ -68,20 +65,18 @@ def newest(lines: Lines, _: str) -> Sequence[float]:
 
 def single(lines: Lines, text: str) -> Sequence[float]:
     """Score each message by its own words."""
-    question, found = _analysed(lines, text)
-    places = postings(question.stems, [each.stems for each in found])
-    return bm25(question.stems, places, [each.stem_count for each in found])
+    return _scores(text, lines.terms)
 
 
 def with_neighbours(lines: Lines, text: str) -> Sequence[float]:
     """Score each message by the words of it and of its neighbours."""
-    question, found = _analysed(lines, text)
-    terms = question.stems
-    around = [found[max(p - NEIGHBOURS, 0) : p + NEIGHBOURS + 1] for p in range(len(found))]
-    counts = [{t: sum(each.stems.get(t, 0) for each in near) for t in terms} for near in around]
-    there = [{term: count for term, count in each.items() if count} for each in counts]
-    lengths = [sum(each.stem_count for each in near) for near in around]
-    return bm25(terms, postings(terms, there), lengths)
+    return _scores(text, lines.terms_around)
+
+
+def _scores(text: str, found: Sequence[Mapping[str, int]]) -> Sequence[float]:
+    query = {term: float(count) for term, count in terms(text).items()}
+    lengths = [sum(each.values()) for each in found]
+    return bm25(query, postings(query, found), lengths)
 
 
 def both(lines: Lines, text: str) -> Sequence[float]:

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,9 +99,10 @@ def settings(url: str) -> Settings:
     )
 
 
-def request(number: int) -> BuildRequest:
-    """Return a request of its own."""
-    content = {"current_input": QUESTION}
+def request(number: int, strategy: str = "oldest_first") -> BuildRequest:
+    """Return a request of its own; what it asks has a word that one row of a thousand has."""
+    asked = QUESTION.replace("?", f" in {number % 1_000}?")
+    content = {"current_input": asked, "context": {"strategy": strategy}}
     return BuildRequest.model_validate(
         {"id": f"request_{number}", "owner_key": OWNER, "content": content}
     )
@@ -124,7 +125,9 @@ async def fill(found: Places, sizes: Sequence[int]) -> dict[str, dict[int, float
     return seconds
 
 
-async def measure(found: Places, sizes: Sequence[int], rounds: int) -> dict[str, Any]:
+async def measure(
+    found: Places, sizes: Sequence[int], rounds: int, strategy: str = "oldest_first"
+) -> dict[str, Any]:
     """Build over each history, in turn; returns milliseconds and rows."""
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     rows: dict[str, dict[int, int]] = defaultdict(dict)
@@ -137,7 +140,7 @@ async def measure(found: Places, sizes: Sequence[int], rounds: int) -> dict[str,
             for size in sizes:
                 opened = open_builder(settings(found.url(kind, size)))
                 builder = builders[kind, size] = await stack.enter_async_context(opened)
-                asked = await statements(lambda builder=builder: builder.built(request(0)))  # type: ignore[misc]
+                asked = await statements(lambda b=builder: b.built(request(0, strategy)))  # type: ignore[misc]
                 if kind == "sqlite":
                     rows[kind][size], steps[size] = sqlite_rows(found.file(size), asked)
                 else:
@@ -145,14 +148,32 @@ async def measure(found: Places, sizes: Sequence[int], rounds: int) -> dict[str,
         for number in range(rounds + 1):
             for place, builder in draw.sample(list(builders.items()), len(builders)):
                 began = time.perf_counter()
-                built = await builder.built(request(number))
+                built = await builder.built(request(number, strategy))
                 if number:  # the first round warms up
                     times[place].append((time.perf_counter() - began) * 1_000)
                 kept[place[0]][place[1]] = built.content.kept
     medians: dict[str, dict[int, float]] = defaultdict(dict)
     for (kind, size), taken in times.items():
         medians[kind][size] = round(statistics.median(taken), 3)
-    return {"rows_read": rows, "kept": kept, "sqlite_steps": steps, "build_ms": medians}
+    return {
+        "rows_read": rows,
+        "kept": kept,
+        "sqlite_steps": steps,
+        "build_ms": medians,
+        **growth(medians, sizes),
+    }
+
+
+def growth(
+    medians: Mapping[str, Mapping[int, float]], sizes: Sequence[int]
+) -> dict[str, float | None]:
+    """Return by how much a build over the longest history takes longer than over the shortest."""
+    return {
+        f"growth_{kind}": round(medians[kind][max(sizes)] / medians[kind][min(sizes)], 2)
+        if kind in medians
+        else None
+        for kind in ("sqlite", "postgres")
+    }
 
 
 async def run(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
@@ -160,10 +181,8 @@ async def run(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
     with places() as found:
         seconds = await fill(found, sizes)
         figures = await measure(found, sizes, rounds)
-    for kind in ("sqlite", "postgres"):
-        taken = figures["build_ms"].get(kind)
-        figures[f"growth_{kind}"] = taken and round(taken[max(sizes)] / taken[min(sizes)], 2)
-    return {**figures, "load_seconds": seconds, "totals_checked": True}
+        recalled = await measure(found, sizes, rounds, "relevance")
+    return {**figures, "relevance": recalled, "load_seconds": seconds, "totals_checked": True}
 
 
 def main() -> None:

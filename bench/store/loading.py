@@ -1,18 +1,21 @@
 """Long histories, put into a database at once: as `append` would leave them, totals and all."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any, Final
 
-from sqlalchemy import Connection, Index, Insert, func, select
+from sqlalchemy import Connection, Index, Insert, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from bench.conversation import conversation
 from formatters.model import Row
 from service.adapters.rows import microseconds, read_records, to_json
 from service.adapters.sql.opening import open_database
-from service.adapters.sql.schema import insert, messages, owners
+from service.adapters.sql.schema import insert, messages, owners, searched, term_counts
+from service.adapters.sql.search_index import Found, indexed, tallied
 from service.adapters.sql.store import open_sql_store
 from service.adapters.tokens.tokenizers import TiktokenCounter
 
@@ -28,6 +31,19 @@ BATCH: Final = 20_000
 NEWEST: Final = datetime(2025, 12, 1, tzinfo=UTC)
 TOKENIZER: Final = "o200k_base"
 #: What a stored row has, in the store's order.
+_REVISION: Final = import_module("service.adapters.sql.migrations.versions.0005_search")
+_DROP: Final = {
+    "postgresql": ("DROP INDEX searched_by_term",),
+    "sqlite": (
+        "DROP TABLE full_text",
+        "DROP TRIGGER searched_added",
+        "DROP TRIGGER searched_deleted",
+    ),
+}
+_FILL: Final = {
+    "postgresql": (),
+    "sqlite": ("INSERT INTO full_text (full_text) VALUES ('rebuild')",),
+}
 FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata", "conversation_id")
 
 
@@ -88,13 +104,19 @@ async def check(url: str, size: int) -> None:
 
 
 async def stored(url: str) -> Sequence[tuple[Any, ...]]:
-    """Return all columns of all rows of a small database, in order."""
+    """Return all columns of all rows of a small database, with what they are found by."""
     database = open_database(url)
+    queries = (
+        select(messages).order_by(messages.c.sequence),
+        select(searched).order_by(searched.c.sequence),
+        select(term_counts).order_by(term_counts.c.term),
+    )
+
+    async def all_rows(connection: AsyncConnection) -> list[tuple[Any, ...]]:
+        return [tuple(row) for query in queries for row in await connection.execute(query)]
+
     try:
-        found = await database.read(
-            lambda connection: connection.execute(select(messages).order_by(messages.c.sequence))
-        )
-        return [tuple(row) for row in found]
+        return await database.read(all_rows)
     finally:
         await database.close()
 
@@ -110,10 +132,31 @@ async def _load(connection: AsyncConnection, size: int) -> None:
     indexes: set[Index] = messages.indexes
     await connection.run_sync(_each, "drop", indexes)
     await connection.execute(insert(owners), {"owner_key": OWNER, "last_sequence": size})
-    placing = _Placing()
+    placing, counts = _Placing(), Counter[int]()
+    await _without_index(connection)
     for batch in history(size):
-        await _copy(connection, [placing.next(row) for row in batch])
+        placed = [placing.next(row) for row in batch]
+        found = indexed(OWNER, map(placing.found, placed))
+        counts += tallied(OWNER, (each["terms"] for each in found))
+        await _copy(connection, messages, placed)
+        await _copy(connection, searched, found)
+    values = [{"owner_key": OWNER, "term": term, "rows": n} for term, n in counts.items()]
+    await connection.execute(insert(term_counts), values)
     await connection.run_sync(_each, "create", indexes)
+    await _with_index(connection)
+
+
+async def _without_index(connection: AsyncConnection) -> None:
+    """Drop what keeps the index of terms in step row by row."""
+    for statement in _DROP[connection.dialect.name]:
+        await connection.exec_driver_sql(statement)
+
+
+async def _with_index(connection: AsyncConnection) -> None:
+    """Make the index of terms as the revisions do, and fill it from its table at once."""
+    made = _REVISION.INDEX[connection.dialect.name]
+    for statement in (*made, *_FILL[connection.dialect.name]):
+        await connection.exec_driver_sql(statement)
 
 
 def _each(connection: Connection, change: str, indexes: set[Index]) -> None:
@@ -130,6 +173,7 @@ class _Placing:
     def __init__(self) -> None:
         records = read_records(conversation(TEXTS), None, TiktokenCounter(TOKENIZER))
         self._counts = [(record.tokens, record.printed_tokens) for record in records]
+        self._terms = [record.terms for record in records]
         self._totals: dict[str, tuple[int, int]] = {}
 
     def next(self, row: Row) -> dict[str, object]:
@@ -157,18 +201,30 @@ class _Placing:
             "pruned": 0,
         }
 
+    def found(self, row: dict[str, Any]) -> Found:
+        """Return what a row of the table is found by."""
+        return Found(
+            id=row["id"],
+            conversation_id=row["conversation_id"],
+            sort_time=row["sort_time"],
+            sequence=row["sequence"],
+            terms=self._terms[(row["sequence"] - 1) % TEXTS],
+        )
+
     def _add(self, scope: str, tokens: int) -> tuple[int, int]:
         rows, before = self._totals.get(scope, (0, 0))
         self._totals[scope] = (rows + 1, before + tokens)
         return self._totals[scope]
 
 
-async def _copy(connection: AsyncConnection, rows: Sequence[dict[str, object]]) -> None:
-    """Put rows into the table: by COPY into Postgres, which reads ten times as many a second."""
+async def _copy(
+    connection: AsyncConnection, table: Table, rows: Sequence[dict[str, object]]
+) -> None:
+    """Put rows into a table: by COPY into Postgres, which reads ten times as many a second."""
     if connection.dialect.name == "postgresql":
         driver: Any = (await connection.get_raw_connection()).driver_connection
         records = [tuple(row.values()) for row in rows]
-        await driver.copy_records_to_table(messages.name, records=records, columns=list(rows[0]))
+        await driver.copy_records_to_table(table.name, records=records, columns=list(rows[0]))
         return
-    statement: Insert = insert(messages)
+    statement: Insert = insert(table)
     await connection.execute(statement, rows)

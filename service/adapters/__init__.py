@@ -1,21 +1,36 @@
 """Adapters by their name or their URL's scheme. A new one is a module and a line in a table."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.stores import Clock, Stores
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.bus import Bus
 from service.config.store import StoreSettings
 from service.config.summaries import SummarizerSettings
+from service.config.tools import ToolsSettings
 from service.errors import ConfigError
-from service.ports import Summarizer, TokenCounter
+from service.metrics import Metrics
+from service.ports import ServerTools, Summarizer, TokenCounter
 
 OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
 OpenStores = Callable[[StoreSettings, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]
 OpenSummarizer = Callable[
     [SummarizerSettings, TokenCounter], AbstractAsyncContextManager[Summarizer]
 ]
+FollowServers = Callable[
+    [ToolsSettings, InMemoryToolRegistry, Metrics], AbstractAsyncContextManager[None]
+]
+ListServers = Callable[[ToolsSettings], Awaitable[list[ServerTools]]]
+
+
+class McpServers(NamedTuple):
+    """What lists the tools of servers: as long as a process runs, or once."""
+
+    follow: FollowServers
+    list: ListServers
 
 
 def _redis_bus(url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
@@ -64,6 +79,17 @@ def _openai(
             "summaries.summarizer.kind: openai needs the extra: pip install 'context-builder[llm]'"
         ) from error
     return open_openai_summarizer(settings, counter)
+
+
+def mcp_servers() -> McpServers:
+    """Load what lists the tools of servers, which takes seconds; raises `ConfigError`."""
+    try:
+        from service.adapters.mcp.following import following, list_servers
+    except ImportError as error:
+        raise ConfigError(
+            "tools.mcp: servers need the extra: pip install 'context-builder[mcp]'"
+        ) from error
+    return McpServers(following, list_servers)
 
 
 BUSES: dict[str, OpenBus] = {

@@ -4,27 +4,14 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from service.config.settings import Settings
+from service.config.tls import TlsSettings
 
 
 def consumer_name() -> str:
     """Return a name that no other process and no earlier run of this one has."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """Whom a connection with TLS trusts, and how it shows who it is."""
-
-    #: Certificates that the server's has to descend from; None for those of the system.
-    ca_file: Path | None = None
-    #: The own certificate and its key, for servers that ask for one.
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    #: Whether the server's certificate has to name the host of the URL.
-    check_hostname: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +47,7 @@ class BusOptions:
     #: Seconds after which a silent server counts as gone.
     socket_timeout: float = 5.0
     #: For URLs that ask for TLS.
-    tls: Tls = Tls()
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
 
 def bus_options(settings: Settings) -> BusOptions:
@@ -74,6 +61,6 @@ def bus_options(settings: Settings) -> BusOptions:
         max_backlog=bus.max_backlog,
         reply_ttl_seconds=bus.reply_ttl_seconds,
         socket_timeout=bus.socket_timeout,
-        tls=Tls(**bus.tls.model_dump()),
+        tls=bus.tls,
         consumer=settings.worker.consumer or consumer_name(),
     )

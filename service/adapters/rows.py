@@ -13,6 +13,7 @@ from formatters.times import parse_timestamp
 from service.errors import InvalidRequestError, Problem
 from service.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 from service.ports import TokenCounter
+from service.recall.terms import terms_of
 
 #: Characters of a message that ``[SHARED_MEMORY]`` prints, the mark of the cut included.
 PRINTED_CHARS: Final = 500
@@ -43,6 +44,8 @@ class Record:
     tokens: int
     #: Of the text as the memory block prints it; 0 for rows that it never prints.
     printed_tokens: int
+    #: What the row is found by; rows that are never printed are not.
+    terms: Sequence[str] = ()
 
 
 async def read_batch(
@@ -119,6 +122,11 @@ def to_json(value: object, pointer: str) -> str:
     return well_formed(text)
 
 
+def terms_in(body: str) -> Sequence[str]:
+    """Return what a stored row is found by."""
+    return _terms(json.loads(body))
+
+
 def _body(row: object, conversation_id: str | None, pointer: str) -> str:
     if not isinstance(row, Mapping):
         raise _refused(pointer, f"a row is an object, not {type(row).__name__}")
@@ -153,7 +161,12 @@ def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Reco
         body=body,
         tokens=counter.count(text),
         printed_tokens=counter.count(_printed(text)) if printed else 0,
+        terms=_terms(row),
     )
+
+
+def _terms(row: Mapping[str, object]) -> Sequence[str]:
+    return terms_of(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
 
 
 def _is_large(rows: Sequence[object]) -> bool:

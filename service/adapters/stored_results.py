@@ -7,6 +7,7 @@ import zlib
 import structlog
 
 from service.bus import StoredResult
+from service.payload import canonical
 
 #: Fast: at level 1, a context of 50 kB takes well under a millisecond.
 LEVEL = 1
@@ -55,7 +56,7 @@ def _plain(text: bytes) -> bytes:
 
 
 def _head(fingerprint: str) -> bytes:
-    return b'{"fingerprint":%b,"response":' % json.dumps(fingerprint).encode()
+    return b'{"fingerprint":%b,"response":' % canonical(fingerprint)
 
 
 def _read(packed: bytes) -> StoredResult:

@@ -10,12 +10,17 @@ from formatters.model import Block, Count, GivesWay
 from service.budget.counting import block_tokens, measure
 from service.budget.decisions import Decision
 from service.budget.fates import Fates
-from service.budget.groups import Strategy, recalls
+from service.budget.groups import Steady, Strategy, keeps_still, recalls
 from service.budget.history import fit_history, smallest
 from service.budget.in_flight import fit_run, newest_alone
 from service.budget.recalling import FittedRecall, Rank, RecallFates, Recalling, fit_recall
 from service.budget.strategies.oldest_first import OldestFirst
 from service.errors import BudgetExceededError
+
+#: Of the tokens that the blocks which stay leave to others, what history may have in every build.
+STEADY_SHARE: Final = 7 / 8
+#: How blocks give way that a request brings along; the next one may bring others.
+_ITS_OWN: Final = GivesWay.WHOLE
 
 #: What history would take that is chosen by score: as much as the newest turns do.
 _NEWEST: Final = OldestFirst()
@@ -34,6 +39,9 @@ class Budget:
     memory: int | None = None
     #: Scores rows of history for a strategy that has them recalled.
     rank: Rank | None = None
+    #: Of these, what history may have in every build, whatever is asked; None where nobody wants
+    #: to know.
+    steady: int | None = None
 
     @property
     def claims(self) -> Strategy:
@@ -88,7 +96,8 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     shrunk, yielded = _make_room(least, budget, count)
     rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
     room = min(budget.available - rest, budget.memory or budget.available)
-    history = [_history(b, rows, budget, room, count) for b in standing if _is_history(b)]
+    steady = _steady(shrunk, budget, count)
+    history = [_history(b, rows, steady, room, count) for b in standing if _is_history(b)]
     parts: dict[str, tuple[Block, ...]] = {block.tag: (block,) for block in shrunk}
     parts.update(pair for fitted in history for pair in fitted.parts.items())
     sent = tuple(part for block in blocks for part in parts.get(block.tag, ()))
@@ -102,14 +111,29 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     )
 
 
+def _steady(blocks: Sequence[Block], budget: Budget, count: Count) -> Budget:
+    """Tell the strategy what history may have in every build, if it asks for that.
+
+    Where history is not bound otherwise, a share is left to what changes from build to build.
+    """
+    if not keeps_still(budget.strategy):
+        return budget
+    stays = (b for b in blocks if not (_is_history(b) or b.volatile or b.gives_way is _ITS_OWN))
+    left = max(budget.available - budget.tools - _total(stays, count), 0)
+    tokens = min(int(left * STEADY_SHARE), budget.memory or left)
+    return replace(budget, steady=tokens)
+
+
 def _history(
     block: Block, rows: Block | None, budget: Budget, room: int, count: Count
 ) -> FittedRecall:
     """Fit history, with what is recalled where there are rows for it and a strategy that does."""
-    if rows and budget.rank and recalls(budget.strategy):
-        recalling = Recalling(rows, budget.strategy, budget.rank)
-        return fit_recall(block, recalling, room, count)
-    history = fit_history(block, budget.strategy, room, count)
+    strategy = budget.strategy
+    if budget.steady is not None and keeps_still(strategy):
+        strategy = strategy.steadied(Steady(budget.steady, whole=not block.moves))
+    if rows and budget.rank and recalls(strategy):
+        return fit_recall(block, Recalling(rows, strategy, budget.rank), room, count)
+    history = fit_history(block, strategy, room, count)
     return FittedRecall(block, history, history.fates)
 
 

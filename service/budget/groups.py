@@ -31,6 +31,8 @@ class Group(NamedTuple):
     #: True where windows and `importance` take it before all others; no history has such a group
     #: in the service, where the newest message of the user is a block of its own.
     pinned: bool = False
+    #: Tokens of all the history before it, as its store counts them; None where nobody knows.
+    start: int | None = None
 
     def without_results(self, ids: Collection[str]) -> "Group":
         """Return the group with these of its tool results cleared."""
@@ -90,6 +92,18 @@ class Fit:
     stand_in: StandIn | None = None
     #: True where summaries should be made, for the builds to come.
     wanted_summary: bool = False
+    #: True where it begins at the same group in most of the builds that follow.
+    still: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """What stays from build to build of one history, whatever is asked."""
+
+    #: Tokens that history may have beside the blocks that stay.
+    tokens: int
+    #: Whether nothing is older than what a strategy is given.
+    whole: bool
 
 
 class Strategy(Protocol):
@@ -137,7 +151,20 @@ class UsesSummaries(Protocol):
         ...
 
 
-class Recalls(Protocol):
+class KeepsStill(Protocol):
+    """What a strategy may do besides: begin where it did in the build before."""
+
+    @property
+    def keeps_still(self) -> bool:
+        """Whether it does, as its parameters are."""
+        ...
+
+    def steadied(self, steady: Steady) -> Strategy:
+        """Return the strategy for one build, that knows what stays from build to build."""
+        ...
+
+
+class Recalls(KeepsStill, Protocol):
     """What a strategy may do besides: have rows of older turns recalled beside the newest."""
 
     @property
@@ -145,7 +172,7 @@ class Recalls(Protocol):
         """What scores rows; without it none is recalled."""
         ...
 
-    def recent(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
+    def recent(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups that are shown in their place, whatever the question."""
         ...
 
@@ -159,6 +186,11 @@ def uses_summaries(strategy: Strategy) -> bool:
     """Tell whether stored summaries are worth reading for a strategy."""
     # a tenth of what it takes to look for all of the protocol, and builds ask several times
     return getattr(strategy, "uses_summaries", False) is True
+
+
+def keeps_still(strategy: object) -> TypeGuard[KeepsStill]:
+    """Tell whether a strategy begins where it did in the build before."""
+    return getattr(strategy, "keeps_still", False) is True
 
 
 def fit_with(

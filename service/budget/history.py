@@ -105,11 +105,12 @@ class _Fitting:
         """Put the chosen entries together, each as a whole or in its shortened text."""
         shown = {group.index: each for group in fit.kept if (each := self._shown(group))}
         entries = tuple(each.entry for each in shown.values())
-        cut = len(shown) < len(self.groups) or not all(each.whole for each in shown.values())
+        whole = all(each.whole for each in shown.values())
+        cut = len(shown) < len(self.groups) or not whole
         block = replace(
             self.block if entries else smallest(self.block),
             entries=entries,
-            volatile=self.block.volatile or cut,
+            moves=(cut or self.block.moves) and not (fit.still and whole),
         )
         fates = Fates(self.block, self.groups, shown, fit, least)
         summary = self._summary(fit, shown)
@@ -159,6 +160,7 @@ class _Fitting:
             choice,
             kept=tuple(group for group in choice.kept if group.index in left),
             verdicts={**choice.verdicts, **cut},
+            still=choice.still and not cut,
         )
 
     def _newest(self, groups: Sequence[Group], room: int) -> Sequence[Group]:

@@ -13,9 +13,19 @@ from service.budget.groups import Group
 def priced(block: Block, count: Count) -> list[Group]:
     """Return a group for each entry."""
     if block.native:
-        return [_native_group(index, entry, count) for index, entry in enumerate(block.entries)]
+        return [
+            _native_group(index, entry, count)._replace(start=_start(block, entry))
+            for index, entry in enumerate(block.entries)
+        ]
     return [
-        Group(index, count(f"{entry.text}\n"), count(entry.text), entry.messages, entry.rows)
+        Group(
+            index,
+            count(f"{entry.text}\n"),
+            count(entry.text),
+            entry.messages,
+            entry.rows,
+            start=_start(block, entry),
+        )
         for index, entry in enumerate(block.entries)
     ]
 
@@ -60,6 +70,10 @@ def with_cleared(entry: Entry, ids: frozenset[str]) -> Entry:
 
 def _shorter(shorten: Callable[[int], Entry], ids: frozenset[str], chars: int) -> Entry:
     return with_cleared(shorten(chars), ids)
+
+
+def _start(block: Block, entry: Entry) -> int | None:
+    return block.starts.get(entry.messages[0].id) if entry.messages else None
 
 
 def _native_group(index: int, entry: Entry, count: Count) -> Group:

@@ -133,7 +133,9 @@ def fit_recall(block: Block, recalling: Recalling, room: int, count: Count) -> F
     """
     entries = _newest_that_fit(block, room - fixed_tokens(block, count), count)
     beyond = any(each.reason == _BEYOND for each in block.omissions)
-    if len(entries) == len(block.entries) and not beyond:
+    # what was not read may not let the first row move where that is to stay
+    moves = block.moves and recalling.strategy.keeps_still
+    if len(entries) == len(block.entries) and not (beyond or moves):
         history = fit_history(block, _NEWEST, room, count)
         return FittedRecall(block, history, history.fates)
     newest = _newest_turns(replace(block, entries=entries), recalling.strategy, room, count)
@@ -157,8 +159,8 @@ def _newest_that_fit(block: Block, room: int, count: Count) -> tuple[Entry, ...]
 def _newest_turns(block: Block, strategy: Recalls, room: int, count: Count) -> Block:
     """Return the block with the newest turns that the strategy has in their place."""
     recent = strategy.recent(priced(block, count), room - fixed_tokens(block, count))
-    entries = tuple(block.entries[group.index] for group in recent)
-    return replace(block, entries=entries, volatile=True)
+    entries = tuple(block.entries[group.index] for group in recent.kept)
+    return replace(block, entries=entries, moves=not recent.still)
 
 
 @dataclass(frozen=True, slots=True)

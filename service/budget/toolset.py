@@ -1,7 +1,7 @@
 """Tools that are offered together, and what a build makes of them, made once."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from formatters.model import Block, Tool
@@ -36,12 +36,16 @@ class Counter(Protocol):
 class Toolset:
     """Definitions of tools in their order, which nobody may change."""
 
-    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+    def __init__(self, tools: Sequence[Tool] = (), *, chosen: bool = False) -> None:
         self.tools = tuple(tools)
+        #: Whether others were left out for what was asked: another question may get other tools.
+        self.chosen = chosen
         #: The ``tools`` array.
         self.json = tools_json(self.tools)
         self._tokens: dict[str, int] = {}
         self._blocks: dict[frozenset[str], Block] = {}
+        self._costs: dict[tuple[str, frozenset[str]], Sequence[int]] = {}
+        self._parts: dict[tuple[int, ...], Toolset] = {}
 
     def tokens(self, counter: Counter) -> int:
         """Return the tokens of the array, 0 where it is empty; counted once by each counter."""
@@ -56,6 +60,25 @@ class Toolset:
             block = show()
             _remember(self._blocks, tags, block, KNOWN_BLOCKS)
         return block
+
+    def costs(
+        self, counter: Counter, tags: frozenset[str], price: Callable[[], Sequence[int]]
+    ) -> Sequence[int]:
+        """Return the tokens of each tool, counted once by each counter for the tags."""
+        costs = self._costs.get((counter.name, tags))
+        if costs is None:
+            costs = price()
+            _remember(self._costs, (counter.name, tags), costs, KNOWN_BLOCKS)
+        return costs
+
+    def part(self, places: Iterable[int]) -> "Toolset":
+        """Return the set of some of the tools, in their order; made once while it is known."""
+        chosen = tuple(sorted(places))
+        part = self._parts.get(chosen)
+        if part is None:
+            part = Toolset([self.tools[place] for place in chosen], chosen=True)
+            _remember(self._parts, chosen, part, KNOWN_SETS)
+        return part
 
 
 class Toolsets:

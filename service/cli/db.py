@@ -15,8 +15,8 @@ def upgrade(ctx: typer.Context) -> None:
 
     Of several that start at the same time one upgrades, and the others wait for it.
     """
-    from service.app import store_revision, upgrade_store
     from service.cli.start import kept_store, start
+    from service.parts import store_revision, upgrade_store
 
     settings = kept_store(start(ctx.obj))
 
@@ -35,8 +35,8 @@ def current(ctx: typer.Context) -> None:
 
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db current
     """
-    from service.app import store_revision
     from service.cli.start import kept_store, start
+    from service.parts import store_revision
 
     settings = kept_store(start(ctx.obj))
     typer.echo(asyncio.run(store_revision(settings)) or "none")
@@ -50,8 +50,8 @@ def check(ctx: typer.Context) -> None:
 
     The exit code is 1 where it has not; what differs is said.
     """
-    from service.app import check_store
     from service.cli.start import kept_store, start
+    from service.parts import check_store
 
     settings = kept_store(start(ctx.obj))
     typer.echo(f"ok: {asyncio.run(check_store(settings))}")

@@ -108,15 +108,17 @@ def retry(
     ctxb dead retry 1765353600000-0
     ctxb dead retry --all --reason "without an answer"
 
+    The exit code is 1 where one that is named can't be put back; the others are.
     A request whose answer is still stored (bus.result_ttl_seconds) gets that
     answer again; wait until then for another one.
     """
     from service.cli.dead_letters import Chosen, retry_letters
+    from service.cli.dead_text import print_settled
     from service.cli.start import shared_bus, start
 
     chosen = Chosen(ids=_chosen(ids, every, reason), reason=reason)
-    done, others = asyncio.run(retry_letters(shared_bus(start(ctx.obj)), chosen))
-    typer.echo(f"{done} entries put back, {others} were gone or came from no stream of ours")
+    settled = asyncio.run(retry_letters(shared_bus(start(ctx.obj)), chosen))
+    print_settled(settled, "put back", "gone or came from no stream of ours")
 
 
 @dead.command()
@@ -132,8 +134,11 @@ def drop(
 
     ctxb dead drop 1765353600000-0
     ctxb dead drop --all --reason "not JSON" --yes
+
+    The exit code is 1 where one that is named is gone; the others are dropped.
     """
     from service.cli.dead_letters import Chosen, drop_letters
+    from service.cli.dead_text import print_settled
     from service.cli.start import shared_bus, start
 
     chosen = Chosen(ids=_chosen(ids, every, reason), reason=reason)
@@ -141,8 +146,7 @@ def drop(
     if not yes:
         which = f"{len(chosen.ids)} entries" if chosen.ids else "all entries that match"
         typer.confirm(f"Delete {which} for good?", abort=True, err=True)
-    done, others = asyncio.run(drop_letters(settings, chosen))
-    typer.echo(f"{done} entries dropped, {others} were gone")
+    print_settled(asyncio.run(drop_letters(settings, chosen)), "dropped", "gone")
 
 
 def _chosen(ids: Sequence[str] | None, every: bool, reason: str | None) -> tuple[str, ...]:

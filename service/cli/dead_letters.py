@@ -7,7 +7,7 @@ from typing import Final
 
 from service.app import open_bus
 from service.bus import DeadLetter, DeadLetters
-from service.cli.dead_text import Listed, listed
+from service.cli.dead_text import Listed, Settled, listed
 from service.config.settings import Settings
 
 #: Entries that are settled in one round trip.
@@ -47,35 +47,34 @@ async def find(settings: Settings, letter_id: str) -> DeadLetter | None:
         return await connected.bus.dead_letters.find(letter_id)
 
 
-async def retry_letters(settings: Settings, chosen: Chosen) -> tuple[int, int]:
-    """Put entries back on their streams; returns how many, and how many not."""
+async def retry_letters(settings: Settings, chosen: Chosen) -> Settled:
+    """Put entries back on their streams; one that can't be keeps no other from it."""
     return await _settle(settings, chosen, lambda letters, ids: letters.retry(ids))
 
 
-async def drop_letters(settings: Settings, chosen: Chosen) -> tuple[int, int]:
-    """Delete entries; returns how many, and how many were gone."""
+async def drop_letters(settings: Settings, chosen: Chosen) -> Settled:
+    """Delete entries; one that is gone keeps no other from it."""
     return await _settle(settings, chosen, lambda letters, ids: letters.drop(ids))
 
 
-async def _settle(settings: Settings, chosen: Chosen, settle: Settle) -> tuple[int, int]:
-    asked = done = 0
-    async with (
-        open_bus(settings) as connected,
-        aclosing(_ids(connected.bus.dead_letters, chosen)) as ids,
-        aclosing(_batches(ids)) as batches,
-    ):
-        async for batch in batches:
-            asked += len(batch)
-            done += await settle(connected.bus.dead_letters, batch)
-    return done, asked - done
+async def _settle(settings: Settings, chosen: Chosen, settle: Settle) -> Settled:
+    async with open_bus(settings) as connected:
+        letters = connected.bus.dead_letters
+        if chosen.ids:
+            # alone, so that each that could not be settled can be named
+            missed = tuple([each for each in chosen.ids if not await settle(letters, [each])])
+            done = len(chosen.ids) - len(missed)
+            return Settled(done=done, others=len(missed), missed=missed)
+        asked = done = 0
+        async with aclosing(_ids(letters, chosen.reason)) as ids, aclosing(_batches(ids)) as each:
+            async for batch in each:
+                asked += len(batch)
+                done += await settle(letters, batch)
+    return Settled(done=done, others=asked - done)
 
 
-async def _ids(letters: DeadLetters, chosen: Chosen) -> AsyncGenerator[str, None]:
-    for letter_id in chosen.ids:
-        yield letter_id
-    if chosen.ids:
-        return
-    async with aclosing(letters.each()) as each, aclosing(_matching(each, chosen.reason)) as those:
+async def _ids(letters: DeadLetters, reason: str | None) -> AsyncGenerator[str, None]:
+    async with aclosing(letters.each()) as each, aclosing(_matching(each, reason)) as those:
         async for letter in those:
             yield letter.id
 

@@ -10,6 +10,7 @@ import typer
 from formatters.rows import well_formed
 from formatters.times import stamp
 from service.bus import DeadLetter
+from service.cli.exits import Exit, tell
 from service.cli.tables import console, printable, table
 from service.errors import InvalidRequestError
 from service.logs import owner_hash
@@ -18,6 +19,17 @@ from service.wire import Topics
 
 #: Characters of a reason in a table; the reasons that the service gives are shorter.
 MAX_REASON: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of those that were chosen."""
+
+    done: int
+    #: Those that were gone, or could not be put back.
+    others: int
+    #: Their ids, where they were chosen by them.
+    missed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +132,11 @@ def _hash(owner_key: str | None) -> str | None:
 
 def _iso(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None
+
+
+def print_settled(settled: Settled, done: str, otherwise: str) -> None:
+    """Print what was done; raises `typer.Exit` where any that was named could not be settled."""
+    typer.echo(f"{settled.done} entries {done}, {settled.others} were {otherwise}")
+    if settled.missed:
+        tell(f"not {done}", ", ".join(settled.missed))
+        raise typer.Exit(Exit.FAILED)

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from formatters.model import Row
-from service.app import open_stores
 from service.config.settings import Settings
+from service.parts import open_stores
 from service.ports import HistoryStore
 
 T = TypeVar("T")

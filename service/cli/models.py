@@ -26,10 +26,10 @@ def ls(ctx: typer.Context, name: Prefix = None, as_json: Json = False) -> None:
     A model is known by the longest start of its name. Input and output are tokens at most; a row
     without them says how a family's tokens are counted.
     """
-    from service.app import open_models
     from service.cli.exits import Exit, tell
     from service.cli.limits import as_document, find_models, print_models
     from service.cli.start import start
+    from service.parts import open_models
 
     settings = start(ctx.obj)
     table = open_models()

@@ -118,8 +118,9 @@ def read_request(path: Path) -> dict[str, Any]:
 
 def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
     """Write options of the context into a request; those that are None stay as they are."""
-    options = _options(request)
-    options.update({key: value for key, value in wishes.items() if value is not None})
+    from service.request_content import set_options as write_options
+
+    write_options(request, {key: value for key, value in wishes.items() if value is not None})
 
 
 def read_bytes(path: Path) -> bytes:
@@ -139,16 +140,6 @@ def _short(text: str, asked: RequestOptions) -> dict[str, Any]:
     if asked.profile is not None:
         content["user_profile"] = {"prompt_overrides": {"friends_profile": asked.profile}}
     return {"content": content}
-
-
-def _options(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the place of the options in a request, in either form of its content."""
-    place = request.get("content")
-    if isinstance(place, dict) and "current_input" not in place:
-        place = place.setdefault("metadata", {})
-    options = place.setdefault("context", {}) if isinstance(place, dict) else None
-    # what is something else altogether is left for the service to refuse
-    return options if isinstance(options, dict) else {}
 
 
 def _wishes(asked: RequestOptions) -> dict[str, Any]:

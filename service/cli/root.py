@@ -18,6 +18,7 @@ from service.cli.history import history
 from service.cli.models import models
 from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
 from service.cli.replay import replay
+from service.cli.schema import schema
 from service.cli.send import send
 from service.cli.tools import tools
 from service.cli.worker import worker
@@ -71,6 +72,7 @@ app.add_typer(dead, name="dead")
 app.add_typer(history, name="history")
 app.add_typer(tools, name="tools")
 app.add_typer(models, name="models")
+app.add_typer(schema, name="schema")
 app.add_typer(config, name="config")
 app.add_typer(db, name="db")
 

@@ -1,7 +1,7 @@
 """Tools as people see them: their names, sizes, parameters and sources."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import typer
 
@@ -10,7 +10,7 @@ from service.budget.toolset import tools_json
 from service.cli.exits import tell
 from service.cli.tables import console, printable, table
 from service.errors import ToolError
-from service.ports import ToolSource
+from service.ports import ServerTools, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,16 +23,28 @@ class ListedTool:
     #: Names; those that are required end in ``*``.
     parameters: tuple[str, ...]
     source: str
+    #: Whether its server doesn't answer, so that it is of an earlier listing.
+    stale: bool = False
 
 
-def read_tools(sources: Iterable[ToolSource], count: Count) -> list[ListedTool]:
-    """Read all sources; of tools with one name the last stands, in the place of the first.
+def read_tools(
+    sources: Iterable[ToolSource], servers: Iterable[ServerTools], count: Count
+) -> list[ListedTool]:
+    """Read all sources as the registry does.
+
+    Of tools with one name in files and modules the last stands, in the place of the first; a
+    server's stands behind them, unless there is one of its name.
 
     Raises:
-        ToolError: A source is wrong.
+        ToolError: A file or module is wrong.
     """
-    listed = (_listed(tool, source.name, count) for source in sources for tool in source.read())
-    return list({tool.name: tool for tool in listed}.values())
+    read = (_listed(tool, source.name, count) for source in sources for tool in source.read())
+    known = {tool.name: tool for tool in read}
+    for server in servers:
+        for definition in server.tools:
+            tool = replace(_listed(definition, server.name, count), stale=bool(server.error))
+            known.setdefault(tool.name, tool)
+    return list(known.values())
 
 
 def print_tools(tools: Sequence[ListedTool]) -> None:
@@ -40,11 +52,23 @@ def print_tools(tools: Sequence[ListedTool]) -> None:
     rows = table("Tool", "Tokens", "Parameters", "Source", numbers=["Tokens"])
     for tool in tools:
         parameters = ", ".join(tool.parameters) or "-"
-        cells = (tool.name, f"{tool.tokens:,}", parameters, tool.source)
+        source = f"{tool.source} (stale)" if tool.stale else tool.source
+        cells = (tool.name, f"{tool.tokens:,}", parameters, source)
         rows.add_row(*map(printable, cells))
     console().print(rows)
     total = sum(tool.tokens for tool in tools)
     typer.echo(f"{len(tools)} tools, {total:,} tokens; * marks required parameters")
+
+
+def print_servers(servers: Iterable[ServerTools], tools: Sequence[ListedTool]) -> None:
+    """Print a line on what each server's tools cost, and on why one has none."""
+    for server in servers:
+        its = [tool for tool in tools if tool.source == server.name]
+        line = f"{server.name}: {len(its)} tools, {sum(tool.tokens for tool in its):,} tokens"
+        if server.error is None:
+            typer.echo(line)
+        else:
+            tell("away", printable(f"{line} of an earlier listing: {server.error}"))
 
 
 def as_document(tools: Sequence[ListedTool]) -> list[dict[str, object]]:
@@ -61,6 +85,17 @@ def check_source(source: ToolSource, count: Count) -> bool:
         return False
     typer.echo(f"ok: {source.name}: {len(tools)} tools, {count(tools_json(tools)):,} tokens")
     return True
+
+
+def check_server(server: ServerTools, count: Count) -> bool:
+    """Print a line on a server, and one on each thing that is wrong with what it lists."""
+    for reason in (server.error and f"{server.name}: {server.error}", *server.refused):
+        if reason:
+            tell("wrong", printable(reason))
+    if server.error is None:
+        size = count(tools_json(server.tools))
+        typer.echo(f"ok: {server.name}: {len(server.tools)} tools, {size:,} tokens")
+    return server.error is None and not server.refused
 
 
 def _listed(tool: Tool, source: str, count: Count) -> ListedTool:

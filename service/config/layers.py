@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from prompts.layers import deep_merge
 from service.config.paths import Keys, dotted
+from service.config.presets import PRESETS, Preset
 
 #: Names of the source systems, and what they are called here.
 RENAMED: Mapping[Keys, Keys] = {("memory", "history_context_size"): ("memory", "limit")}
@@ -27,10 +28,18 @@ class Layer:
         """Return where a value stands, or None where this source does not set it."""
         if keys in self.places:
             return self.places[keys]
-        if not keys or lookup(self.values, keys[:-1], keys[-1]) is None:
+        if not keys:
+            return None
+        section = keys[:-1]
+        if lookup(self.values, section, keys[-1]) is None and not self._is_text(section):
             return None
         # a whole section may stand in one place, as in a variable that holds JSON
-        return self.place(keys[:-1])
+        return self.place(section)
+
+    def _is_text(self, keys: Keys) -> bool:
+        """Tell whether a section is written as a text, which is read as JSON later."""
+        found = lookup(self.values, keys[:-1], keys[-1]) if keys else None
+        return found is not None and isinstance(found[keys[-1]], str)
 
     def renamed(self) -> "Layer":
         """Move values that stand under a source system's name to where they belong."""
@@ -64,6 +73,15 @@ def arguments(values: Mapping[str, object]) -> Layer:
         for key, value in values.items()
     }
     return Layer(values=plain, places=places).renamed()
+
+
+def preset_layer(name: Preset) -> Layer:
+    """Return what a preset sets, to tell where values come from."""
+    sections = {section: dict(values) for section, values in PRESETS[name].items()}
+    places: dict[Keys, str] = {
+        (section, key): f"preset {name}" for section, keys in sections.items() for key in keys
+    }
+    return Layer(values=dict(sections), places=places)
 
 
 def merged(layers: Sequence[Layer]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE, env_file, variables
-from service.config.layers import Layer, arguments, merged
+from service.config.layers import Layer, arguments, merged, preset_layer
 from service.config.masking import MASK, mask_urls
 from service.config.paths import Keys, dotted, known_keys, leaves
 from service.config.settings import Settings
@@ -39,8 +39,9 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
     Sources, the first going before the others: the arguments; variables that begin with
     ``CTXB_``; the .env file that ``CTXB_ENV_FILE`` names, else ``.env`` in the working directory
     if there is one; the YAML file that ``path`` or ``CTXB_CONFIG`` names, else ``config.yml`` in
-    the working directory if there is one; the defaults. Raises `ConfigError` with a line for each
-    problem, which gives its place, in the order of their places: the YAML file's, then others.
+    the working directory if there is one; the preset; the defaults. Raises
+    `ConfigError` with a line for each problem, which gives its place, in the order of their places:
+    the YAML file's, then others.
     """
     environ = dict(os.environ)
     env_name, from_file = env_file(environ.get(ENV_FILE_VARIABLE))
@@ -58,6 +59,7 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
         problems += [_line(problem, layers) for problem in error.errors(include_url=False)]
     if problems:
         raise ConfigError("\n".join(sorted(problems, key=_order)))
+    layers.append(preset_layer(settings.preset))
     origins = {dotted(keys): _place(keys, layers) for keys, _ in leaves(settings)}
     return settings.traced({path: place for path, place in origins.items() if place})
 

@@ -1,8 +1,19 @@
 """What every group of settings is made of."""
 
-from typing import Annotated
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -10,6 +21,32 @@ Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 #: A share of something, from nothing to all of it.
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def _web_url(value: SecretStr) -> SecretStr:
+    url = urlsplit(value.get_secret_value())
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        raise ValueError("must begin with http:// or https:// and name a host")
+    return value
+
+
+#: Of a server that is asked over HTTP; secret, since it may hold a password.
+WebUrl = Annotated[SecretStr, AfterValidator(_web_url)]
+
+
+def _strategy(value: object) -> object:
+    if isinstance(value, str) and value[:1] in ("{", "["):  # a variable's, which is JSON
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"must be a name, or JSON: {error}") from error
+    if isinstance(value, str | Mapping | list) and value:
+        return value
+    raise ValueError("must be a name, a name with parameters, or a list of these")
+
+
+#: A strategy as requests name it; whether there is such a one is seen where strategies are known.
+StrategySpec = Annotated[Any, BeforeValidator(_strategy)]
 
 
 class Section(BaseModel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -11,15 +11,19 @@ from pydantic import (
     SecretStr,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from service.config.health import HealthSettings
+from service.config.http import HttpSettings
+from service.config.presets import Preset, with_preset
 from service.config.prompts import PromptsSettings
-from service.config.section import Count, Factor, Seconds, Section, Text
+from service.config.section import Count, Factor, Ratio, Seconds, Section, StrategySpec, Text
 from service.config.store import StoreSettings
 from service.config.summaries import SummariesSettings
 from service.config.tls import TlsSettings
+from service.config.tools import ToolsSettings
 
 
 class BusSettings(Section):
@@ -112,8 +116,11 @@ class BudgetSettings(Section):
     model: Text | None = None
     max_tokens: Count | None = None
     reserve_tokens: Annotated[int, Field(ge=0)] | None = None
-    strategy: Text = "oldest_first"
+    #: A name, ``{"name": …, parameters}``, or a list of these.
+    strategy: StrategySpec = "oldest_first"
     tokenizer: Text = "o200k_base"
+    #: What the tools may take of the available tokens, array and block together; None for all.
+    tools_share: Annotated[Ratio, Field(gt=0)] | None = None
     #: By model; these go before the table that is shipped.
     model_limits: Mapping[str, ModelLimit] = {}
     #: By the start of a model's name: what counts are multiplied by where they are estimates.
@@ -136,8 +143,12 @@ class MemorySettings(Section):
     #: Characters a message at most; None for no limit.
     message_chars: Annotated[int, Field(ge=20)] | None = 500
     timezone: Literal["utc", "client"] = "utc"
+    #: still leaves the number of rows out of the header, so that it is the same each turn.
+    header: Literal["counted", "still"] = "counted"
     #: Rows read of a history at most.
     max_rows: Count = 5000
+    #: Rows up to which a strategy that recalls reads a history whole, instead of searching it.
+    whole_rows: Count = 1000
 
 
 class GatherSettings(Section):
@@ -176,15 +187,6 @@ class EventSettings(Section):
     archive: bool = False
     #: Days after which copies are deleted.
     retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
-
-
-class ToolsSettings(Section):
-    """Where tool definitions come from."""
-
-    #: Files and folders, seen from the working directory.
-    paths: tuple[Path, ...] = ()
-    #: Python modules.
-    modules: tuple[Text, ...] = ()
 
 
 class ProfilePrompt(Section):
@@ -236,9 +238,12 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
+    #: What sets the defaults of some of the others.
+    preset: Preset = "classic"
     bus: BusSettings = BusSettings()
     worker: WorkerSettings = WorkerSettings()
     health: HealthSettings = HealthSettings()
+    http: HttpSettings = HttpSettings()
     store: StoreSettings = StoreSettings()
     budget: BudgetSettings = BudgetSettings()
     memory: MemorySettings = MemorySettings()
@@ -251,6 +256,11 @@ class Settings(BaseSettings):
     prompts: PromptsSettings = PromptsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return with_preset(values)
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

@@ -1,11 +1,10 @@
 """The settings of summaries."""
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from service.config.section import Count, Ratio, Seconds, Section, Text
+from service.config.section import Count, Ratio, Seconds, Section, Text, WebUrl
 
 
 class SummarizerSettings(Section):
@@ -15,7 +14,7 @@ class SummarizerSettings(Section):
     kind: Literal["extractive", "openai"] = "extractive"
     model: Text | None = None
     #: Of a server that speaks chat completions; None is OpenAI's own.
-    base_url: SecretStr | None = None
+    base_url: WebUrl | None = None
     api_key: SecretStr | None = None
     #: For one chunk, its retries included.
     timeout_seconds: Seconds = 60.0
@@ -40,15 +39,6 @@ class SummarizerSettings(Section):
     def _name_a_model(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("kind") == "openai":
             raise ValueError("must be given where summaries.summarizer.kind is openai")
-        return value
-
-    @field_validator("base_url")
-    @classmethod
-    def _speak_http(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            url = urlsplit(value.get_secret_value())
-            if url.scheme not in {"http", "https"} or not url.hostname:
-                raise ValueError("must begin with http:// or https:// and name a host")
         return value
 
     @field_validator("api_key")

@@ -21,6 +21,8 @@ NEAR: Final = (100, 300, 2500)
 COVERED: Final = (120, 400)
 #: Characters before a colon that may be a speaker's name.
 NAME_CHARS: Final = 30
+#: Names in a passage, from which on more tell no more.
+NAMES: Final = 3
 #: Tokens of a session from which on it is a long one, and at which it is one wholly.
 LONG: Final = (1_500, 8_000)
 
@@ -48,7 +50,7 @@ def features(question: Question, passages: Sequence[Passage]) -> dict[str, Colum
     analyses = [analysed(passage.text, question.language) for passage in passages]
     found = postings(question.stems, [each.stems for each in analyses])
     searched = _Searched(passages, analyses, sessions(passages), question, found)
-    days = _days(searched)
+    days, long = _days(searched), _longness(searched.sessions)
     return {
         **_by_grams(searched),
         **_by_stems(searched),
@@ -58,7 +60,8 @@ def features(question: Question, passages: Sequence[Passage]) -> dict[str, Colum
         "after": [float(told < 0) for told in days],
         "asks": [float(passage.text.rstrip().endswith(("?", "？"))) for passage in passages],
         "named": _named(searched),
-        "long": _longness(searched.sessions),
+        "names": _names(searched, long),
+        "long": long,
     }
 
 
@@ -160,6 +163,12 @@ def _named(searched: _Searched) -> Column:
     """Return 1 for passages that open with ``Name: …`` of somebody whom the question names."""
     asked = frozenset(words(searched.question.text))
     return [float(not asked.isdisjoint(_name(each.text))) for each in searched.passages]
+
+
+def _names(searched: _Searched, long: Column) -> Column:
+    """Return how many names each passage has, from 0 to 1; in long sessions they tell nothing."""
+    counts = [min(each.names, NAMES) / NAMES for each in searched.analyses]
+    return [count * (1 - share) for count, share in zip(counts, long, strict=True)]
 
 
 def _name(text: str) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """Languages: which one people write here, told by the small words that every text has."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -44,6 +45,45 @@ STOP_PAIRS: Final = frozenset(
     for word in get_stop_words(language)
     for at in range(len(word) - 1)
 )
+
+#: Small words of Chinese, a character each; most are parts of other words as well.
+STOP_HAN: Final = frozenset(word for word in get_stop_words("chinese") if len(word) == 1)
+
+#: What Chinese and Japanese ask with, about whatever was said: the packages' lists have little of
+#: it, and without blanks it would run into the words that a question is about.
+_ASKING: Final = """
+    什么时候 什么 怎么回事 怎么样 怎么 怎样 为什么 哪里 哪儿 哪个 哪些 多少 是不是 有没有 能不能
+    可以 之前 以前 上次 刚才 曾经 还记得 记不记得 记得 关于 有关 说过 说了 说的 聊过 聊到 聊了
+    谈过 谈到 提过 提到 讲过 告诉 知道 请问 时候 事情 的事 我们 你们 他们 她们 咱们
+    何時 何 誰 どこ だれ なぜ どうして どんな どの どう いつ なに について 覚えて 覚え 思い出
+    言って 言った 言い 話した 話して 話し の話 って話 教えて 前に 以前 この前 さっき
+"""
+#: What Korean asks with; these begin a word.
+_ASKING_KOREAN: Final = """
+    언제 어디서 어디 누가 누구 무엇 뭐라고 뭐였 뭐 왜 어떻게 어떤 어느 얼마나
+    얘기 이야기 말했 기억나 기억해 전에 지난번 대해서 대해 관해서 관해 그리고 그게
+"""
+
+
+def _one_of(words: str) -> str:
+    return "|".join(sorted(words.split(), key=len, reverse=True))
+
+
+_ASKS: Final = re.compile(f"{_one_of(_ASKING)}|(?<![가-힣])(?:{_one_of(_ASKING_KOREAN)})")
+#: What stands between words in Chinese, and at the end of a sentence.
+_BETWEEN: Final = re.compile(r"的|[了吗呢吧啊嘛]+(?=\W|$)")
+_KANA: Final = re.compile("[\u3041-\u309f]")
+
+
+def is_japanese(text: str) -> bool:
+    """Tell whether a text has Hiragana, which no other language is written in."""
+    return _KANA.search(text) is not None
+
+
+def subject_of(question: str) -> str:
+    """Return a question without the words that ask, where these would run into others."""
+    left = _ASKS.sub(" ", question)
+    return left if is_japanese(question) else _BETWEEN.sub(" ", left)
 
 
 def language_of(words: Iterable[str]) -> str:

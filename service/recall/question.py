@@ -1,12 +1,13 @@
 """A question as what is searched for; one without words of its own takes the last turn's."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from formatters.model import Passage, Role
-from service.recall.languages import language_of
+from service.recall.languages import STOP_HAN, is_japanese, language_of, subject_of
 from service.recall.words import analysed, is_cjk, is_hiragana, words
 
 #: Of a longer question so many characters count at its beginning and at its end: it is asked before
@@ -20,6 +21,13 @@ BORROWED: Final = 0.5
 LAST_TURN: Final = 2
 #: What a pair of Hiragana counts: most are endings, which tell of no subject.
 LIGHT: Final = 0.3
+#: What a Han character counts beside its pairs, and a pair for each small word of Chinese in it.
+CHARACTER: Final = 0.3
+SMALL: Final = 0.3
+#: What a pair of Han and Hiragana counts in Japanese, where the stem of a verb is often a character
+#: and the next one changes; that character counts as a word.
+MIXED: Final = 0.5
+_LONE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +47,9 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
         text = f"{text[:MOST_CHARS]} {text[-MOST_CHARS:]}"
     newest = " ".join([text, *(each.text[:MOST_CHARS] for each in passages[-TELLING:])])
     language = language_of(word for word in words(newest) if not is_cjk(word))
-    asked = analysed(text, language)
-    stems, grams = _weighed(asked.stems), _weighed(asked.grams)
+    subject = subject_of(text)
+    asked = analysed(subject, language)
+    stems, grams = _weighed(asked.stems, subject), _weighed(asked.grams, subject)
     # "and when was that?" has no word of its own
     for passage in () if stems else _last_turn(passages):
         borrowed = analysed(passage.text, language)
@@ -49,9 +58,21 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     return Question(text=text, language=language, stems=stems, grams=grams, now=now)
 
 
-def _weighed(counts: Mapping[str, int]) -> dict[str, float]:
-    """Weigh terms by how often they are there; endings by less."""
-    return {term: LIGHT if is_hiragana(term) else float(n) for term, n in counts.items()}
+def _weighed(counts: Mapping[str, int], text: str) -> dict[str, float]:
+    """Weigh terms by how often they are there, characters and pairs of them once."""
+    stems = frozenset(_LONE_HAN.findall(text)) if is_japanese(text) else None
+    return {term: _weight(term, stems) if is_cjk(term) else n for term, n in counts.items()}
+
+
+def _weight(term: str, stems: Set[str] | None) -> float:
+    """Return what a term without blanks counts; ``stems`` are given where it is Japanese."""
+    if is_hiragana(term):
+        return LIGHT
+    if len(term) == 1:
+        return 1.0 if stems and term in stems else CHARACTER
+    if stems is None:
+        return float(SMALL ** sum(map(STOP_HAN.__contains__, term)))
+    return MIXED if any(map(is_hiragana, term)) else 1.0
 
 
 def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:

@@ -8,10 +8,12 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from formatters.model import Passage
+from service.recall.words import cjk_chars
 
 #: A break that ends a session.
 BREAK: Final = timedelta(hours=1)
-#: Characters that are taken for a token, and the tokens of a row besides its text.
+#: Characters that are taken for a token, and the tokens of a row besides its text. A character of
+#: Chinese, Japanese or Korean is taken for a whole one.
 CHARS_PER_TOKEN: Final = 4
 ROW_TOKENS: Final = 3
 #: How far sessions lie apart, in tokens: further than anything is looked for.
@@ -63,7 +65,7 @@ def sessions(passages: Sequence[Passage]) -> Sessions:
     for one, other in pairwise(passages):
         gap = one.at is not None and other.at is not None and other.at - one.at > BREAK
         of.append(of[-1] + gap)
-    tokens = [len(passage.text) / CHARS_PER_TOKEN + ROW_TOKENS for passage in passages]
+    tokens = [_size(passage.text) for passage in passages]
     totals = [0.0] * (of[-1] + 1)
     for session, size in zip(of, tokens, strict=True):
         totals[session] += size
@@ -73,3 +75,8 @@ def sessions(passages: Sequence[Passage]) -> Sessions:
         for end, size, session in zip(ends, tokens, of, strict=True)
     ]
     return Sessions(of, tokens, middles, totals)
+
+
+def _size(text: str) -> float:
+    single = cjk_chars(text)
+    return single + (len(text) - single) / CHARS_PER_TOKEN + ROW_TOKENS

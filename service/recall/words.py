@@ -2,7 +2,8 @@
 
 Stems find a word in its other forms, runs of characters also find compounds, names and typing
 slips. Chinese, Japanese and Korean are written without blanks between words or with endings that
-stick to them, so their characters are taken in pairs, for both.
+stick to them, so their characters are taken in pairs, for both; and Han characters alone too, which
+is all that some words keep in another form.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 from Stemmer import Stemmer
 
 from service.recall.languages import STOP_PAIRS, STOP_WORDS
-from service.recall.remembered import Remembered
+from service.recall.text_cache import TextCache
 
 #: Characters of a run within a word.
 GRAM: Final = 4
@@ -26,9 +27,14 @@ MOST_CHARS: Final = 20_000
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
+#: A word with a capital that doesn't begin a sentence. In German that is every noun, and so tells
+#: little there.
+_NAME: Final = re.compile("(?<=[a-zß-öø-ÿ,'] )[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]{2,}")
+
 #: Han, Hiragana, Katakana and Hangul.
 _CJK: Final = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _HAS_CJK: Final = re.compile(f"[{_CJK}]")
+_HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _HIRAGANA: Final = re.compile("[\u3041-\u309f]+")
 _RUNS: Final = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
 
@@ -40,6 +46,8 @@ class Analysis(NamedTuple):
     grams: Mapping[str, int]
     stem_count: int
     gram_count: int
+    #: Different names of things or people.
+    names: int
 
 
 def words(text: str) -> list[str]:
@@ -61,15 +69,22 @@ def _analysed(text: str, language: str) -> Analysis:
     plain = [word for word in said if not is_cjk(word)]
     runs = [word for word in said if is_cjk(word)]
     pairs = [pair for run in runs for pair in _cut(run, 2) if pair not in STOP_PAIRS]
+    pairs += [character for run in runs if len(run) > 1 for character in _HAN.findall(run)]
     # one for each text, as it keeps state that threads may not share; it is made in a microsecond
     stems = Counter([*Stemmer(language).stemWords(plain), *pairs])
     grams = Counter([*(gram for word in plain for gram in _cut(f"_{word}_", GRAM)), *pairs])
-    return Analysis(stems, grams, stems.total(), grams.total())
+    names = len(set(_NAME.findall(text)))
+    return Analysis(stems, grams, stems.total(), grams.total(), names)
 
 
 def is_cjk(word: str) -> bool:
     """Tell whether a word is a run of characters of a script that is taken in pairs."""
     return not word.isascii() and _HAS_CJK.match(word) is not None
+
+
+def cjk_chars(text: str) -> int:
+    """Return how many characters of a text are of such a script."""
+    return 0 if text.isascii() else len(_HAS_CJK.findall(text))
 
 
 def is_hiragana(term: str) -> bool:
@@ -86,4 +101,4 @@ def _cut(word: str, length: int) -> Iterator[str]:
     return (word[at : at + length] for at in range(max(len(word) - length + 1, 1)))
 
 
-_remembered: Final = Remembered(_analysed, REMEMBERED_CHARS)
+_remembered: Final = TextCache(_analysed, REMEMBERED_CHARS)

@@ -9,10 +9,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.processes import Finished
-
 #: Seconds after which a process counts as hung; only a failing test waits so long.
 HUNG = 60
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
 
 
 @dataclass

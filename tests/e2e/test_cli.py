@@ -17,7 +17,17 @@ pytestmark = pytest.mark.e2e
 
 #: What no help text may cost.
 HEAVY = {
-    *("alembic", "prometheus_client", "pydantic", "redis", "sqlalchemy", "starlette", "structlog"),
+    *(
+        "alembic",
+        "anyio",
+        "mcp",
+        "prometheus_client",
+        "pydantic",
+        "redis",
+        "sqlalchemy",
+        "starlette",
+        "structlog",
+    ),
     *("tiktoken", "uvicorn"),
     *("service.app", "service.config.settings", "service.wire"),
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,15 +11,12 @@ from typing import Any
 import pytest
 import redis.asyncio as redis
 
-from service.app import open_stores
-from service.config.settings import Settings
-from tests.e2e.processes import CTXB, running
+from bench.crew import open_crew
 
 pytestmark = pytest.mark.e2e
 
 REQUESTS = "context.build.request"
 RESPONSES = "context.build.response"
-GROUP = "context-builders"
 
 Answers = dict[str, list[dict[str, Any]]]
 
@@ -70,33 +66,21 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 60
 
 
 @asynccontextmanager
-async def crew(
-    url: str, folder: Path, size: int
-) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+async def crew(url: str, folder: Path, size: int) -> AsyncIterator[None]:
     """Run worker processes on one server and one database; all of them listen."""
-    store = f"sqlite:///{folder / 'history.db'}"
-    environment = {
-        **os.environ,
+    settings = {
         "CTXB_BUS__URL": url,
         "CTXB_BUS__LEASE_SECONDS": "1.5",
         "CTXB_BUS__HEARTBEAT_SECONDS": "0.3",
-        "CTXB_HEALTH__PORT": "0",
-        "CTXB_STORE__URL": store,
-        "CTXB_LOG__FORMAT": "json",
+        "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
     }
-    # whoever opens a file first makes its tables; these workers find them
-    async with open_stores(Settings.model_validate({"store": {"url": store}})):
-        pass
-    async with (
-        redis.Redis.from_url(url) as client,
-        running([(CTXB, "worker")] * size, environment) as workers,
-    ):
+    async with redis.Redis.from_url(url) as client, open_crew(folder, settings, size=size):
 
         async def all_listen() -> bool:
             return dict(await client.pubsub_numsub(REQUESTS)).get(REQUESTS.encode(), 0) == size
 
         await until(all_listen)
-        yield workers
+        yield
 
 
 async def settled(client: redis.Redis) -> bool:

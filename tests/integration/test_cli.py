@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
-from service.app import open_builder, open_bus, open_stores
+from service.app import open_builder, open_bus
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
@@ -20,6 +20,7 @@ from service.config.settings import Settings
 from service.config.store import StoreSettings
 from service.filing import Filing
 from service.marks import Archiving
+from service.parts import open_stores
 from service.wire import BuildRequest
 from tests.support import row
 

@@ -108,8 +108,9 @@ def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
 
     done = ctxb("dead", "retry", second, "1-1", second)
 
-    assert done.exit_code == Exit.OK, done.stderr
+    assert done.exit_code == Exit.FAILED
     assert done.stdout == "1 entries put back, 1 were gone or came from no stream of ours\n"
+    assert done.stderr == "not put back: 1-1\n"
     assert waiting() == [b"2"]
     assert [each["id"] for each in json.loads(ctxb("dead", "ls", "--json").stdout)] == [first]
 
@@ -133,11 +134,14 @@ def test_entries_are_dropped_when_it_is_sure(ctxb: Ctxb) -> None:
     refused = ctxb("dead", "drop", "--all", stdin="n\n")
     assert refused.exit_code == Exit.FAILED
     assert "all entries that match" in refused.stderr
-    asked = ctxb("dead", "drop", first, "1-1", stdin="y\n")
-    assert asked.stdout.endswith("1 entries dropped, 1 were gone\n")
-    assert "2 entries" in asked.stderr
+    asked = ctxb("dead", "drop", "1-1", first, "2-2", stdin="y\n")
+    assert asked.exit_code == Exit.FAILED
+    assert asked.stdout.endswith("1 entries dropped, 2 were gone\n")
+    assert "3 entries" in asked.stderr
+    assert asked.stderr.endswith("not dropped: 1-1, 2-2\n")
     left = json.loads(ctxb("dead", "ls", "--json").stdout)
     assert [each["id"] for each in left] == [second, third]
-    assert ctxb("dead", "drop", "--all", "--yes").stdout == "2 entries dropped, 0 were gone\n"
+    assert ctxb("dead", "drop", second, "--yes").exit_code == Exit.OK
+    assert ctxb("dead", "drop", "--all", "--yes").stdout == "1 entries dropped, 0 were gone\n"
     assert json.loads(ctxb("dead", "ls", "--json").stdout) == []
     assert waiting() == []

@@ -375,6 +375,12 @@ def test_windows_keep_what_the_page_says(
         assert bool(rule) == (theirs != ours)
 
 
+def test_every_strategy_has_a_use() -> None:
+    """The page says of each strategy what it is for, and of no other."""
+    table = section(text_of("docs/strategies.md"), "## Which one for which use")
+    assert sorted(first_column(table)) == sorted(STRATEGIES)
+
+
 # --- settings, logs, commands ----------------------------------------------------------------
 
 
@@ -540,6 +546,15 @@ def test_the_builder_of_the_readme_works(capsys: pytest.CaptureFixture[str]) -> 
     exec(compile(example, "README.md", "exec"), {"__name__": "example"})  # noqa: S102 - our own text
 
     assert "[2025-12-09 17:02] Human: Where is the key?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("language", "name"), [("sh", "ask.sh"), ("python", "ask.py"), ("js", "ask.mjs")]
+)
+def test_the_clients_that_are_shown_are_those_that_are_tested(language: str, name: str) -> None:
+    """The page has the programs whole, as the end-to-end tests run them."""
+    (shown,) = fences(text_of("docs/clients.md"), language)
+    assert shown == text_of(f"examples/clients/{name}")
 
 
 def redis_commands() -> list[list[str]]:

@@ -5,10 +5,9 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -23,10 +22,11 @@ from service.client import ContextClient
 from service.config.health import HealthSettings
 from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ConfigError
-from service.health import Pulse, patience
+from service.health import patience
 from service.wire import Topics
 from service.worker import Worker
 from tests.probing import Measured, asked, measured
+from tests.serving import asking, working
 
 SETTINGS = Settings(bus=BusSettings(url="memory://"), health=HealthSettings(port=0))
 
@@ -52,6 +52,7 @@ class Scene:
     address: str
     clock: Hands
     stop: asyncio.Event
+    metrics: PrometheusMetrics
 
     async def status(self, page: str) -> int:
         """Return the status of a page."""
@@ -75,7 +76,7 @@ class Scene:
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     """Give a worker that takes requests."""
-    async with scene_of(SETTINGS) as scene, working(scene):
+    async with scene_of(SETTINGS) as scene, at_work(scene):
         yield scene
 
 
@@ -89,28 +90,15 @@ async def scene_of(settings: Settings) -> AsyncIterator[Scene]:
         connect_client(settings, connected.bus) as client,
     ):
         bus = connected.bus
-        worker.pulse = Pulse(clock)
+        worker.pulse._clock = clock
+        worker.pulse.beat()
         async with open_health(settings, 0, bus, worker, metrics) as address:
-            yield Scene(bus, worker, client, address, clock, asyncio.Event())
+            yield Scene(bus, worker, client, address, clock, asyncio.Event(), metrics)
 
 
-@asynccontextmanager
-async def working(scene: Scene) -> AsyncIterator[None]:
-    """Let the worker work; it listens when the context is entered."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(scene.worker.run(scene.stop))
-        async with asyncio.timeout(10):
-            while not await scene.bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"ping"):  # noqa: ASYNC110
-                await asyncio.sleep(0)
-        try:
-            yield
-        finally:
-            scene.stop.set()
-
-
-def asking(**fields: Any) -> dict[str, Any]:
-    """Return a request."""
-    return {"owner_key": "ana", "content": {"current_input": "Hello"}, **fields}
+def at_work(scene: Scene) -> AbstractAsyncContextManager[None]:
+    """Let the worker of a scene work."""
+    return working(scene.worker, scene.bus, scene.stop)
 
 
 # --- /livez ----------------------------------------------------------------------------------
@@ -127,7 +115,7 @@ async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(MemoryHistory, "recent", hang)
     async with scene_of(SETTINGS) as scene:
         monkeypatch.setattr(scene.bus.requests, "receive", hang)
-        async with working(scene):
+        async with at_work(scene):
             assert await scene.status("/livez") == 200
             scene.clock.now += patience(SETTINGS.bus) + 1
             assert await scene.status("/livez") == 503
@@ -151,7 +139,7 @@ async def test_a_worker_is_ready_from_its_start_to_its_end() -> None:
     """With every check by name; it still answers when it was told to stop."""
     async with scene_of(SETTINGS) as scene:
         assert await scene.status("/readyz") == 503
-        async with working(scene):
+        async with at_work(scene):
             status, told = await asked(f"{scene.address}/readyz")
             assert (status, told["ready"]) == (200, True)
             assert told["checks"] == [
@@ -173,7 +161,7 @@ async def test_a_worker_without_its_bus_is_not_ready(monkeypatch: pytest.MonkeyP
         raise BusError("connect to redis://ana:hidden@host: refused")
 
     monkeypatch.setattr(MemoryBus, "ping", away)
-    async with scene_of(SETTINGS) as scene, working(scene):
+    async with scene_of(SETTINGS) as scene, at_work(scene):
         status, told = await asked(f"{scene.address}/readyz")
         assert await scene.status("/livez") == 200
 
@@ -277,6 +265,7 @@ async def test_every_metric_has_a_line(scene: Scene) -> None:
     # most blocks and strategies have no line before a first build
     tight = {"blocks": {"MOOD": "calm " * 2_000}, "max_tokens": 2_300, "reserve_tokens": 0}
     await scene.client.send(asking(content={"current_input": "Hello", "context": tight}))
+    scene.metrics.refreshed("git", "changed")  # it follows no server of tools
     told: dict[str, set[str]] = {}
     for family in (await measured(scene.address)).families:
         if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):

@@ -1,15 +1,19 @@
 """What a worker tells of itself while its server is away."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
 from service.app import open_bus, open_observed_worker
+from service.bus import Bus
 from service.config.health import HealthSettings
 from service.config.settings import BusSettings, Settings
+from service.wire import Topics
 from tests.integration.conftest import StartServer
+from tests.integration.test_closed_servers import Change, empty, fill, follow, lead
 from tests.probing import Measured, asked, measured
 
 pytestmark = pytest.mark.integration
@@ -20,9 +24,55 @@ REQUEST = b'{"owner_key":"ana","content":{"current_input":"Hello"}}'
 async def test_a_worker_outlives_its_server(server: StartServer) -> None:
     """It is alive all the time, not ready meanwhile, and counts that its channel was lost."""
     real = server()
-    settings = Settings(
-        bus=BusSettings.model_validate({"url": real.url}), health=HealthSettings(port=0)
-    )
+    async with observed(real.url) as (bus, address):
+        await ready(address, 200)
+        await bus.submit(REQUEST)
+        await counted(address, lambda now: now("build_requests_total", "success") == 1)
+        real.stop()
+        await ready(address, 503)
+        assert (await asked(f"{address}/livez"))[0] == 200
+        away = await measured(address)
+        real.start()
+        await ready(address, 200)
+        await bus.submit(REQUEST.replace(b"Hello", b"Again"))
+        await counted(address, lambda now: now("build_requests_total", "success") == 2)
+        await counted(address, lambda now: now("bus_resubscribes_total") >= 1)
+        back = await measured(address)
+
+    assert "contextbuilder_stream_lag_messages" not in away.names
+    assert back("stream_lag_messages", "requests") == 0
+
+
+@pytest.mark.parametrize(("close", "reopen"), [(fill, empty), (follow, lead)])
+async def test_a_worker_whose_server_takes_no_writes_is_not_ready(
+    server: StartServer, close: Change, reopen: Change
+) -> None:
+    """A ping is answered all the time; the worker sees it by its own loops, and stays alive."""
+    real = server()
+    async with observed(real.url) as (_, address):
+        with real.client() as client:
+            await ready(address, 200)
+            with client.pipeline(transaction=True) as at_once:
+                at_once.xadd(Topics.CONTEXT_BUILD_REQUEST, {"data": REQUEST})
+                close(real, at_once)
+                at_once.execute()
+            await ready(address, 503)
+            _, told = await asked(f"{address}/readyz")
+            assert (await asked(f"{address}/livez"))[0] == 200
+            reopen(real, client)
+            await ready(address, 200)
+            await counted(address, lambda now: now("build_requests_total", "success") == 1)
+
+    assert told["checks"][:2] == [
+        {"name": "worker", "ok": False, "detail": "held up"},
+        {"name": "bus", "ok": True, "detail": "answers"},
+    ]
+
+
+@asynccontextmanager
+async def observed(url: str) -> AsyncIterator[tuple[Bus, str]]:
+    """Run a worker on a server; gives its bus, and where it can be asked how it is."""
+    settings = Settings(bus=BusSettings.model_validate({"url": url}), health=HealthSettings(port=0))
     stop = asyncio.Event()
     with capture_logs() as logs:
         async with (
@@ -32,23 +82,8 @@ async def test_a_worker_outlives_its_server(server: StartServer) -> None:
         ):
             tasks.create_task(worker.run(stop))
             (address,) = (each["address"] for each in logs if each["event"] == "health.listening")
-            await ready(address, 200)
-            await connected.bus.submit(REQUEST)
-            await counted(address, lambda now: now("build_requests_total", "success") == 1)
-            real.stop()
-            await ready(address, 503)
-            assert (await asked(f"{address}/livez"))[0] == 200
-            away = await measured(address)
-            real.start()
-            await ready(address, 200)
-            await connected.bus.submit(REQUEST.replace(b"Hello", b"Again"))
-            await counted(address, lambda now: now("build_requests_total", "success") == 2)
-            await counted(address, lambda now: now("bus_resubscribes_total") >= 1)
-            back = await measured(address)
+            yield connected.bus, address
             stop.set()
-
-    assert "contextbuilder_stream_lag_messages" not in away.names
-    assert back("stream_lag_messages", "requests") == 0
 
 
 async def ready(address: str, status: int) -> None:

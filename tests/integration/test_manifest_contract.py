@@ -32,6 +32,16 @@ async def test_manifests_that_come_together_are_all_there(place: Place) -> None:
     assert {name: await bus.manifests.get(name) for name in packed} == packed
 
 
+async def test_it_is_known_which_builds_have_one(place: Place) -> None:
+    """Of any number of builds, without fetching a manifest."""
+    bus = await place.open("one")
+    names = [f"bld_{number}" for number in range(40)]
+    await bus.manifests.put_all(dict.fromkeys(names[::2], b"x"), HOUR)
+
+    assert await bus.manifests.present(names) == frozenset(names[::2])
+    assert await bus.manifests.present([]) == frozenset()
+
+
 async def test_the_newer_manifest_stands(place: Place) -> None:
     """A build that is filed again replaces what stood there."""
     bus = await place.open("one")

@@ -12,11 +12,11 @@ from formatters.model import Message, Role
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.adapters.summarizers.openai import OpenAIModel, make_client, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.app import open_summarizer
 from service.config.settings import Settings
 from service.config.summaries import SummarizerSettings
 from service.errors import SummarizerError
 from service.logs import configure_logging
+from service.parts import open_summarizer
 from service.ports import Summarizer
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
 from tests.support import logging_put_back

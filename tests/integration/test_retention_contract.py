@@ -173,6 +173,18 @@ async def test_late_rows_find_their_place_before_what_is_left(stores: Stores) ->
     assert ids(await stores.history.recent("o", max_tokens=5)) == "8 7 6"
 
 
+async def test_what_is_left_stands_where_it_stood(stores: Stores) -> None:
+    """Windows begin at the same rows as before, though what stood before them is gone."""
+    await stores.history.append("o", [row(str(n), at(n)) for n in range(8)], conversation_id="x")
+    await stores.history.prune("o", ["1"])
+    assert await drained(stores, minute(4)) == 4
+
+    await stores.history.append("o", [row("8", at(8))], conversation_id="x")
+    for conversation in (None, "x"):
+        page = await stores.history.recent("o", conversation)
+        assert (ids(page), page.starts) == ("8 7 6 5 4", (14, 12, 10, 8, 6))
+
+
 async def test_rows_expire_beside_those_that_come(stores: Stores) -> None:
     """Old and new rows stored while others expire: what is left counts right."""
 

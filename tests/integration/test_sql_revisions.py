@@ -1,6 +1,7 @@
 """The schema of the SQL store: its revisions, who makes them, and what is refused."""
 
 import asyncio
+import json
 import logging
 import re
 import sqlite3
@@ -12,9 +13,11 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, inspect
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from service.adapters.sql import engine as sql_engine
+from service.adapters.sql.indexing import index_next
 from service.adapters.sql.migrate import check, current, newest, upgrade
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
@@ -26,7 +29,7 @@ from tests.stores import Clock, Words
 from tests.support import quiet_logs
 
 #: The newest revision of the schema.
-NEWEST = "0004"
+NEWEST = "0005"
 MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 
@@ -148,6 +151,70 @@ async def test_rows_of_an_older_schema_are_read_and_pruned(url: str) -> None:
     assert await current(url) == NEWEST
 
 
+async def terms(url: str) -> list[tuple[Any, ...]]:
+    """Return what rows are found by, and how many have each term."""
+    queries = (
+        "SELECT owner_key, sequence, sort_time, id, terms FROM searched ORDER BY 1, 2",
+        "SELECT owner_key, term, rows FROM term_counts ORDER BY 1, 2",
+    )
+
+    def read(connection: Connection) -> list[tuple[Any, ...]]:
+        return [tuple(each) for query in queries for each in connection.exec_driver_sql(query)]
+
+    found: list[tuple[Any, ...]] = await change(url, read)
+    return found
+
+
+async def fill(url: str) -> None:
+    """Store rows of two owners, one of them pruned."""
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        for owner in ("o", "p"):
+            rows = [{**row(number), "content": "a boat"} for number in range(1, 8)]
+            await stores.history.append(owner, rows, conversation_id="x")
+        await stores.history.prune("p", ["2"])
+
+
+async def test_rows_of_an_older_schema_are_found(url: str) -> None:
+    """An upgrade indexes what was stored before there was an index, but for pruned rows."""
+    await upgrade(url)
+    await fill(url)
+    before = await terms(url)
+    await downgrade(url, "0004")
+
+    await upgrade(url)
+
+    assert await terms(url) == before
+    assert len(before) == 13 + 6
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        found = await stores.history.search("p", "x", terms=["boat"], before="7", max_rows=9)
+        assert [each["id"] for each in found] == ["6", "5", "4", "3", "1"]
+
+
+async def test_an_upgrade_that_was_ended_goes_on(url: str) -> None:
+    """What is indexed already, by it or by a worker meanwhile, stays as it is."""
+    await upgrade(url)
+    await fill(url)
+    before = await terms(url)
+    await execute(
+        url,
+        "DELETE FROM searched WHERE owner_key = 'o'",
+        "DELETE FROM term_counts WHERE owner_key = 'o'",
+        "INSERT INTO indexing VALUES ('', '')",
+    )
+    with pytest.raises(SchemaError, match="rows are not indexed yet"):
+        await check(url)
+    database = open_database(url)
+    assert await database.write(index_next)
+    await database.close()
+    with pytest.raises(SchemaError, match="rows are not indexed yet"):
+        await check(url)
+
+    await upgrade(url)
+
+    assert await check(url) == NEWEST
+    assert await terms(url) == before
+
+
 async def test_upgrades_that_start_together_are_one(url: str) -> None:
     """Of ten workers that open a new database, each finds it complete."""
     async with asyncio.TaskGroup() as tasks:
@@ -192,7 +259,7 @@ async def test_a_worker_does_not_upgrade_postgres(new_database: str) -> None:
         await _opened(new_database)
     await upgrade(new_database)
     await downgrade(new_database, "0002")
-    with pytest.raises(SchemaError, match=r"0002, which is older than 0004: run `ctxb db upgrade`"):
+    with pytest.raises(SchemaError, match=r"0002, which is older than 0005: run `ctxb db upgrade`"):
         await _opened(new_database)
     assert await current(new_database) == "0002"
 
@@ -210,6 +277,7 @@ async def test_a_worker_upgrades_a_file(sqlite_url: str) -> None:
     [
         ("DROP INDEX messages_by_owner", "add index messages_by_owner"),
         ("DROP TABLE claims", "add table claims"),
+        ("DROP INDEX searched_by_owner", "add index searched_by_owner"),
         ("ALTER TABLE profiles RENAME COLUMN body TO text", "add column profiles body"),
         ("ALTER TABLE fallen ADD COLUMN more INTEGER", "remove column fallen more"),
     ],
@@ -219,6 +287,16 @@ async def test_tables_that_differ_are_named(url: str, statement: str, told: str)
     await upgrade(url)
     await execute(url, statement)
     with pytest.raises(SchemaError, match=f"tables are not those of revision {NEWEST}: .*{told}"):
+        await check(url)
+
+
+async def test_an_index_of_terms_that_is_missing_is_named(url: str) -> None:
+    """It is no table, so that it is looked for by its name."""
+    names = {"sqlite": ("TABLE", "full_text"), "postgresql": ("INDEX", "searched_by_term")}
+    kind, name = names[url.partition(":")[0]]
+    await upgrade(url)
+    await execute(url, f"DROP {kind} {name}")
+    with pytest.raises(SchemaError, match=f"add {name}"):
         await check(url)
 
 
@@ -255,7 +333,92 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
     asyncio.run(downgrade(url, "0001"))
     code, said = ctxb("check")
     assert code == 1
-    assert "at revision 0001, which is older than 0004: run `ctxb db upgrade`" in said
+    assert "at revision 0001, which is older than 0005: run `ctxb db upgrade`" in said
+
+
+@pytest.mark.usefixtures("_logs")
+@pytest.mark.parametrize(
+    ("revision", "statement", "told"),
+    [
+        ("base", "CREATE TABLE owners (owner_key TEXT)", "owners.* already exists"),
+        ("0001", "DROP TABLE messages", "messages"),
+        ("0003", "INSERT INTO alembic_version VALUES ('0001')", "names several revisions"),
+    ],
+)
+def test_a_broken_schema_is_no_outage(url: str, revision: str, statement: str, told: str) -> None:
+    """`ctxb db upgrade` exits with 1: the database answers, and to wait would not help."""
+    asyncio.run(upgrade(url))
+    asyncio.run(downgrade(url, revision))
+    asyncio.run(execute(url, statement))
+
+    ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, ["db", "upgrade"])
+
+    assert ended.exit_code == 1
+    assert re.fullmatch(f"error: .*{told}.*\n", ended.output)
+
+
+@pytest.mark.usefixtures("_logs")
+def test_a_database_that_is_away_is_an_outage(own_postgres: PostgresServer) -> None:
+    """`ctxb db upgrade` exits with 5 where nothing answers."""
+    url = own_postgres.url()
+    own_postgres.kill()
+
+    ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, ["db", "upgrade"])
+
+    assert ended.exit_code == 5
+
+
+@pytest.mark.usefixtures("_logs")
+def test_a_parameter_that_the_server_does_not_know_is_told(new_database: str) -> None:
+    """As a fault of the configuration: PgBouncer's usual advice, for one, does not work here."""
+    url = f"{new_database}?statement_cache_size=0"
+
+    ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, ["db", "upgrade"])
+
+    assert ended.exit_code == 3
+    assert ended.output == (
+        'error: store.url: unrecognized configuration parameter "statement_cache_size"\n'
+    )
+
+
+@pytest.mark.usefixtures("_logs")
+def test_a_pool_that_the_server_cannot_fill_is_told(new_database: str) -> None:
+    """By `ctxb db check`, which the tables pass."""
+    asyncio.run(upgrade(new_database))
+    asked = {"CTXB_STORE__URL": new_database, "CTXB_LOG__FORMAT": "json"}
+
+    def check_with(pool_size: int) -> tuple[int, str, str]:
+        env = {**asked, "CTXB_STORE__POOL_SIZE": str(pool_size)}
+        ended = CliRunner(env=env).invoke(app, ["db", "check"])
+        return ended.exit_code, ended.stdout, ended.stderr
+
+    assert check_with(10) == (0, f"ok: {NEWEST}\n", "")
+    code, said, logged = check_with(1_000)
+    assert (code, said) == (0, f"ok: {NEWEST}\n")
+    line = json.loads(logged)
+    assert line["event"] == "store.pool_too_large"
+    assert line["pool_size"] == 1_000 > line["offered"] > 10
+
+
+@pytest.mark.parametrize("limited", ["ROLE small", "DATABASE {}"])
+async def test_a_limit_on_role_or_database_counts(
+    postgres: PostgresServer, new_database: str, limited: str
+) -> None:
+    """Opening the store says what is offered, whichever of the limits is the least."""
+    await upgrade(new_database)
+    name = new_database.rpartition("/")[2]
+    postgres.run("DROP ROLE IF EXISTS small; CREATE ROLE small LOGIN PASSWORD 'p'")
+    postgres.run("GRANT SELECT ON alembic_version TO small", name)
+    postgres.run(f"ALTER {limited.format(name)} CONNECTION LIMIT 7")
+    url = f"postgresql://small:p@127.0.0.1:{postgres.port}/{name}"
+
+    with capture_logs() as logs:
+        async with open_sql_store(url, Words(), Clock()):
+            pass
+    postgres.run("REVOKE ALL ON alembic_version FROM small; DROP ROLE small", name)
+
+    said = {"event": "store.pool_too_large", "pool_size": 10, "offered": 7}
+    assert logs == [{**said, "log_level": "warning"}]
 
 
 def test_a_role_that_may_not_make_tables_is_told(

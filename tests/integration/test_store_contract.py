@@ -60,7 +60,8 @@ async def test_rows_come_back_as_they_were_given(stores: Stores) -> None:
     await stores.history.append("o", [second], conversation_id="c")
 
     page = await stores.history.recent("o")
-    assert page == HistoryPage(rows=[{**second, "conversation_id": "c"}, first], total=2)
+    rows = [{**second, "conversation_id": "c"}, first]
+    assert page == HistoryPage(rows=rows, total=2, starts=(1, 0))
 
 
 async def test_append_is_idempotent_by_id(stores: Stores) -> None:
@@ -283,6 +284,29 @@ async def test_the_first_row_without_a_time_has_the_receipts(stores: Stores, clo
 
 
 # --- recent ----------------------------------------------------------------------------------
+
+
+async def test_a_page_tells_what_stands_before_its_rows(stores: Stores) -> None:
+    """Tokens of all rows before one, by scope: the same in every page, however much that holds."""
+    for n in range(4):
+        await stores.history.append("o", [row(str(n), at(n))], conversation_id="xy"[n % 2])
+    await stores.history.append("o", [row("tool", at(9), role="TOOL"), row("4", at(10))])
+
+    assert (await stores.history.recent("o")).starts == (8, 8, 6, 4, 2, 0)
+    assert (await stores.history.recent("o", max_rows=3)).starts == (8, 8, 6)
+    assert (await stores.history.recent("o", max_tokens=3)).starts == (8, 8, 6)
+    assert (await stores.history.recent("o", "y")).starts == (2, 0)
+
+
+async def test_what_stands_before_rows_changes_with_what_is_pruned(stores: Stores) -> None:
+    """Pruned rows count nothing, until they are restored; those before them stay where they are."""
+    await stores.history.append("o", [row(str(n), at(n)) for n in range(4)])
+
+    await stores.history.prune("o", ["1"])
+    assert (await stores.history.recent("o")).starts == (4, 2, 0)
+
+    await stores.history.restore("o", ["1"])
+    assert (await stores.history.recent("o")).starts == (6, 4, 2, 0)
 
 
 async def test_max_rows_bounds_a_page(stores: Stores) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from service.adapters.bus_options import BusOptions, Tls
+from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.server import find_server
 from service.adapters.redis.bus import open_redis_bus
+from service.config.tls import TlsSettings
 from service.errors import BusError, ConfigError
 from service.wire import Topics
 from tests.bus_server import RealServer, free_port
@@ -27,14 +28,14 @@ class Secured:
     url: str
     folder: Path
 
-    def tls(self, **changes: object) -> Tls:
+    def tls(self, **changes: object) -> TlsSettings:
         """Return the settings of a client that the server trusts."""
         given = {
             "ca_file": self.folder / "ca.pem",
             "cert_file": self.folder / "client.pem",
             "key_file": self.folder / "client.key",
         }
-        return Tls(**(given | changes))  # type: ignore[arg-type] # as the tests have it
+        return TlsSettings(**(given | changes))
 
 
 @pytest.fixture(scope="module")

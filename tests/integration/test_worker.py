@@ -207,9 +207,19 @@ async def test_a_reply_can_wait_for_its_reader(crew: Crew, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"reply_to": "elsewhere.me"}, {"reply_kind": "list"}, {"reply_to": "context.rep"}]
+    ("metadata", "wrong"),
+    [
+        ({"reply_to": "elsewhere.me"}, "reply_to"),
+        ({"reply_kind": "list"}, "reply_to"),
+        ({"reply_to": "context.rep"}, "reply_to"),
+        ({"reply_to": "", "reply_kind": "stream"}, "reply_to"),
+        ({"reply_to": "context.reply.list", "reply_kind": "LIST"}, "reply_kind"),
+        ({"reply_to": "context.reply.list", "reply_kind": 7}, "reply_kind"),
+    ],
 )
-async def test_a_reply_goes_only_where_it_may(crew: Crew, metadata: dict[str, Any]) -> None:
+async def test_a_reply_goes_only_where_it_may(
+    crew: Crew, metadata: dict[str, Any], wrong: str
+) -> None:
     """Another place is refused, and the refusal goes to the common channel."""
     channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
     async with crew.bus.listen(channel) as responses:
@@ -218,7 +228,7 @@ async def test_a_reply_goes_only_where_it_may(crew: Crew, metadata: dict[str, An
             error = json.loads(await anext(responses))["content"]["error"]
 
     assert error["code"] == "invalid_request"
-    assert error["errors"][0]["pointer"] == "/metadata/reply_to"
+    assert [problem["pointer"] for problem in error["errors"]] == [f"/metadata/{wrong}"]
 
 
 async def test_a_retry_gets_the_same_response(crew: Crew) -> None:

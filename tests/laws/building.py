@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import Any, Final
 
@@ -51,18 +52,21 @@ def _reminding() -> SystemPrompt:
     return SystemPrompt(injector=injector)
 
 
-_tokenizers = TiktokenTokenizers()
-_builder = ContextBuilder(
-    sources=Sources(
-        history=MemoryHistory(_tokenizers.counter("o200k_base"), lambda: NOW),
-        profiles=MemoryProfiles(),
-        tools=InMemoryToolRegistry(),
-        prompts=Written(_reminding()),
-    ),
-    tokenizers=_tokenizers,
-    clock=lambda: NOW,
-    settings=Settings(prompts=PromptsSettings(allow_request_identity=True)),
-)
+@cache
+def _builder() -> ContextBuilder:
+    """Return the builder of all laws; to load its tokenizer takes half a second."""
+    tokenizers = TiktokenTokenizers()
+    return ContextBuilder(
+        sources=Sources(
+            history=MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW),
+            profiles=MemoryProfiles(),
+            tools=InMemoryToolRegistry(),
+            prompts=Written(_reminding()),
+        ),
+        tokenizers=tokenizers,
+        clock=lambda: NOW,
+        settings=Settings(prompts=PromptsSettings(allow_request_identity=True)),
+    )
 
 
 class Summarized:
@@ -94,15 +98,15 @@ class Summarized:
 def summarized(asked: Asked) -> ContextBuilder:
     """Return a builder that has the past stored, and its summaries beside it."""
     kept: Any = Summarized(asked)
-    sources = replace(_builder.sources, history=Snapshot(asked.past, 0), summaries=kept)
-    return replace(_builder, sources=sources)
+    sources = replace(_builder().sources, history=Snapshot(asked.past, 0), summaries=kept)
+    return replace(_builder(), sources=sources)
 
 
 def build(asked: Asked, strategy: object, **context: Any) -> BuildSuccess | BuildFailure:
     """Build a context; ``context`` goes before what was asked."""
     options = {"max_tokens": AMPLE, **asked.context, **context, "strategy": strategy}
     past: list[Any] | None = asked.past
-    builder = _builder
+    builder = _builder()
     if asked.summaries:
         past, builder = None, summarized(asked)
     content = {

@@ -181,6 +181,7 @@ OPTIONS = st.fixed_dictionaries(
     {
         "layout": st.sampled_from(["tagged", "chat"]),
         "memory_limit": st.none() | st.none() | st.integers(0, 20),
+        "memory_header": st.sampled_from([None, "counted", "still"]),
         "blocks": st.dictionaries(st.sampled_from(["MOOD", "CONSTRAINTS"]), WORDS),
         "identity": st.none() | st.sampled_from(["You are Ada.", "# 船长\n\n你是船长。" * 30]),
     }
@@ -193,7 +194,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "smart_window": [{"max_messages": 4, "preserve_initial": 1, "prioritize_tools": True}],
     "tool_result_clearing": [{"keep_recent_n": 0}],
     "importance": [{"recency_weight": 0.0}],
-    "relevance": [{"recent_share": 0.0}, {"recent_share": 0.6}],
+    "relevance": [
+        {"recent_share": 0.0},
+        {"recent_share": 0.6},
+        {"recent_share": 0.6, "chunk_share": 0.2},
+        {"recent_share": 1.0, "chunk_share": 1.0},
+    ],
+    "stable_window": [{"chunk_share": 1.0}, {"chunk_share": 0.01}],
     "count_summary": [{"max_items": 2}, {"max_items": 0}],
     "summarization": [{"summary_budget_ratio": 1.0}, {"summary_budget_ratio": 0.6}],
 }
@@ -206,6 +213,7 @@ LISTS: list[Any] = [
     [{"name": "tool_result_clearing", "keep_recent_n": 1}, "importance"],
     [{"name": "window_size", "max_messages": 3}, "count_summary", "middle_out"],
     ["tool_result_clearing", "relevance"],
+    ["tool_result_clearing", "stable_window"],
 ]
 
 #: What the laws run over: every strategy there is, and lists.

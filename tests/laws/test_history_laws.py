@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -131,11 +132,11 @@ def test_nothing_is_left_out_without_need(
     whole = sum(cost(message) for message in render((block,)))
 
     if whole <= budget and "window" not in {each.reason for each in fitted.decisions}:
-        assert fitted.block == block
+        assert replace(fitted.block, moves=block.moves) == block
     assert whole > budget or not fitted.summary
 
 
-@pytest.mark.parametrize("name", ["oldest_first", "middle_out", "importance"])
+@pytest.mark.parametrize("name", ["oldest_first", "middle_out", "importance", "stable_window"])
 @few
 @given(facts=FACTS, budget=BUDGETS)
 def test_history_is_not_empty_where_a_shortened_turn_fits(

@@ -18,7 +18,11 @@ CAPS = st.integers(64, 900)
 LIMITS = st.one_of(st.none(), st.integers(0, 12))
 SPECS = st.one_of(
     st.just("relevance"),
-    st.builds(lambda share: {"name": "relevance", "recent_share": share}, st.floats(0, 1)),
+    st.builds(
+        lambda share, chunk: {"name": "relevance", "recent_share": share, "chunk_share": chunk},
+        st.floats(0, 1),
+        st.sampled_from([0.0, 0.2, 1.0]),
+    ),
 )
 
 #: A line of the block that somebody without the guard would take for a day.

@@ -2,17 +2,20 @@
 
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-MODULES = [
-    path
-    for package in ("service", "formatters", "prompts")
-    for path in sorted((ROOT / package).rglob("*.py"))
-]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_has_at_most_300_lines(path: Path) -> None:
+def test_a_module_has_at_most_300_lines() -> None:
     """What is longer holds more than one thing."""
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+    modules = [
+        path
+        for package in ("service", "formatters", "prompts")
+        for path in sorted((ROOT / package).rglob("*.py"))
+    ]
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules
+    }
+
+    assert len(lengths) > 100
+    assert {path: lines for path, lines in lengths.items() if lines > 300} == {}

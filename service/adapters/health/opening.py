@@ -4,13 +4,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+import structlog
+
 from service.adapters.health.pages import Pages
 from service.adapters.health.prometheus import PrometheusMetrics
-from service.adapters.health.server import serving
 from service.adapters.health.watched import Watched
+from service.adapters.http.server import serving
 from service.bus import Bus
 from service.config.settings import Settings
 from service.health import Probe, Pulse, Readiness, patience
+
+log = structlog.get_logger()
 
 
 class Observed(Protocol):
@@ -49,5 +53,7 @@ async def open_health(
     )
     health = settings.health
     or_free = "port" not in health.model_fields_set
-    async with serving(pages.app(), health.host, port, or_free=or_free) as address:
+    app = pages.app()
+    async with serving(app, health.host, port, section="health", or_free=or_free) as address:
+        log.info("health.listening", address=address)
         yield address

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Info, ProcessCollector
 
 from service.adapters.health.context_sizes import ContextSizes
 from service.adapters.health.naming import PREFIX, counter, histogram
-from service.metrics import Burial, Duplicate, Part, Reload, Sizes, Stage, SummaryOutcome
+from service.metrics import Burial, Duplicate, Part, Refresh, Reload, Sizes, Stage, SummaryOutcome
 
 #: Seconds: from a small build to the longest that a request waits by default.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
@@ -55,6 +55,13 @@ class PrometheusMetrics:
         self._reloads = self._each(
             "config_reloads", "Texts that changed and were read again.", "result", Reload
         )
+        self._refreshes = counter(
+            registry,
+            "tool_refresh",
+            "Times that servers were asked for tools.",
+            "source",
+            "outcome",
+        )
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
@@ -91,6 +98,10 @@ class PrometheusMetrics:
     def reloaded(self, result: Reload) -> None:
         """Count an attempt to read texts that have changed."""
         self._reloads[result].inc()
+
+    def refreshed(self, source: str, outcome: Refresh) -> None:
+        """Count a time that a server was asked for its tools."""
+        self._refreshes.labels(source, outcome).inc()
 
     def text(self) -> bytes:
         """Write all of it in the text format."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -80,6 +80,10 @@ class MemoryManifests:
     async def get(self, build_id: str) -> bytes | None:
         """Return a build's manifest, or None."""
         return self.kept.get(build_id)
+
+    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these builds have a manifest."""
+        return frozenset(each for each in build_ids if self.kept.get(each) is not None)
 
 
 class MemoryHub:

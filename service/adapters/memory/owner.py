@@ -1,17 +1,20 @@
 """The rows of one owner in memory: in order by conversation, with the marks that they bear."""
 
 import json
-from bisect import bisect_left, insort
-from collections import defaultdict
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from formatters.model import Row
 from formatters.rows import well_formed
+from service.adapters.memory.terms import TermIndex
 from service.adapters.rows import Record
 from service.marks import ArchivedRow, Archiving, HistoryStats
+from service.recall.searching import ROWS_A_HIT, Asked, Spot, best, stretches, to_ask
 
 
 class Kept(NamedTuple):
@@ -22,6 +25,7 @@ class Kept(NamedTuple):
     printed_tokens: int
     body: str
     conversation_id: str | None
+    terms: Sequence[str]
 
     @property
     def scopes(self) -> set[str | None]:
@@ -37,8 +41,12 @@ class OwnerRows:
     kept: dict[str, Kept] = field(default_factory=dict)
     #: Those that are not pruned, in order by conversation; None holds them all.
     shown: dict[str | None, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    #: Tokens of all that are shown, by conversation, and of those that have expired.
+    tokens: Counter[str | None] = field(default_factory=Counter)
     pruned: set[str] = field(default_factory=set)
     fallen: set[str] = field(default_factory=set)
+    #: Of the rows that are shown.
+    terms: TermIndex = field(default_factory=TermIndex)
     #: Oldest first.
     archive: list[ArchivedRow] = field(default_factory=list)
     #: The sort time of the newest row, pruned or not.
@@ -57,6 +65,7 @@ class OwnerRows:
             record.printed_tokens,
             record.body,
             record.conversation_id,
+            record.terms,
         )
         self.newest = sort_time if self.newest is None else max(self.newest, sort_time)
         self._show(row)
@@ -65,14 +74,40 @@ class OwnerRows:
         """Yield the rows that are shown of a conversation, or of all."""
         return reversed(self.shown.get(conversation_id, []))
 
+    def found(self, conversation_id: str | None, asked: Asked) -> list[Kept]:
+        """Return rows that terms tell of with those around them, newest first."""
+        known = self.terms.known(asked.terms, conversation_id)
+        end = self.kept.get(asked.before)
+        if end is None or not known.having:
+            return []
+        shown = self.shown.get(conversation_id, [])
+        older = bisect_left(shown, end)
+        places = {row.sequence: place for place, row in enumerate(shown[:older])}
+        hits = self.terms.hits(to_ask(known), known, conversation_id)
+        there = [hit for hit in hits if hit.sequence in places]
+        numbers = best(there, known, asked.max_rows // ROWS_A_HIT)
+        totals = list(accumulate((row.printed_tokens for row in shown[:older]), initial=0))
+        spots = [
+            Spot(totals[places[number] + 1], shown[places[number]].printed_tokens)
+            for number in numbers
+        ]
+        read = (
+            row
+            for first, last in stretches(spots, totals[older])
+            for row in shown[bisect_left(totals, first, 1) - 1 : bisect_right(totals, last, 1) - 1]
+        )
+        return sorted(islice(read, asked.max_rows), reverse=True)
+
     def prune(self, ids: Iterable[str]) -> int:
         """Hide rows; returns how many were shown before."""
         chosen = {name for name in ids if name in self.kept and name not in self.pruned}
         for name in chosen:
             row = self.kept[name]
+            self.terms.remove(row.sequence)
             for scope in row.scopes:
                 rows = self.shown[scope]
                 del rows[bisect_left(rows, row)]
+                self.tokens[scope] -= row.printed_tokens
         self.pruned |= chosen
         return len(chosen)
 
@@ -94,7 +129,9 @@ class OwnerRows:
         """Delete the oldest rows from before a sort time, with their marks; returns their ids."""
         old = {name: row for name, row in self.kept.items() if row.sort_time < until}
         gone = sorted(old, key=old.__getitem__)[:limit]
+        tokens = self.tokens.copy()  # what is left stands where it did
         self.prune(gone)  # takes them off the lists
+        self.tokens = tokens
         for name in gone:
             del self.kept[name]
         self.pruned.difference_update(gone)
@@ -141,5 +178,7 @@ class OwnerRows:
         )
 
     def _show(self, row: Kept) -> None:
+        self.terms.add(row.sequence, row.terms, row.conversation_id)
         for scope in row.scopes:
             insort(self.shown[scope], row)
+            self.tokens[scope] += row.printed_tokens

@@ -21,6 +21,7 @@ from service.adapters.rows import (
 from service.adapters.stores import Clock, Stores
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage, TokenCounter
+from service.recall.searching import Asked
 from service.summaries import Expected, fingerprint
 
 
@@ -78,6 +79,7 @@ class MemoryHistory:
         owner = self._of(owner_key)
         scope = None if conversation_id is None else well_formed(conversation_id)
         bodies: list[str] = []
+        starts: list[int] = []
         tokens = 0
         for row in owner.newest_first(scope):
             if max_rows is not None and len(bodies) >= max_rows:
@@ -86,8 +88,25 @@ class MemoryHistory:
                 break
             bodies.append(row.body)
             tokens += row.printed_tokens
+            starts.append(owner.tokens[scope] - tokens)
         total = len(owner.shown.get(scope, []))
-        return HistoryPage(rows=[json.loads(body) for body in bodies], total=total)
+        rows = [json.loads(body) for body in bodies]
+        return HistoryPage(rows=rows, total=total, starts=tuple(starts))
+
+    async def search(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        terms: Sequence[str],
+        before: str,
+        max_rows: int,
+    ) -> list[Row]:
+        """Return rows that the terms tell of with their neighbours, newest first."""
+        scope = None if conversation_id is None else well_formed(conversation_id)
+        asked = Asked(terms, well_formed(before), max_rows)
+        found = self._of(owner_key).found(scope, asked)
+        return [json.loads(row.body) for row in found]
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids, in their order; those that there are."""

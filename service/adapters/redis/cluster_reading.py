@@ -10,7 +10,8 @@ from redis.exceptions import MovedError, RedisError, ResponseError
 from service.adapters.redis.client import is_away
 from service.adapters.redis.nodes import AWAY_SECONDS, Node, Nodes
 from service.adapters.redis.reading import Found, Reading, filled, flat_entries, in_parts
-from service.adapters.redis.scripts import Argument, Command
+from service.adapters.redis.round_trip import Argument
+from service.adapters.redis.scripts import Command
 
 #: Seconds between two attempts to wake a connection whose command may not have arrived yet.
 WAKE_SECONDS: Final = 0.01

@@ -10,7 +10,8 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import is_away
 from service.adapters.redis.keys import Shard
-from service.adapters.redis.scripts import FINISH, Argument, Call, Command, flat
+from service.adapters.redis.round_trip import Argument
+from service.adapters.redis.scripts import FINISH, Call, Command, flat
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.adapters.redis.steps import Steps
@@ -33,6 +34,8 @@ class Finisher:
         self._servers = servers
         self._shards = shards
         self._options = options
+        self._result_ms = int(options.result_ttl_seconds * 1000)
+        self._reply_ms = int(options.reply_ttl_seconds * 1000)
         self._steps = Steps(servers, options)
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
@@ -90,10 +93,10 @@ class Finisher:
         value = b""
         if answer.mode == "first":
             value = pack(answer.fingerprint, answer.response, options.result_max_bytes)
-        arguments: list[Argument] = [answer.mode, value, _ms(options.result_ttl_seconds)]
+        arguments: list[Argument] = [answer.mode, value, self._result_ms]
         arguments += [options.group, options.consumer, delivery.token]
         arguments += [answer.reply_kind, answer.response]
-        arguments += [_ms(options.reply_ttl_seconds), options.reply_max_length, answer.reply_to]
+        arguments += [self._reply_ms, options.reply_max_length, answer.reply_to]
         if answer.dead_letter is not None:
             now = self._servers.clock.now()
             fields = dead_letter_fields(delivery, answer.dead_letter, now)
@@ -129,7 +132,3 @@ class Finisher:
 def _forbids(answer: Answer, error: ResponseError) -> bool:
     """Say whether the server refused a script, before it began, for the key of its reply."""
     return answer.reply_kind != "channel" and isinstance(error, NoPermissionError)
-
-
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)

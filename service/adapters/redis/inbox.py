@@ -13,14 +13,13 @@ from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import GroupMissingError, bus_errors, is_away
 from service.adapters.redis.depth import depth
 from service.adapters.redis.reading import Reading
+from service.adapters.redis.round_trip import Argument
 from service.adapters.redis.scripts import (
     CLAIM,
     DEAD_LETTER,
-    FORGIVE,
+    HOLD_ON,
     LEAVE,
-    SET_IDLE,
     TRIM,
-    Argument,
     Call,
     Command,
     Script,
@@ -120,19 +119,15 @@ class RedisInbox:
 
     async def renew(self, deliveries: Sequence[Delivery]) -> None:
         """Extend the lease of those that this worker still holds; leave the others alone."""
-        await self._set_idle(deliveries, 0)
+        await self._hold_on(deliveries, "IDLE", 0)
 
     async def forgive(self, deliveries: Sequence[Delivery]) -> None:
         """Renew those that this worker still holds, and count this attempt as their first."""
-        calls = [
-            self._call(FORGIVE, source, *tokens)
-            for source, tokens in _by_source(deliveries).items()
-        ]
-        await self._attempt(calls)
+        await self._hold_on(deliveries, "RETRYCOUNT", 1)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Let the lease of those that this worker still holds run out now."""
-        await self._set_idle(deliveries, self._lease_ms)
+        await self._hold_on(deliveries, "IDLE", self._lease_ms)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries that need no answer."""
@@ -218,9 +213,10 @@ class RedisInbox:
     def _creation(self, key: str) -> Command:
         return Command(key, ("XGROUP CREATE", key, self._group, "0", "MKSTREAM"))
 
-    async def _set_idle(self, deliveries: Sequence[Delivery], idle_ms: int) -> None:
+    async def _hold_on(self, deliveries: Sequence[Delivery], option: str, value: int) -> None:
+        """Claim anew, with an option of XCLAIM, what this worker still holds."""
         calls = [
-            self._call(SET_IDLE, source, idle_ms, *tokens)
+            self._call(HOLD_ON, source, option, value, *tokens)
             for source, tokens in _by_source(deliveries).items()
         ]
         await self._attempt(calls)

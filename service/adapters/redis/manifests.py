@@ -1,6 +1,6 @@
 """Manifests of builds on a Redis bus: a key each, which expires."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.adapters.redis.client import bus_errors
@@ -34,3 +34,10 @@ class RedisManifests:
             key = manifest_key(build_id, self._prefix)
             found: Any = await ask(self._servers, Command(key, ("GET", key)))
         return None if found is None else bytes(found)
+
+    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these builds have a manifest, in one round trip to each server."""
+        keys = [manifest_key(each, self._prefix) for each in build_ids]
+        with bus_errors("look for manifests"):
+            found = await run(self._servers, [Command(key, ("EXISTS", key)) for key in keys])
+        return frozenset(each for each, there in zip(build_ids, found, strict=True) if there)

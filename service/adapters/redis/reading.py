@@ -9,7 +9,8 @@ from time import monotonic
 from typing import Any, Final
 
 from service.adapters.redis.client import Clients, Entry, entries
-from service.adapters.redis.scripts import Argument, Call, attempt, checked, script
+from service.adapters.redis.round_trip import Argument
+from service.adapters.redis.scripts import Call, attempt, checked, script
 
 #: Seconds that a worker waits for a part of its streams, where it has fewer slots than streams.
 SHORT_WAIT: Final = 0.05

@@ -8,7 +8,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-Argument = str | bytes | int
+from service.adapters.redis.round_trip import Argument, round_trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,7 @@ def checked(replies: list[Any]) -> list[Any]:
 
 async def send(client: Redis, calls: Sequence[Call | Command], *, by_name: bool) -> list[Any]:
     """Send calls in one round trip; errors that the server answers stand in place of replies."""
-    async with client.pipeline(transaction=False) as pipeline:
-        for call in calls:
-            pipeline.execute_command(*call.words(by_name=by_name))
-        replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        return replies
+    return await round_trip(client, [call.words(by_name=by_name) for call in calls])
 
 
 def flat(fields: Mapping[str, bytes]) -> list[Argument]:
@@ -195,35 +191,32 @@ end
 return {claimed, lost}
 """)
 
-#: KEYS: stream. ARGV: group, consumer, how long the entries were idle in ms, entries.
-SET_IDLE = script("""
-local stream, group, consumer, idle = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-for place = 4, #ARGV do
-  local entry = ARGV[place]
-  local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
-  if held and held[2] == consumer then
-    redis.call('XCLAIM', stream, group, consumer, 0, entry, 'IDLE', idle, 'JUSTID')
-  end
+#: Whether a consumer holds an entry, for scripts to begin with; where the group is gone they fail,
+#: so that it is made again.
+HOLDS = """
+local function holds(stream, group, consumer, entry)
+  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
+  return pending and pending[2] == consumer
 end
-""")
+"""
 
-#: KEYS: stream. ARGV: group, consumer, entries.
-FORGIVE = script("""
-local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
-for place = 3, #ARGV do
+#: KEYS: stream. ARGV: group, consumer, an option of XCLAIM and its value, entries.
+HOLD_ON = script(f"""
+{HOLDS}
+local stream, group, consumer, option, value = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+for place = 5, #ARGV do
   local entry = ARGV[place]
-  local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
-  if held and held[2] == consumer then
-    redis.call('XCLAIM', stream, group, consumer, 0, entry, 'RETRYCOUNT', 1, 'JUSTID')
+  if holds(stream, group, consumer, entry) then
+    redis.call('XCLAIM', stream, group, consumer, 0, entry, option, value, 'JUSTID')
   end
 end
 """)
 
 #: KEYS: stream, dead letter. ARGV: group, consumer, entry, length of the dead letter, its fields.
-DEAD_LETTER = script("""
+DEAD_LETTER = script(f"""
+{HOLDS}
 local stream, dead, group, consumer, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
-local held = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
-if held and held[2] == consumer then
+if holds(stream, group, consumer, entry) then
   redis.call('XADD', dead, 'MAXLEN', '~', ARGV[4], '*', unpack(ARGV, 5))
   redis.call('XACK', stream, group, entry)
 end

@@ -143,8 +143,8 @@ class Shards:
 
     def result_keys(self, identity: Identity) -> Sequence[str]:
         """Return where the answer to a request may be kept, the likeliest place first."""
-        counts = sorted(self._counts, key=lambda count: count != self.count)
-        topics = (shard_topic(shard_of(identity.owner_key, count), count) for count in counts)
+        counts = [self.count, *(count for count in self._counts if count != self.count)]
+        topics = [shard_topic(shard_of(identity.owner_key, count), count) for count in counts]
         return [Shard(self._prefix, topic).result(identity) for topic in topics]
 
     def rivals(self, identity: Identity, source: str) -> Sequence[str]:

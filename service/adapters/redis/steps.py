@@ -11,7 +11,8 @@ import structlog
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.client import is_away
-from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Argument, Call, Command, script
+from service.adapters.redis.round_trip import Argument
+from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, script
 from service.adapters.redis.servers import Servers
 from service.bus import Answer
 from service.wire import Topics

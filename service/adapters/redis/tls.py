@@ -4,14 +4,14 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from service.adapters.bus_options import Tls
+from service.config.tls import TlsSettings
 from service.errors import ConfigError
 
 
-def tls_arguments(url: str, tls: Tls) -> dict[str, str | bool]:
+def tls_arguments(url: str, tls: TlsSettings) -> dict[str, str | bool]:
     """Return what a pool of connections has to know of TLS; raises `ConfigError`."""
     if not url.startswith("rediss:"):
-        if tls != Tls():
+        if tls != TlsSettings():
             raise ConfigError("bus.tls: the scheme of bus.url has to be rediss, or there is no TLS")
         return {}
     _check(tls)
@@ -25,7 +25,7 @@ def tls_arguments(url: str, tls: Tls) -> dict[str, str | bool]:
     return named if tls.check_hostname else {**named, "ssl_check_hostname": False}
 
 
-def _check(tls: Tls) -> None:
+def _check(tls: TlsSettings) -> None:
     """Raise `ConfigError` for files that can't be used; redis-py says so only when it connects."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if tls.ca_file:

@@ -1,10 +1,13 @@
 """Rows by their ids, however many those are."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.queries import BY_IDS, IDS_AT_ONCE
+
+T = TypeVar("T")
 
 
 async def read_bodies(
@@ -18,7 +21,7 @@ async def read_bodies(
     return bodies
 
 
-def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield ids, as many at a time as one statement takes."""
+def portions(ids: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield ids or numbers, as many at a time as one statement takes."""
     for start in range(0, len(ids), IDS_AT_ONCE):
         yield ids[start : start + IDS_AT_ONCE]

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from service.errors import RowRefusedError, StoreError
+from service.errors import RowRefusedError, SchemaError, StoreError
 
 T = TypeVar("T")
 
@@ -33,6 +33,8 @@ class Driver:
     cause: Callable[[Exception], str]
     #: Tells whether it failed for what is in a row, and would fail again.
     refused: Callable[[Exception], bool]
+    #: Tells whether it failed for tables that are not ours, or not those of their revision.
+    misfit: Callable[[Exception], bool]
     #: Whether the driver's error may be shown below ours: it holds nothing that users said.
     chained: bool
     #: Whether opening the store brings the schema up to date; else an operator does.
@@ -40,10 +42,15 @@ class Driver:
     #: A statement behind which one transaction at a time changes the schema; none where writers
     #: wait for one another anyway.
     schema_lock: str | None
+    #: Asks how many connections there are for all processes; none where there is no such number.
+    connections: str | None
 
 
 class Database:
-    """A database; raises `StoreError` for all that fails, `RowRefusedError` for a row's fault."""
+    """A database; raises `StoreError` for all that fails.
+
+    That is a `RowRefusedError` for a row's fault, and a `SchemaError` for the tables' one.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -104,9 +111,15 @@ class Database:
         try:
             yield
         except self._failures as error:
-            kind = RowRefusedError if self.driver.refused(error) else StoreError
-            said = kind(f"{self.name}: {self.driver.cause(error)}")
-            raise said from (error if self.driver.chained else None)
+            raise self._told(error) from (error if self.driver.chained else None)
+
+    def _told(self, error: Exception) -> StoreError:
+        cause = self.driver.cause(error)
+        if self.driver.refused(error):
+            return RowRefusedError(f"{self.name}: {cause}")
+        if self.driver.misfit(error):
+            return SchemaError(f"{self.name}: its tables are not those of its revision: {cause}")
+        return StoreError(f"{self.name}: {cause}")
 
 
 def _take_error(task: asyncio.Task[T]) -> None:

@@ -6,9 +6,18 @@ from sqlalchemy import bindparam, delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.queries import TAKE_NUMBERS
-from service.adapters.sql.schema import archive, claims, fallen, messages, owners, summaries
+from service.adapters.sql.schema import (
+    archive,
+    claims,
+    fallen,
+    messages,
+    owners,
+    searched,
+    summaries,
+    term_counts,
+)
 
-_TABLES: Final = (owners, fallen, archive, summaries, claims, messages)
+_TABLES: Final = (owners, fallen, archive, summaries, claims, searched, term_counts, messages)
 #: Delete what is ``in_owner``'s, a statement a table.
 ERASE: Final = tuple(
     delete(table).where(table.c.owner_key == bindparam("in_owner")) for table in _TABLES

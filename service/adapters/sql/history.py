@@ -1,7 +1,7 @@
 """History in an SQL database: what a build reads is found by index, however long the history."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -38,11 +38,14 @@ from service.adapters.sql.queries import (
 )
 from service.adapters.sql.retention import expire_copies, expire_rows, next_owner
 from service.adapters.sql.schema import key
+from service.adapters.sql.search import Place, search_rows
+from service.adapters.sql.search_index import Found, index_rows
 from service.adapters.sql.summaries import forget_rows
-from service.adapters.sql.totals import lock_owner, recount
+from service.adapters.sql.totals import Changed, lock_owner, recount
 from service.adapters.stores import Clock
 from service.marks import ArchivedRow, Archiving, HistoryStats
 from service.ports import HistoryPage, TokenCounter
+from service.recall.searching import Asked
 
 
 class SqlHistory:
@@ -61,7 +64,8 @@ class SqlHistory:
         owner = key(checked_owner(owner_key))
 
         async def add(connection: AsyncConnection) -> int:
-            return await _insert(connection, owner, await self._placed(connection, owner, records))
+            placed = await self._placed(connection, owner, records)
+            return await _insert(connection, owner, placed, records)
 
         async with self._locks.of(owner):
             records = await read_batch(messages, conversation_id, self._counter)
@@ -84,6 +88,22 @@ class SqlHistory:
             return await _page(connection, scope(owner, conversation), limit, max_tokens)
 
         return await self._database.read(read)
+
+    async def search(
+        self,
+        owner_key: str,
+        conversation_id: str | None = None,
+        *,
+        terms: Sequence[str],
+        before: str,
+        max_rows: int,
+    ) -> list[Row]:
+        """Return rows that the terms tell of with their neighbours, newest first."""
+        owner = key(checked_owner(owner_key))
+        conversation = None if conversation_id is None else key(well_formed(conversation_id))
+        asked = Asked(terms, key(well_formed(before)), row_limit(max_rows))
+        place = Place(owner, conversation)
+        return await self._database.read(lambda found: search_rows(found, place, asked))
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids, in their order; those that there are."""
@@ -208,8 +228,12 @@ async def _page(
     if max_tokens is not None:
         beyond = max(last.total - max(max_tokens, 0), ALL_TOKENS)
     bounds = {"beyond": beyond, "limit": limit}
-    bodies = await connection.scalars(of.statements.page, {**of.keys, **bounds})
-    return HistoryPage(rows=[json.loads(body) for body in bodies], total=last.rows)
+    found = (await connection.execute(of.statements.page, {**of.keys, **bounds})).all()
+    return HistoryPage(
+        rows=[json.loads(row.body) for row in found],
+        total=last.rows,
+        starts=tuple(row.start for row in found),
+    )
 
 
 async def _next_sequence(connection: AsyncConnection, owner: str, rows: int) -> int:
@@ -220,10 +244,16 @@ async def _next_sequence(connection: AsyncConnection, owner: str, rows: int) -> 
 
 
 async def _insert(
-    connection: AsyncConnection, owner: str, values: Sequence[dict[str, object]]
+    connection: AsyncConnection,
+    owner: str,
+    values: Sequence[dict[str, object]],
+    records: Iterable[Record],
 ) -> int:
-    """Insert rows that are new and bring the totals up to date; returns how many were new."""
-    new = await connection.execute(ADD_MESSAGES, values)
+    """Insert rows that are new, have them found and counted; returns how many were new."""
+    new = [Changed(*row) for row in await connection.execute(ADD_MESSAGES, values)]
+    terms = {key(record.id): record.terms for record in records}
+    found = (Found(**row._asdict(), terms=terms[row.id]) for row in new)
+    await index_rows(connection, owner, found)
     return await recount(connection, owner, new)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.rows import well_formed
-from service.adapters.rows import from_microseconds, microseconds
+from service.adapters.rows import from_microseconds, microseconds, terms_in
 from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.queries import (
     ARCHIVED,
@@ -19,7 +19,8 @@ from service.adapters.sql.queries import (
     row_limit,
 )
 from service.adapters.sql.schema import archive, from_key, insert, key
-from service.adapters.sql.totals import recount
+from service.adapters.sql.search_index import Found, index_rows, unindex_rows
+from service.adapters.sql.totals import Changed, recount
 from service.marks import ArchivedRow, Archiving, HistoryStats
 
 
@@ -27,10 +28,16 @@ async def set_pruned(
     connection: AsyncConnection, owner: str, ids: Sequence[str], *, pruned: bool
 ) -> int:
     """Hide rows of a locked owner, or show them again; returns how many that changed."""
-    changed: list[tuple[str | None, int, int]] = []
+    changed: list[Changed] = []
     for some in portions(ids):
         chosen = {"in_owner": owner, "ids": some, "now_pruned": int(pruned)}
-        changed += await connection.execute(PRUNE, chosen)
+        changed += [Changed(*row) for row in await connection.execute(PRUNE, chosen)]
+    if pruned:
+        await unindex_rows(connection, owner, [row.sequence for row in changed])
+    else:
+        bodies = await read_bodies(connection, owner, [row.id for row in changed])
+        shown = (Found(**row._asdict(), terms=terms_in(bodies[row.id])) for row in changed)
+        await index_rows(connection, owner, shown)
     return await recount(connection, owner, changed)
 
 

@@ -11,9 +11,12 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.engine import Database
+from service.adapters.sql.indexing import index_stored, is_indexed
 from service.adapters.sql.opening import DEFAULTS, is_missing, open_database
 from service.adapters.sql.schema import metadata
 from service.config.store import StoreSettings
@@ -23,19 +26,34 @@ _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 #: Seconds that a revision may take, or wait for another process's: large tables get new indexes.
 UPGRADE_SECONDS: Final = 86_400.0
 
+#: What the full text consists of beside tables, which alembic does not compare, and how a database
+#: is asked what it has.
+_INDEX: Final = {
+    "postgresql": {"searched_by_term"},
+    "sqlite": {"full_text", "searched_added", "searched_deleted"},
+}
+_NAMES: Final = {
+    "postgresql": "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()",
+    "sqlite": "SELECT name FROM sqlite_master",
+}
+
 
 async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
     """Bring a database to the newest revision; a file is created where there is none.
 
-    All of it is one transaction: of processes that start together one upgrades, the others wait.
+    All revisions are one transaction: of processes that start together one upgrades, the others
+    wait. Rows that a revision has not put into the index of terms follow in small ones, and what
+    an upgrade leaves undone the next one does.
 
     Raises:
-        SchemaError: The database is of a newer version of this program.
+        SchemaError: The database is of a newer version of this program, or its tables are not those
+            of its revision.
         StoreError: The database cannot be opened, or does not let its tables be made.
     """
     patient = limits.model_copy(update={"statement_timeout_seconds": UPGRADE_SECONDS})
     async with _opened(url, patient) as database:
         await database.write(lambda connection: connection.run_sync(_upgrade, database))
+        await index_stored(database)
 
 
 async def current(url: str, limits: StoreSettings = DEFAULTS) -> str | None:
@@ -61,7 +79,8 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
     async with _opened(url, limits) as database:
         await require_newest(database)
-        differences = await database.read(lambda connection: connection.run_sync(_differences))
+        await warn_of_pool(database)
+        differences = await database.read(_all_differences)
     if differences:
         raise SchemaError(
             f"{database.name}: the tables are not those of revision {newest()}:"
@@ -109,7 +128,10 @@ def _upgrade(connection: Connection, database: Database) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    try:
+        return MigrationContext.configure(connection).get_current_revision()
+    except CommandError as error:
+        raise SchemaError("the table alembic_version names several revisions") from error
 
 
 def _require_known(revision: str, database: Database) -> None:
@@ -122,10 +144,17 @@ def _require_known(revision: str, database: Database) -> None:
         ) from error
 
 
+async def _all_differences(connection: AsyncConnection) -> list[str]:
+    unfinished = [] if await is_indexed(connection) else ["rows are not indexed yet"]
+    return [*await connection.run_sync(_differences), *unfinished]
+
+
 def _differences(connection: Connection) -> list[str]:
     """Return in words what a database lacks of our tables, or has otherwise."""
     context = MigrationContext.configure(connection, opts={"include_object": _is_ours})
-    return [_told(change) for change in compare_metadata(context, metadata)]
+    found = set(connection.scalars(text(_NAMES[connection.dialect.name])))
+    lacking = [f"add {name}" for name in sorted(_INDEX[connection.dialect.name] - found)]
+    return [*(_told(change) for change in compare_metadata(context, metadata)), *lacking]
 
 
 def _is_ours(_object: object, _name: object, kind: str, reflected: bool, ours: object) -> bool:

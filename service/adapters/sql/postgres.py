@@ -14,6 +14,16 @@ from service.errors import ConfigError, StoreError
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.
 SCHEMA_LOCK: Final = "SELECT pg_advisory_xact_lock(7239847612008533)"
+#: Connections for users who are no superusers, by the server's limit, or one on role or database.
+#: Before version 16 none are reserved for others; -1 is no limit, and a null is left out.
+CONNECTIONS: Final = """
+SELECT least(
+  current_setting('max_connections')::int
+  - current_setting('superuser_reserved_connections')::int
+  - coalesce(current_setting('reserved_connections', true)::int, 0),
+  (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
+  (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())
+)"""
 #: Seconds after the server's own limit at which a statement counts as lost: the network is gone.
 GRACE_SECONDS: Final = 5.0
 
@@ -45,6 +55,9 @@ _PREPARE: Final = (
 #: Codes of PostgreSQL's appendix A that blame a row: its data, a constraint, a key that is too
 #: large for an index.
 _REFUSED: Final = re.compile("22|23|54000")
+#: Those that blame the tables: they, their columns or indexes are not there, are there already, or
+#: are of another type.
+_MISFIT: Final = re.compile("42(?:P01|P07|701|703|710|804|883)")
 #: A host, several, or none, and a database: what of a URL may be shown.
 _PLACE: Final = re.compile(r"[\w.,:\[\]-]*(?:/[\w.-]*)?")
 
@@ -75,9 +88,11 @@ def postgres_driver(url: str, limits: StoreSettings) -> Driver:
         errors=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
         cause=_cause,
         refused=_refused,
+        misfit=_misfit,
         chained=False,  # the server's details quote the row
         upgrades_itself=False,
         schema_lock=SCHEMA_LOCK,
+        connections=CONNECTIONS,
     )
 
 
@@ -101,6 +116,8 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
         raise ConfigError(
             "store.url: cannot be read; one is postgresql://user:password@host:5432/database"
         ) from None
+    except asyncpg.UndefinedObjectError as error:  # what of a URL is not known goes to the server
+        raise ConfigError(f"store.url: {error.message}") from None
     with ExitStack() as stack:
         stack.callback(connection.terminate)
         milliseconds = str(round(limits.statement_timeout_seconds * 1_000) or 1)
@@ -132,7 +149,15 @@ def _refused(error: Exception) -> bool:
     found = _original(error)
     if isinstance(found, asyncpg.InterfaceError):
         return isinstance(found, ValueError)  # a value that the driver cannot send
-    return isinstance(found, asyncpg.PostgresError) and bool(_REFUSED.match(found.sqlstate or ""))
+    return bool(_REFUSED.match(_sqlstate(found)))
+
+
+def _misfit(error: Exception) -> bool:
+    return bool(_MISFIT.match(_sqlstate(_original(error))))
+
+
+def _sqlstate(error: BaseException) -> str:
+    return error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
 
 
 def _original(error: Exception) -> BaseException:

@@ -41,9 +41,9 @@ class Statements:
     newest: Select[int, int, int, int]
     #: How many rows there are up to the one with the id ``name``, itself included.
     place: Select[int]
-    #: Bodies newest first: ``limit`` at most, of rows whose total of tokens is over ``beyond``,
-    #: without those that are pruned.
-    page: Select[str]
+    #: Bodies newest first, each with the tokens before it: ``limit`` at most, of rows whose total
+    #: of tokens is over ``beyond``, without those that are pruned.
+    page: Select[str, int]
     #: Write the totals anew from the place ``from_time``, ``from_sequence`` on.
     recount: Update
 
@@ -65,7 +65,7 @@ def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[
     )
     place = select(rows - gone_rows).where(members, messages.c.id == bindparam("name"))
     page = (
-        select(messages.c.body)
+        select(messages.c.body, (tokens - messages.c.printed_tokens).label("start"))
         .where(
             members, messages.c.pruned == literal(0), tokens > bindparam("beyond", type_=BigInteger)
         )
@@ -133,12 +133,15 @@ def _take_numbers() -> ReturningInsert[int]:
 
 #: Add ``last_sequence`` to the owner's, and return the sum: the last of the numbers taken.
 TAKE_NUMBERS: Final = _take_numbers()
-#: Insert the rows that are new; return their conversations and places.
-ADD_MESSAGES: Final = (
-    insert(messages)
-    .on_conflict_do_nothing()
-    .returning(messages.c.conversation_id, messages.c.sort_time, messages.c.sequence)
+#: What is told of rows that were changed: their conversations, their places, and their ids.
+_CHANGED: Final = (
+    messages.c.conversation_id,
+    messages.c.sort_time,
+    messages.c.sequence,
+    messages.c.id,
 )
+#: Insert the rows that are new; tell of them.
+ADD_MESSAGES: Final = insert(messages).on_conflict_do_nothing().returning(*_CHANGED)
 
 _OWNED: Final = messages.c.owner_key == bindparam("in_owner")
 _CONVERSATION: Final = messages.c.conversation_id == bindparam("in_conversation")
@@ -156,13 +159,12 @@ LOCK_OWNER: Final = (
     .where(owners.c.owner_key == bindparam("in_owner"))
     .with_for_update()
 )
-#: Set ``pruned`` to ``now_pruned`` on the ``ids`` that have it otherwise; return what conversations
-#: they are of, and their places.
+#: Set ``pruned`` to ``now_pruned`` on the ``ids`` that have it otherwise; tell of them.
 PRUNE: Final = (
     update(messages)
     .where(_NAMED, messages.c.pruned != bindparam("now_pruned"))
     .values(pruned=bindparam("now_pruned"))
-    .returning(messages.c.conversation_id, messages.c.sort_time, messages.c.sequence)
+    .returning(*_CHANGED)
 )
 #: Mark those of the ``ids`` as fallen that are stored, shown and not marked; return them. Asked
 #: with ``=``, SQLite would read all that an owner has by an index with ``pruned`` in it.

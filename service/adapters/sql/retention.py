@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.adapters.sql.bodies import portions
 from service.adapters.sql.queries import TAKE_NUMBERS
 from service.adapters.sql.schema import archive, fallen, from_key, messages, owners
+from service.adapters.sql.search_index import unindex_rows
 from service.adapters.sql.summaries import forget_rows
 
 _OWNED: Final = messages.c.owner_key == bindparam("in_owner")
@@ -16,9 +17,9 @@ _LIMIT: Final = bindparam("limit", type_=BigInteger)
 
 #: Whose the oldest of all rows is, where that is from before ``until``.
 NEXT_OWNER: Final = select(messages.c.owner_key).where(_OLD).order_by(messages.c.sort_time).limit(1)
-#: The ids of an owner's oldest rows from before ``until``, ``limit`` at most.
+#: The ids and numbers of an owner's oldest rows from before ``until``, ``limit`` at most.
 EXPIRED: Final = (
-    select(messages.c.id)
+    select(messages.c.id, messages.c.sequence)
     .where(_OWNED, _OLD)
     .order_by(messages.c.sort_time, messages.c.sequence)
     .limit(_LIMIT)
@@ -63,7 +64,9 @@ async def expire_rows(connection: AsyncConnection, owner: str, until: int, limit
     # from here on no append can put a row before those that go, also where the owner is gone
     await connection.execute(TAKE_NUMBERS, {"owner_key": owner, "last_sequence": 0})
     oldest = {"in_owner": owner, "until": until, "limit": limit}
-    ids = list(await connection.scalars(EXPIRED, oldest))
+    expired = (await connection.execute(EXPIRED, oldest)).all()
+    ids = [row.id for row in expired]
+    await unindex_rows(connection, owner, [row.sequence for row in expired])
     await forget_rows(connection, owner, {from_key(name) for name in ids})
     for some in portions(ids):
         for statement in DELETE:

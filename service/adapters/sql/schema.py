@@ -6,6 +6,8 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.dialects import postgresql
 
+from service.adapters.sql.keys_type import Keys
+
 metadata: Final = MetaData()
 
 #: Text that rows are found by. Compared byte by byte: SQLite does so by itself, and Postgres would
@@ -113,6 +115,38 @@ claims: Final = Table(
     Column("owner_key", _NAME, primary_key=True),
     Column("token", Text, nullable=False),
     Column("until", BigInteger, nullable=False),  # microseconds since 1970, UTC
+)
+
+#: What the rows that are shown are found by. SQLite has the virtual table ``full_text`` over it,
+#: which triggers keep in step, and Postgres the GIN index ``searched_by_term``.
+searched: Final = Table(
+    "searched",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("owner_key", _NAME, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("sort_time", BigInteger, nullable=False),
+    Column("id", _NAME, nullable=False),
+    Column("terms", Keys, nullable=False),  # ascending
+    Index("searched_by_owner", "owner_key", "sequence", unique=True),
+)
+
+#: How many of an owner's rows in ``searched`` have a term.
+term_counts: Final = Table(
+    "term_counts",
+    metadata,
+    Column("owner_key", _NAME, primary_key=True),
+    Column("term", BigInteger, primary_key=True, autoincrement=False),
+    Column("rows", BigInteger, nullable=False),
+)
+
+#: Where the rows that were stored before there was ``searched`` have been put into it, up to this
+#: one; no row once all have been.
+indexing: Final = Table(
+    "indexing",
+    metadata,
+    Column("owner_key", _NAME, primary_key=True),
+    Column("id", _NAME, primary_key=True),
 )
 
 #: INSERT … ON CONFLICT, which SQLAlchemy has by dialect; SQLite's form is made of Postgres' one.

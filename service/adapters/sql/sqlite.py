@@ -1,5 +1,6 @@
 """What SQLite needs: one writer, a file, and a journal that lets readers be."""
 
+import re
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -18,6 +19,9 @@ from service.errors import StoreError
 BUSY_SECONDS: Final = 10.0
 #: Transactions that read at a time; each connection has a thread of its own.
 READERS: Final = 4
+
+#: What SQLite says of tables that are not those of their revision: it has no code for that alone.
+_MISFIT: Final = re.compile("no such (?:table|column|index)|already exists|duplicate column name")
 
 
 def sqlite_driver(url: str) -> Driver:
@@ -43,9 +47,11 @@ def sqlite_driver(url: str) -> Driver:
         errors=(sqlite3.Error,),
         cause=_cause,
         refused=_refused,
+        misfit=_misfit,
         chained=True,
         upgrades_itself=True,
         schema_lock=None,
+        connections=None,
     )
 
 
@@ -107,3 +113,7 @@ def _cause(error: Exception) -> str:
 def _refused(error: Exception) -> bool:
     found = getattr(error, "orig", None) or error
     return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError)
+
+
+def _misfit(error: Exception) -> bool:
+    return bool(_MISFIT.search(_cause(error)))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.history import SqlHistory
 from service.adapters.sql.migrate import require_newest, upgrade
 from service.adapters.sql.opening import DEFAULTS, open_database
@@ -32,6 +33,7 @@ async def open_sql_store(
             await upgrade(url, limits)
         else:
             await require_newest(database)
+            await warn_of_pool(database)
         history = SqlHistory(database, counter, clock)
         yield Stores(
             history=history,

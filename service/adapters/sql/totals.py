@@ -1,13 +1,20 @@
 """An owner's lock, and the running totals that it keeps right where rows come or are pruned."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.queries import LOCK_OWNER, scope
 
-#: The conversation, sort time and sequence number of each of some rows.
-Places = Iterable[tuple[str | None, int, int]]
+
+class Changed(NamedTuple):
+    """A row that has come, or was hidden or shown, as the table has it."""
+
+    conversation_id: str | None
+    sort_time: int
+    sequence: int
+    id: str
 
 
 async def lock_owner(connection: AsyncConnection, owner: str) -> bool:
@@ -18,12 +25,12 @@ async def lock_owner(connection: AsyncConnection, owner: str) -> bool:
     return await connection.scalar(LOCK_OWNER, {"in_owner": owner}) is not None
 
 
-async def recount(connection: AsyncConnection, owner: str, changed: Places) -> int:
+async def recount(connection: AsyncConnection, owner: str, changed: Iterable[Changed]) -> int:
     """Bring the totals up to date behind rows that have changed; returns how many those are."""
     places: dict[str | None, list[tuple[int, int]]] = {}
-    for conversation, sort_time, sequence in changed:
-        for name in {None, conversation}:
-            places.setdefault(name, []).append((sort_time, sequence))
+    for row in changed:
+        for name in {None, row.conversation_id}:
+            places.setdefault(name, []).append((row.sort_time, row.sequence))
     for name, touched in places.items():
         of = scope(owner, name)
         sort_time, sequence = min(touched)

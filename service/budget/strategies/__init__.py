@@ -12,6 +12,7 @@ from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.sliding_window import SlidingWindow
 from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.stable_window import StableWindow
 from service.budget.strategies.summarization import Summarization
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.window_size import WindowSize
@@ -25,6 +26,7 @@ STRATEGIES: Final[dict[str, Strategy]] = {
         SlidingWindow(),
         WindowSize(),
         SmartWindow(),
+        StableWindow(),
         ToolResultClearing(),
         Importance(),
         Relevance(),

@@ -1,18 +1,20 @@
 """Several strategies, one after the other, until the context fits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from service.budget.groups import (
     Fit,
     Group,
     StandIn,
+    Steady,
     Strategy,
     Summarize,
     Verdict,
     cost,
     fit_with,
+    keeps_still,
     uses_summaries,
 )
 from service.budget.strategies.oldest_first import OldestFirst
@@ -40,6 +42,18 @@ class Composite:
         """Return whether any of them does."""
         return any(map(uses_summaries, self.strategies))
 
+    @property
+    def keeps_still(self) -> bool:
+        """Return whether any of them begins where it did in the build before."""
+        return any(map(keeps_still, self.strategies))
+
+    def steadied(self, steady: Steady) -> "Composite":
+        """Return the strategies for one build."""
+        strategies = (
+            each.steadied(steady) if keeps_still(each) else each for each in self.strategies
+        )
+        return replace(self, strategies=tuple(strategies))
+
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return what is kept in the end."""
         return self.fit_beside(groups, budget, ())
@@ -51,11 +65,13 @@ class Composite:
         summary: Summarize | None = None
         stand_in: StandIn | None = None
         wanted = False
+        still = True
         for strategy in self.strategies:
             # what fits may still have a past that only summaries tell of
             if cost(kept) <= budget and not uses_summaries(strategy):
                 continue
             fit = fit_with(strategy, kept, budget, stand_ins)
+            still = still and (fit.still or len(fit.kept) == len(kept))
             kept = fit.kept
             verdicts |= fit.verdicts
             summary = fit.summary or summary
@@ -68,4 +84,5 @@ class Composite:
             summary=summary,
             stand_in=stand_in,
             wanted_summary=wanted,
+            still=still,
         )

@@ -1,11 +1,12 @@
 """Keep the newest turns, and of the older ones what tells most about the question."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from formatters.model import Passage, Ranker, Role
-from service.budget.groups import Fit, Group, Verdict, cost, newest_that_fit
+from service.budget.groups import Fit, Group, Steady, Verdict, cost, newest_that_fit
+from service.budget.still import still_window
 
 #: Of the tokens for history, what the newest human message may take with all that answers it.
 WHOLE_TURN: Final = 0.5
@@ -25,22 +26,46 @@ class Relevance:
     reads_all: bool = True
     #: Of the tokens for history, what the newest groups have before any other.
     recent_share: float = 0.1
+    #: Of the tokens for history, what goes at once of the newest groups where these have to give
+    #: way, so that they begin where they did in the build before; 0 drops group by group.
+    chunk_share: float = 0.0
     #: Scores passages; the core knows none itself.
     rank: Ranker | None = None
+    #: What the builds of this history have in common; without it, this budget.
+    steady: Steady | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.recent_share <= 1:
             raise ValueError("recent_share has to lie between 0 and 1")
+        if not 0 <= self.chunk_share <= 1:
+            raise ValueError("chunk_share has to lie between 0 and 1")
 
-    def recent(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
+    @property
+    def keeps_still(self) -> bool:
+        """Tell whether the newest groups begin where they did in the build before."""
+        return self.chunk_share > 0
+
+    def steadied(self, steady: Steady) -> "Relevance":
+        """Return the strategy for one build."""
+        return replace(self, steady=steady)
+
+    def recent(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups within their share, and the newest whatever it costs.
 
         They reach back to a human message, where that takes no more than half of the budget.
         """
+        if self.keeps_still and (still := self._still(groups, budget)):
+            return Fit(kept=tuple(still), still=True)
         kept = newest_that_fit(groups, int(budget * self.recent_share)) or groups[-1:]
         turn = groups[max((n for n, group in enumerate(groups) if _has_human(group)), default=0) :]
         whole = len(turn) > len(kept) and cost(turn) <= budget * WHOLE_TURN
-        return turn if whole else kept
+        return Fit(kept=tuple(turn if whole else kept))
+
+    def _still(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
+        """Return the newest groups from where a chunk ends; none where the newest has no room."""
+        tokens = self.steady.tokens if self.steady else budget
+        limit = min(int(tokens * self.recent_share), budget)
+        return still_window(groups, limit, int(tokens * self.chunk_share), whole=False)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, and those that score highest of what else fits."""
@@ -48,7 +73,8 @@ class Relevance:
             return self._chosen(groups, newest_that_fit(groups, budget) or groups[-1:], {}, budget)
         scores = self._scores(groups)
         protected = [group for group in groups if group.pinned]
-        kept = {g.index for g in (*protected, *self.recent(groups, budget - cost(protected)))}
+        recent = self.recent(groups, budget - cost(protected)).kept
+        kept = {group.index for group in (*protected, *recent)}
         used = sum(_most(group) for group in groups if group.index in kept)
         # of two that score alike the newer goes first
         for group in sorted(groups, key=lambda g: (scores[g.index], g.index), reverse=True):

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service.app import connect_client, open_bus, open_stores, open_worker
+from service.app import connect_client, open_bus, open_worker
 from service.bus import Bus
 from service.cli.history_files import read_history
 from service.client import ContextClient
-from service.config.settings import BusSettings, Settings, ToolsSettings
+from service.config.settings import BusSettings, Settings
 from service.config.store import StoreSettings
+from service.config.tools import ToolsSettings
 from service.errors import ContextBuilderError
+from service.parts import open_stores
 from service.ports import HistoryStore
 
 HISTORY: Final = Path(__file__).with_name("history.json")

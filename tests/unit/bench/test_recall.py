@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from bench.recall.__main__ import measured
+from bench.recall.__main__ import EVERY, measured
 from bench.recall.cases import Case, Question, cases
 from bench.recall.figures import Found, beside_best, figures
 from bench.recall.pickers import PICKERS, Lines
 from bench.recounts import OVERHEAD, tokens
+from service.budget.strategies import STRATEGIES
 
 FILLING = "We talked about soup and the weather and about nothing else at all"
 
@@ -49,21 +50,26 @@ def test_conversations_are_read(tmp_path: Path) -> None:
     assert named.questions == [Question("Who?", ("m0",), "2")]
 
 
-def test_questions_are_made_of_rare_words(tmp_path: Path) -> None:
-    """The two rarest words of a message are asked for in another order, in Korean bent."""
-    texts = {"zh": "昨天买了相机", "ja": "飛行機で京都の旅館へ", "ko": "동생하고 바닷가에서 놀았다"}
+def test_questions_are_made_by_rule(tmp_path: Path) -> None:
+    """Chats of a language are one history, and a message's words are asked for in other forms."""
+    texts = {"zh": "昨天买了相机", "ja": "大学病院で働きました", "ko": "커피를 마셨어"}
     chats = [
-        {"id": language, "lang": language, "messages": [said(0, text), said(1, "…")]}
-        for language, text in texts.items()
+        {"id": f"{language}{n}", "lang": language, "messages": [said(0, text), said(1, f"{n}…")]}
+        for language, told in texts.items()
+        for n, text in enumerate((told, "…"))
     ]
     for name, given in (("multilingual", chats), ("realpersonachat_ja", [])):
         with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt", encoding="utf-8") as file:
             file.write("\n".join(map(json.dumps, given)))
 
-    asked = {case.id: case.questions for case in cases(tmp_path, "cjk")}
-    assert [each.text for each in asked["ja"]] == ["旅館とか飛行機について、何と言っていましたか？"]
-    assert [each.text for each in asked["ko"]] == ["놀았하고 동생하 얘기는 뭐였지?"]
-    assert [each.evidence for each in asked["zh"]] == [("zh/m0",)]
+    told = {case.id: case for case in cases(tmp_path, "cjk")}
+    assert [each.text for each in told["zh"].questions] == ["之前说的相机是怎么回事？"]
+    assert "働く" in told["ja"].questions[0].text
+    assert "마시는" in told["ko"].questions[0].text
+    assert [each.evidence for each in told["ko"].questions] == [("ko0/m0",)]
+    times = [row["timestamp"] for row in told["zh"].rows]
+    assert times == sorted(times)
+    assert times[2].startswith("2025-01-02")
 
 
 @pytest.mark.parametrize("name", PICKERS)
@@ -88,6 +94,14 @@ def test_a_set_is_measured() -> None:
     assert told["s/relevance/300"]["by_category"] == {"1": 1}
 
 
+def test_all_strategies_that_keep_to_a_budget_are_measured() -> None:
+    """Unless some are named, these are all but the one that refuses."""
+    told = measured("s", [CASE], EVERY, [300])
+
+    assert set(STRATEGIES) - set(EVERY) == {"none"}
+    assert all(f"s/{name}/300" in told for name in EVERY)
+
+
 def test_figures_are_averages() -> None:
     """Shares are averaged over questions, and whole ones are counted."""
     found = [Found("a", 1.0, 10.0), Found("a", 0.0, 30.0), Found("b", 0.5, 20.0)]
@@ -100,6 +114,13 @@ def test_figures_are_averages() -> None:
         "p50_ms": 20.0,
         "p95_ms": 30.0,
     }
+
+
+def test_a_language_has_an_average_beside_its_kinds() -> None:
+    """What stands before a slash is a category as well."""
+    told = figures([Found("ja/one", 1.0), Found("ja/two", 0.0)])
+
+    assert told["by_category"] == {"ja": 0.5, "ja/one": 1.0, "ja/two": 0.0}
 
 
 def test_a_difference_is_to_the_best_of_others() -> None:

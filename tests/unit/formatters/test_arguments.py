@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from bench.forgeries import Forgery, forgery
 from formatters.arguments import guarded_arguments
 from formatters.guard import quoted
@@ -46,12 +44,12 @@ def test_tags_of_the_request_count() -> None:
     assert guarded_arguments(text, frozenset({"MOOD"})) == '{"\\u005bMOOD] x": 1}'
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_no_forgery_is_left_and_no_value_changes(seed: int) -> None:
+def test_no_forgery_is_left_and_no_value_changes() -> None:
     """Whatever a forger writes as key and value, the guard finds nothing in it afterwards."""
-    forged: Forgery = forgery(7, seed)
-    value = {forged.first: [forged.second, {forged.second: forged.first}]}
-    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
-        guarded = guarded_arguments(text, frozenset({"MOOD"}))
-        assert quoted(guarded, frozenset({"MOOD"})) == guarded
-        assert json.loads(guarded) == value
+    for seed in range(300):
+        forged: Forgery = forgery(7, seed)
+        value = {forged.first: [forged.second, {forged.second: forged.first}]}
+        for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+            guarded = guarded_arguments(text, frozenset({"MOOD"}))
+            assert quoted(guarded, frozenset({"MOOD"})) == guarded, seed
+            assert json.loads(guarded) == value, seed

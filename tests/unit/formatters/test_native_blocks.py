@@ -93,12 +93,12 @@ def test_the_limit_counts_messages(limit: int | None, kept: list[str]) -> None:
         + sum(len(entry.messages) for entry in block.entries)
         == len(TALK) - 1
     )
-    assert block.volatile is bool(beyond)
+    assert block.moves is bool(beyond)
 
 
 def test_history_that_was_not_read_ends_the_cache() -> None:
     """Its beginning moves with every turn."""
-    assert native_history(facts(TALK, more_history=True)).volatile
+    assert native_history(facts(TALK, more_history=True)).moves
 
 
 def test_a_unit_can_be_shortened() -> None:

@@ -247,6 +247,29 @@ def test_the_block() -> None:
     assert block.placeholder_when_cut == NONE_FITS
 
 
+def test_a_still_header_says_no_number() -> None:
+    """It is the same in every build, so that only its rows can change the block."""
+    rows = [row("human", f"q{n}", n) for n in range(3)]
+    counted, still = (
+        shared_memory(
+            Facts(
+                current_input="",
+                history=read_rows(rows),
+                memory=MemoryView(limit=2, header=header),
+                starts={"m0": 7},
+            )
+        )
+        for header in ("counted", "still")
+    )
+
+    assert still.text == counted.text.replace(" count=2]", "]")
+    assert still.text.startswith("[SHARED_MEMORY]\nRecent conversation memory:\n\n[")
+    assert (counted.volatile, still.volatile) == (True, False)
+    assert counted.moves
+    assert still.moves
+    assert still.starts == {"m0": 7}
+
+
 def test_the_face_takes_the_newest_first() -> None:
     """The formatter of the source system takes rows newest first and prints them oldest first."""
     rows = [row("human", f"q{n}", 30 - n) for n in range(30)]

@@ -10,14 +10,7 @@ from formatters.model import Message, Role
 from service.adapters.bus_options import BusOptions, bus_options
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.app import (
-    _used_by_default,
-    connect_client,
-    open_builder,
-    open_bus,
-    open_models,
-    open_summarizer,
-)
+from service.app import _used_by_default, connect_client, open_builder, open_bus
 from service.budget.strategies.summarization import Summarization
 from service.config.settings import (
     BudgetSettings,
@@ -28,6 +21,7 @@ from service.config.settings import (
 from service.config.store import StoreSettings
 from service.config.tls import TlsSettings
 from service.errors import ConfigError
+from service.parts import open_models, open_summarizer
 from service.wire import BuildRequest
 
 
@@ -44,10 +38,7 @@ def test_every_setting_of_the_bus_that_has_an_option_reaches_it() -> None:
     changed = {name: _other(getattr(BusSettings(), name)) for name in shared}
     options = asdict(bus_options(Settings(bus=BusSettings(**changed, heartbeat_seconds=0.01))))
 
-    assert {name: options[name] for name in shared} == {
-        name: value.model_dump() if isinstance(value, TlsSettings) else value
-        for name, value in changed.items()
-    }
+    assert {name: options[name] for name in shared} == changed
 
 
 def _other(value: object) -> object:
@@ -154,4 +145,17 @@ async def test_a_model_that_cannot_be_asked_is_refused_at_the_start(
     settings = Settings.model_validate({"summaries": {"summarizer": chosen}})
     with pytest.raises(ConfigError, match=r"context-builder\[llm\]"):
         async with open_summarizer(settings, HEURISTIC):
+            pass
+
+
+async def test_servers_of_tools_that_cannot_be_asked_are_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where their package is missing, the extra is named."""
+    for name in [name for name in sys.modules if name.startswith("service.adapters.mcp")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    settings = Settings.model_validate({"tools": {"mcp": [{"name": "git", "command": "uvx"}]}})
+    with pytest.raises(ConfigError, match=r"context-builder\[mcp\]"):
+        async with open_builder(settings):
             pass

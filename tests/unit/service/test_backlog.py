@@ -8,7 +8,7 @@ import pytest
 
 from formatters.model import Message, Role
 from service.backlog import BUILD_BYTES, ROW_BYTES, Backlog, held_bytes
-from service.gather import History
+from service.history import History
 from tests.support import MakeBuilder, MakeRequest
 
 

@@ -153,3 +153,20 @@ async def test_a_channel_that_breaks_off_is_told_to_those_who_wait(bus: MemoryBu
 
     with pytest.raises(BusError, match="channel of replies"):
         await client.send(REQUEST)
+
+
+async def test_owners_who_chose_one_id_get_their_own_responses(
+    client: ContextClient, bus: MemoryBus, hub: MemoryHub
+) -> None:
+    """Though they wait at the same time, on the same channel."""
+    owners = ("ana", "bob")
+    asked = {
+        owner: asyncio.create_task(client.send({**REQUEST, "id": "msg_1", "owner_key": owner}))
+        for owner in owners
+    }
+    for _ in owners:
+        request = await heard(bus)
+        hub.publish(request["metadata"]["reply_to"], refusal(request, BudgetExceededError()))
+
+    for owner, task in asked.items():
+        assert (await task).owner_key == owner

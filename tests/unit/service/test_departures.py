@@ -9,12 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from formatters.model import Row
+from service import departures as departures_module
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.backlog import WAITING
 from service.builder import ContextBuilder
 from service.config.settings import EventSettings
-from service.departures import REMEMBERED, REMEMBERED_IDS, Departures, left_out
+from service.departures import Departures, left_out
 from service.event import UNCAUSED, EventMetadata
 from service.marks import Archiving
 from service.provenance import Built
@@ -214,8 +215,8 @@ async def test_the_archive_is_kept_without_events(
     await history.append("o", turns(3))
     built = await builder.built(make_request(memory_limit=4))
     silent = watching(builder, told, pruned=False)
-    silent.keep(built)
-    await silent.drain()
+    silent.afterwards.keep(built)
+    await silent.afterwards.drain()
     assert history.asked == 0
 
     await watching(builder, told, pruned=False, archive=True).tell(built)
@@ -233,12 +234,12 @@ async def test_it_is_done_in_the_background(
 ) -> None:
     """Builds are kept until `run` gets to them; those that left nothing out are not."""
     departures = watching(builder, told)
-    departures.keep(None)
-    departures.keep(await builder.built(make_request()))
+    departures.afterwards.keep(None)
+    departures.afterwards.keep(await builder.built(make_request()))
     await history.append("o", turns(2))
-    departures.keep(await builder.built(make_request(memory_limit=2)))
-    task = asyncio.create_task(departures.run())
-    await departures.drain()
+    departures.afterwards.keep(await builder.built(make_request(memory_limit=2)))
+    task = asyncio.create_task(departures.afterwards.run())
+    await departures.afterwards.drain()
     task.cancel()
     await asyncio.wait([task])
     assert told.removed == [named(0, 1)]
@@ -253,7 +254,7 @@ async def test_builds_beyond_a_bound_are_let_go(
     departures = watching(builder, told)
     with capture_logs() as lines:
         for _ in range(WAITING + 1):
-            departures.keep(built)
+            departures.afterwards.keep(built)
     assert [line["event"] for line in lines] == ["departures.lost"]
 
 
@@ -275,6 +276,26 @@ async def test_a_store_that_is_away_costs_a_line(
     assert told.removed == [named(0, 1)]
 
 
+async def test_an_outage_costs_two_lines(
+    builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
+) -> None:
+    """However many builds come meanwhile: one with the reason, one with their number."""
+    await history.append("o", turns(2))
+    built = await builder.built(make_request(memory_limit=2))
+    departures = watching(builder, told)
+    departures._history = BrokenHistory()
+    with capture_logs() as lines:
+        for _ in range(3):
+            await departures.tell(built)
+        departures._history = history
+        await departures.tell(built)
+    assert [(line["event"], line.get("lost")) for line in lines] == [
+        ("departures.lost", None),
+        ("departures.resumed", 3),
+    ]
+    assert told.removed == [named(0, 1)]
+
+
 async def test_large_texts_are_counted_elsewhere(
     builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
 ) -> None:
@@ -286,22 +307,32 @@ async def test_large_texts_are_counted_elsewhere(
     assert told.events[0][1]["token_reduction"] == counted
 
 
+@pytest.mark.parametrize(
+    ("bound", "most", "owners", "asked", "times"),
+    [("REMEMBERED", 1, "opo", 3, 2), ("REMEMBERED_IDS", 4, "ooppqpo", 4, 3)],
+    ids=["histories", "ids"],
+)
 async def test_what_is_remembered_is_bounded(
     builder: ContextBuilder,
     make_request: MakeRequest,
     told: Told,
     history: Asked,
     monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+    most: int,
+    owners: str,
+    asked: int,
+    times: int,
 ) -> None:
-    """Of histories not built for a long time the store is asked again, and tells nothing twice."""
-    assert REMEMBERED > 1
-    monkeypatch.setattr("service.departures.REMEMBERED", 1)
+    """What was built long ago, or before long histories, is asked again, and told once for all."""
+    assert getattr(departures_module, bound) > most
+    monkeypatch.setattr(departures_module, bound, most)
     departures = watching(builder, told)
-    for owner in ("o", "p", "o"):
+    for owner in owners:
         await history.append(owner, turns(2))
         await departures.tell(await builder.built(make_request(owner_key=owner, memory_limit=2)))
-    assert history.asked == 3
-    assert told.removed == [named(0, 1), named(0, 1)]
+    assert history.asked == asked
+    assert told.removed == [named(0, 1)] * times
 
 
 async def test_a_build_that_leaves_out_nothing_new_does_not_wait(
@@ -314,23 +345,5 @@ async def test_a_build_that_leaves_out_nothing_new_does_not_wait(
     await departures.tell(built)
     with capture_logs() as lines:
         for _ in range(WAITING + 1):
-            departures.keep(built)
+            departures.afterwards.keep(built)
     assert lines == []
-
-
-async def test_the_ids_that_are_remembered_are_bounded(
-    builder: ContextBuilder,
-    make_request: MakeRequest,
-    told: Told,
-    history: Asked,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A few long histories push out the ones before them; what comes again counts once."""
-    assert REMEMBERED_IDS > 4
-    monkeypatch.setattr("service.departures.REMEMBERED_IDS", 4)
-    departures = watching(builder, told)
-    for owner in ("o", "o", "p", "p", "q", "p", "o"):
-        await history.append(owner, turns(2))
-        await departures.tell(await builder.built(make_request(owner_key=owner, memory_limit=2)))
-    assert history.asked == 4
-    assert told.removed == [named(0, 1)] * 3

@@ -14,25 +14,28 @@ from service.backlog import WAITING
 from service.config.settings import ManifestSettings, Settings
 from service.errors import BusError
 from service.filing import BATCH, Filing
-from service.gather import MANY_ROWS, History
+from service.history import History
 from service.provenance import Built
+from service.reading import MANY_ROWS
 from tests.support import MakeBuilder, MakeRequest
 
 
-class BrokenManifests:
-    """A store that is away."""
+class BrokenManifests(MemoryManifests):
+    """A store that is away, until it is back."""
 
-    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
-        """Fail."""
-        raise BusError("away")
+    away = True
 
     async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
-        """Fail."""
-        raise BusError("away")
+        """Fail while it is away."""
+        if self.away:
+            raise BusError("away")
+        await super().put_all(manifests, ttl_seconds)
 
     async def get(self, build_id: str) -> bytes | None:
-        """Fail."""
-        raise BusError("away")
+        """Fail while it is away."""
+        if self.away:
+            raise BusError("away")
+        return await super().get(build_id)
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def keeping(**settings: float) -> Settings:
 @asynccontextmanager
 async def running(filing: Filing) -> AsyncIterator[None]:
     """Run the filing in the background."""
-    task = asyncio.create_task(filing.run())
+    task = asyncio.create_task(filing.afterwards.run())
     yield
     task.cancel()
     await asyncio.wait([task])
@@ -58,10 +61,10 @@ async def running(filing: Filing) -> AsyncIterator[None]:
 async def test_what_is_kept_can_be_found(built: Built) -> None:
     """The manifest of a build is found by the build's id, once the background has filed it."""
     filing = Filing(MemoryManifests(), Settings())
-    filing.keep(None)
+    filing.afterwards.keep(None)
     async with running(filing):
-        filing.keep(built)
-        await filing.drain()
+        filing.afterwards.keep(built)
+        await filing.afterwards.drain()
 
     found = await filing.find(built.content.build_id)
 
@@ -90,10 +93,10 @@ async def test_builds_that_come_together_are_filed_together(built: Built) -> Non
     endless = replace(builds[1], gathered=replace(built.gathered, profile={"a": {1: 2, "b": 3}}))
     filing = Filing(Noting(), Settings())
     for each in (builds[0], endless, *builds[2:], built):
-        filing.keep(each)
+        filing.afterwards.keep(each)
     with capture_logs() as lines:
         async with running(filing):
-            await filing.drain()
+            await filing.afterwards.drain()
 
     assert [line["event"] for line in lines] == ["manifest.lost"]
     assert trips == [set(names) - {"bld_1"}, {built.content.build_id}]
@@ -102,9 +105,9 @@ async def test_builds_that_come_together_are_filed_together(built: Built) -> Non
 async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:
     """Manifests can be switched off."""
     filing = Filing(MemoryManifests(), keeping(ttl_seconds=0))
-    filing.keep(built)
+    filing.afterwards.keep(built)
     await filing.file(built)
-    await filing.drain()
+    await filing.afterwards.drain()
     assert await filing.find(built.content.build_id) is None
 
 
@@ -116,6 +119,40 @@ async def test_a_store_that_is_away_costs_a_line_in_the_log(built: Built) -> Non
     assert [line["event"] for line in lines] == ["manifest.lost"]
     with pytest.raises(BusError):
         await filing.find("bld_1")
+
+
+async def test_an_outage_costs_two_lines(built: Built) -> None:
+    """However many builds come meanwhile: one with the reason, one with their number."""
+    store = BrokenManifests()
+    filing = Filing(store, Settings())
+    with capture_logs() as lines:
+        for _ in range(2):
+            await filing._file([built] * BATCH)
+        store.away = False
+        await filing.file(built)
+        await filing.file(built)
+        store.away = True
+        await filing.file(built)
+    said = [(line["event"], line.get("reason"), line.get("lost")) for line in lines]
+    assert said == [
+        ("manifest.lost", "away", None),
+        ("manifest.resumed", None, 2 * BATCH),
+        ("manifest.lost", "away", None),
+    ]
+    assert lines[0]["build_id"] == built.content.build_id
+
+
+async def test_what_a_full_backlog_lost_is_told_when_none_waits(built: Built) -> None:
+    """Not in between, where each batch would make room for a line; and at the end in any case."""
+    filing = Filing(MemoryManifests(), Settings())
+    with capture_logs() as lines:
+        for _ in range(WAITING + 2):
+            filing.afterwards.keep(built)
+        await filing.file(built)
+        assert [line["event"] for line in lines] == ["manifest.lost"]
+        async with running(filing):
+            await filing.afterwards.drain()
+    assert [(line["event"], line.get("lost")) for line in lines[1:]] == [("manifest.resumed", 2)]
 
 
 async def test_a_manifest_that_is_too_large_is_not_kept(built: Built) -> None:
@@ -132,7 +169,7 @@ async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
     filing = Filing(MemoryManifests(), Settings())
     with capture_logs() as lines:
         for _ in range(WAITING + 1):
-            filing.keep(built)
+            filing.afterwards.keep(built)
     assert [line["event"] for line in lines] == ["manifest.lost"]
 
 
@@ -140,8 +177,8 @@ async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch)
     """A worker that ends doesn't hang on its manifests."""
     monkeypatch.setattr("service.backlog.DRAIN", 0.01)
     filing = Filing(MemoryManifests(), Settings())
-    filing.keep(built)
-    await filing.drain()
+    filing.afterwards.keep(built)
+    await filing.afterwards.drain()
     assert await filing.find(built.content.build_id) is None
 
 
@@ -167,3 +204,17 @@ async def test_what_is_no_manifest_is_none(built: Built) -> None:
     with capture_logs() as lines:
         assert await Filing(store, Settings()).find("bld_1") is None
     assert lines[0]["event"] == "manifest.unreadable"
+
+
+async def test_builds_are_told_of_when_their_manifests_are_there(built: Built) -> None:
+    """And not before; those whose manifests were not stored are not told of."""
+    told: list[Built] = []
+    store = MemoryManifests()
+    await Filing(store, Settings(), told.append).file(built)
+    assert told == [built]
+    assert await store.get(built.content.build_id) is not None
+
+    await Filing(BrokenManifests(), Settings(), told.append).file(built)
+    await Filing(store, keeping(max_bytes=1), told.append).file(built)
+    await Filing(store, keeping(ttl_seconds=0), told.append).file(built)
+    assert told == [built]

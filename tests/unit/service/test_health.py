@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 from service import health
 from service.config.settings import BusSettings
 from service.errors import BusError
-from service.health import CHECK_SECONDS, Pulse, Readiness, patience
+from service.health import CHECK_SECONDS, FAILURES, Pulse, Readiness, patience
+from service.sender import TRIES
 
 
 class Hands:
@@ -86,6 +87,23 @@ def test_the_state_follows_the_worker(pulse: Pulse) -> None:
     stop.set()
 
     assert [*states, pulse.state] == ["starting", "taking requests", "stopping"]
+
+
+def test_a_loop_that_fails_again_and_again_holds_the_worker_up(pulse: Pulse) -> None:
+    """A bad answer doesn't, which is given up; one loop that goes on is not all of them."""
+    pulse.begin(asyncio.Event())
+    for _ in range(TRIES):
+        pulse.failed("sender")
+    assert pulse.state == "taking requests"
+    for loop in ("requests", "sender"):
+        for _ in range(FAILURES):
+            pulse.failed(loop)
+    states = []
+    for loop in ("requests", "sender"):
+        states.append(pulse.state)
+        pulse.resumed(loop)
+    assert [*states, pulse.state] == ["held up", "held up", "taking requests"]
+    assert pulse.alive(30)
 
 
 @pytest.mark.parametrize(

@@ -266,3 +266,28 @@ def test_lines_that_nobody_takes_stop_nobody(monkeypatch: pytest.MonkeyPatch) ->
         if stream is closed:
             closed.close()
         structlog.get_logger().error("x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Gruß 🙂",
+        "\x7f\x9b31m\u202e",
+        "\ud800",
+        2**70,
+        -(2**64),
+        ["\ud800", {"n": 10**30}],
+        0.5,
+        None,
+    ],
+)
+def test_whatever_is_logged_is_a_line_of_ascii(
+    value: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No character can harm a terminal, and no value keeps a line from being written."""
+    configure_logging(format="json")
+    structlog.get_logger().info("x", value=value)
+    line = capsys.readouterr().err
+    assert line.isascii()
+    assert line.rstrip("\n").isprintable()
+    assert json.loads(line)["value"] == value

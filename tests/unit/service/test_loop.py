@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.errors import BusError
+from service.health import FAILURES, Pulse
 from service.loop import LONGEST_PAUSE, keep_on
 
 
@@ -47,6 +48,25 @@ async def test_an_outage_is_told_of_once(pauses: list[float]) -> None:
         ("loop.interrupted", "full"),
         ("loop.resumed", ""),
     ]
+
+
+async def test_the_pulse_learns_of_failures(pauses: list[float]) -> None:
+    """Of each, and of their end; the failures of an outage are not those of the next."""
+    pulse, stop = Pulse(), asyncio.Event()
+    pulse.begin(stop)
+    states: list[str] = []
+    outcomes = ["away"] * FAILURES + ["", "away"]
+
+    async def step() -> None:
+        states.append(pulse.state)
+        if len(states) == len(outcomes):
+            stop.set()
+        if said := outcomes[len(states) - 1]:
+            raise BusError(said)
+
+    with capture_logs():
+        await keep_on("name", step, stop, pulse)
+    assert states == ["taking requests"] * FAILURES + ["held up", "taking requests"]
 
 
 async def test_pauses_grow_until_it_works_again(pauses: list[float]) -> None:

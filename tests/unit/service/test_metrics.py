@@ -29,3 +29,4 @@ def test_unmeasured_takes_everything() -> None:
     UNMEASURED.built(Sizes(blocks=[], utilization=0, yielded=[], strategy="none", saved=0))
     UNMEASURED.summarized("made")
     UNMEASURED.reloaded("failed")
+    UNMEASURED.refreshed("git", "changed")

@@ -10,7 +10,7 @@ from formatters.model import Tool
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.budget.toolset import Toolset, Toolsets
 from service.errors import InvalidRequestError
-from service.offered import offered_tools
+from service.offered import offered_tools, unlisted
 from service.wire import BuildRequest
 from tests.support import SEARCH
 
@@ -101,3 +101,18 @@ async def test_the_registry_is_read_once_for_each_version(registry: Registry) ->
     registry.register(named("d"))
 
     assert await offered(registry, toolsets=toolsets) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(("tools", "told"), [([], True), (["a"], True), (None, False)])
+def test_sources_that_do_not_answer_are_told(
+    registry: Registry, tools: list[str] | None, told: bool
+) -> None:
+    """Where the request offers tools of the registry."""
+    registry.replace("git", ())
+    registry.mark("git", stale=True)
+    content = {"current_input": "Hi", "tools": tools}
+    request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+
+    warnings = list(unlisted(request, registry))
+    assert [warning.code for warning in warnings] == ["tools_stale"] * told
+    assert all("git" in warning.detail for warning in warnings)

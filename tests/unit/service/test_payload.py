@@ -7,13 +7,112 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidRequestError
-from service.payload import MAX_DEPTH, canonical, cleaned, digest, escaped, fingerprint, read_json
+from service.payload import (
+    MAX_DEPTH,
+    canonical,
+    cleaned,
+    digest,
+    escaped,
+    fingerprint,
+    read_json,
+    read_plain,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=20,
 )
+
+
+#: Numbers as JSON writes them, and as it doesn't: readers differ where they are long or large.
+NUMBERS = st.sampled_from(
+    [
+        *("0", "-0", "-0.0", "1e5", "1E+5", "1e-5", "0.1e1", "1e22", "1e23", "9007199254740993.0"),
+        *("1e400", "-1e400", "1e-400", "5e-324", "2.2250738585072011e-308", "NaN", "-Infinity"),
+        *("9223372036854775807", "9223372036854775808", "-9223372036854775809"),
+        *("18446744073709551615", "18446744073709551616", "999999999999999999", "1" + "0" * 400),
+        *("1.00000000000000011102230246251565404", "01", "1.", ".5", "+1", "1e", "--1"),
+    ]
+) | st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+
+#: Strings as JSON writes them, and as it doesn't.
+STRINGS = st.text().map(json.dumps) | st.sampled_from(
+    [
+        '"\\ud83d\\ude00"',
+        '"\\ud800"',
+        '"\\udc00\\ud800"',
+        '"\\u0000"',
+        '"\\/"',
+        '"\\x"',
+        '"\t"',
+        "'a'",
+    ]
+)
+
+#: Objects in JSON, some with keys twice, and what looks like them.
+OBJECTS = st.recursive(
+    NUMBERS | STRINGS | st.sampled_from(["null", "true", "false", "nul", "", " [ ] ", "{}"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]")
+        | st.lists(st.tuples(STRINGS, inner), max_size=3).map(
+            lambda pairs: f"{{{','.join(f'{key}:{value}' for key, value in pairs)}}}"
+        )
+    ),
+    max_leaves=8,
+).map(lambda value: f'{{"a":{value},"a":{value}}}'.encode("utf-8", "surrogatepass"))
+
+
+def _slowly(payload: bytes) -> object:
+    return cleaned(read_json(payload))
+
+
+@given(OBJECTS | st.binary() | JSON.map(lambda value: json.dumps({"a": value}).encode()))
+def test_what_is_plain_is_read_alike(payload: bytes) -> None:
+    """The fast way gives what the other gives, to the type of each number, or leaves it to it."""
+    plain = read_plain(payload)
+    if plain is not None:
+        assert repr(plain) == repr(_slowly(payload))
+
+
+@given(OBJECTS, st.integers(0, 200), st.binary(max_size=2))
+def test_what_is_broken_is_read_alike(payload: bytes, place: int, put: bytes) -> None:
+    """Whatever byte stands wrong, the fast way accepts nothing that the other refuses."""
+    broken = payload[:place] + put + payload[place + 1 :]
+    plain = read_plain(broken)
+    if plain is not None:
+        assert repr(plain) == repr(_slowly(broken))
+
+
+def test_most_requests_are_plain() -> None:
+    """Text in any language and numbers of a usual size are read the fast way."""
+    value = {"id": "a", "n": 2**53, "x": 0.1, "said": ["Gruß 🙂", "\u2028"], "": None, "yes": True}
+    for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        assert read_plain(written.encode()) == value
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"a":18446744073709551616}',
+        b'{"a":"1234567890123456789"}',
+        b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}",
+        b'{"a":"\\ud800"}',
+        b'{"a":NaN}',
+        b'{"a":1e400}',
+        b'{"a":"\xff"}',
+        b"[]",
+    ],
+)
+def test_what_may_not_be_plain_is_left(payload: bytes) -> None:
+    """Long numbers, deep nesting, lone surrogates and what is no object go the other way."""
+    assert read_plain(payload) is None
+
+
+def test_the_size_cap_holds_for_what_is_plain() -> None:
+    """A message over the cap is left to the way that refuses it."""
+    assert read_plain(b"{}", max_bytes=2) == {}
+    assert read_plain(b"{ }", max_bytes=2) is None
 
 
 @given(st.binary())

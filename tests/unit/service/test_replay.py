@@ -66,7 +66,12 @@ async def test_what_was_recalled_is_recalled_again(
     await remember(builder, [*said, row(200, "human", "Boat number 7 sank")], "Boat 7?")
 
     assert "RECALLED" in built.content.usage.blocks
-    assert manifest.strategy == {"name": "relevance", "reads_all": True, "recent_share": 0.1}
+    assert manifest.strategy == {
+        "name": "relevance",
+        "reads_all": True,
+        "recent_share": 0.1,
+        "chunk_share": 0.0,
+    }
     assert (await replay(manifest, builder)).identical
 
 

@@ -18,7 +18,7 @@ from service.errors import (
     UnsupportedContentError,
     UnsupportedVersionError,
 )
-from service.schemas import as_text, main, schemas
+from service.schemas import schemas
 from service.wire import BuildRequest, RejectedError, Topics, decode, failed
 from tests.support import NOW, MakeBuilder
 
@@ -73,14 +73,6 @@ async def test_golden_requests_get_their_golden_responses(
 
     Draft202012Validator(schemas()["response"]).validate(answered)
     assert answered == json.loads((GOLDEN / f"response_{name}.json").read_text())
-
-
-def test_the_published_schemas_are_those_of_the_models(tmp_path: Path) -> None:
-    """`make schemas` would change nothing in docs/schemas."""
-    main(tmp_path)
-    for name, schema in schemas().items():
-        assert (ROOT / "docs" / "schemas" / f"{name}.json").read_text() == as_text(schema)
-        assert (tmp_path / f"{name}.json").read_text() == as_text(schema)
 
 
 def test_a_request_needs_no_more_than_an_owner_and_an_input() -> None:
@@ -338,7 +330,7 @@ def test_what_is_parsed_but_not_allowed_is_answered(inner: bytes) -> None:
                 x,
             )
         ),
-        max_leaves=25,
+        max_leaves=10,
     )
 )
 def test_any_json_is_decoded_or_rejected(value: object) -> None:

@@ -3,9 +3,9 @@
 import json
 
 from bench.bus.echo import Echo
-from bench.bus.load import OWNERS, _answered, request
+from bench.bus.load import OWNERS, Waiting, request
 from bench.bus.worker import CONSTANT
-from service.app import now
+from service.parts import now
 from service.wire import decode, succeeded
 
 
@@ -25,13 +25,18 @@ def test_the_requests_of_an_owner_bring_one_input() -> None:
     assert first.id != again.id
 
 
-def test_an_answer_names_its_request() -> None:
-    """The worker's answer and the echo's are told apart by the same search."""
+async def test_an_answer_finds_its_caller() -> None:
+    """The worker's answer and the echo's are given to who waits for them, and copies to nobody."""
     asked = decode(request(7))
     response = succeeded(asked.envelope, CONSTANT, now()).model_dump_json().encode()
-    assert _answered(response) == b"bench_7"
-    _, channel, echoed = Echo(700)._command(json.loads(request(7, "context.reply.x")))
+    _, channel, echoed = Echo(700)._command(json.loads(request(8, "context.reply.x")))
     assert channel == "context.reply.x"
     assert isinstance(echoed, bytes)
-    assert _answered(echoed) == b"bench_7"
     assert 690 <= len(echoed) <= 710
+
+    waiting = Waiting()
+    of_worker, of_echo = waiting.answer_to("bench_7"), waiting.answer_to("bench_8")
+    for message in (echoed, response, response):
+        waiting.received(message)
+    assert (await of_worker)["content"]["build_id"] == CONSTANT.build_id
+    assert (await of_echo)["metadata"] == {"request_id": "bench_8"}

@@ -25,7 +25,7 @@ from service.payload import MAX_DEPTH
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
+    max_leaves=5,
 )
 any_text = st.text(st.characters(exclude_categories=[]))
 

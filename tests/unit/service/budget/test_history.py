@@ -280,9 +280,9 @@ def test_native_groups_cost_their_messages() -> None:
     less = fit_history(block, OldestFirst(), 66, len)
 
     assert whole.block == block
-    assert not whole.block.volatile
+    assert not whole.block.moves
     assert [entry.messages[0].id for entry in less.block.entries] == ["b", "c"]
-    assert less.block.volatile
+    assert less.block.moves
 
 
 def test_native_history_may_go_whole() -> None:

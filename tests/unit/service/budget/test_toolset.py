@@ -64,6 +64,22 @@ def test_the_block_is_made_once_for_its_tags() -> None:
     assert len(made) == 2
 
 
+def test_each_tool_is_priced_once_for_a_counter_and_tags() -> None:
+    """A second choice of tools pays nothing; another tokenizer has other prices."""
+    priced: list[str] = []
+    tools, none = Toolset([LOOK]), frozenset[str]()
+
+    def price() -> list[int]:
+        priced.append("once more")
+        return [7]
+
+    prices = [tools.costs(Letters(), none, price) for _ in range(2)]
+    assert prices == [[7], [7]]
+    assert len(priced) == 1
+    tools.costs(Letters("others"), none, price)
+    assert len(priced) == 2
+
+
 def test_tags_that_strangers_choose_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full table begins anew."""
     monkeypatch.setattr(toolset, "KNOWN_BLOCKS", 2)

@@ -166,7 +166,12 @@ def test_tools_are_listed(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXB_TOOLS__PATHS", '["tools"]')
     (tool,) = json.loads(ctxb("tools", "ls", "--json").stdout)
     tokens = tool.pop("tokens")
-    assert tool == {"name": "look", "parameters": ["at*", "long"], "source": "tools/b.yml"}
+    assert tool == {
+        "name": "look",
+        "parameters": ["at*", "long"],
+        "source": "tools/b.yml",
+        "stale": False,
+    }
     shown = ctxb("tools", "ls").stdout
     assert "at*, long" in shown
     assert shown.endswith(f"1 tools, {tokens} tokens; * marks required parameters\n")

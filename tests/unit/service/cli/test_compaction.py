@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from service.app import open_stores
 from service.cli.compaction import told
 from service.cli.exits import Exit
 from service.compaction.making import Unmade
 from service.config.settings import Settings
+from service.parts import open_stores
 
 Ctxb = Callable[..., Result]
 

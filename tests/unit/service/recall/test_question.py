@@ -1,5 +1,5 @@
 from formatters.model import Passage, Role
-from service.recall.question import BORROWED, LIGHT, read_question
+from service.recall.question import BORROWED, CHARACTER, LIGHT, MIXED, SMALL, read_question
 
 CHAT = [
     Passage("We sold the red kayak", Role.HUMAN),
@@ -58,3 +58,33 @@ def test_a_long_question_is_read_at_its_ends() -> None:
 
     assert {"kayak", "museum"} <= asked.stems.keys()
     assert len(asked.text) < 5_000
+
+
+def test_what_asks_is_no_subject() -> None:
+    """Words that ask in Chinese, Japanese and Korean run into no other, and count nothing."""
+    chinese = read_question("之前聊过的相机在哪里？", [], None).stems
+    japanese = read_question("旅館について、何と言っていましたか？", [], None).stems
+    korean = read_question("언제 바다에 갔어?", [], None).stems
+
+    assert set(chinese) == {"相机", "机在", "相", "机", "在"}
+    assert "旅館" in japanese
+    assert not {"館に", "何", "言"} & japanese.keys()
+    assert "바다" in korean
+    assert "언제" not in korean
+
+
+def test_a_follow_up_without_blanks_borrows_too() -> None:
+    """Where all of a question only asks, the last turn tells the subject."""
+    chat = [Passage("我买了相机", Role.HUMAN), Passage("多少钱？", Role.AI)]
+
+    assert read_question("什么时候？", chat, None).stems["相机"] == BORROWED
+
+
+def test_small_words_and_single_characters_count_less() -> None:
+    """In Chinese a pair with a small word; in Japanese one with an ending, but not its stem."""
+    chinese = read_question("我买相机", [], None).stems
+    assert (chinese["相机"], chinese["我买"], chinese["相"]) == (1, SMALL, CHARACTER)
+
+    japanese = read_question("旅館で食べる", [], None).stems
+    assert (japanese["旅館"], japanese["食べ"], japanese["食"]) == (1, MIXED, 1)
+    assert japanese["館"] == CHARACTER

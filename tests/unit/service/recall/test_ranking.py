@@ -90,6 +90,24 @@ def test_a_passage_that_asks_counts_less_than_one_that_tells() -> None:
     )
 
 
+def test_a_passage_with_names_comes_before_one_without() -> None:
+    """Of passages that say the same, the one that names somebody tells more."""
+    passages = chat(p4="We had tea with my friend there", p20="We had tea with Marianne there")
+
+    assert best("Who was there for tea?", passages) == 20
+
+
+def test_what_stands_in_a_telling_stretch_of_a_long_session_gains() -> None:
+    """In a meeting a match among others counts more than the same one alone."""
+    filler = "We went on and on about this and that thing " * 8
+    meeting = [Passage(f"{filler} {n}", Role.HUMAN, START) for n in range(120)]
+    for place in (20, 80, 81, 82, 83, 84):
+        meeting[place] = meeting[place]._replace(text=f"{filler} remote control {place}")
+    scores = rank("What about the remote control?", meeting, NOW)
+
+    assert scores[82] > scores[20]
+
+
 def test_long_sessions_are_told() -> None:
     """A meeting without a break is a long session wholly, an exchange of two is none."""
     meeting = [Passage("word " * 100, Role.HUMAN, START) for _ in range(80)]

@@ -36,3 +36,8 @@ def test_nothing_reaches_into_another_session() -> None:
 
     assert told.near([1.0, 1.0], 2_500.0) == pytest.approx([0.0, 0.0])
     assert told.within(2_500.0) == [(0, 1), (1, 2)]
+
+
+def test_a_character_without_blanks_is_a_token() -> None:
+    """Four letters are taken for one, and so is each Chinese character."""
+    assert list(sessions([said(0, "字" * 7), said(1, "x" * 28)]).tokens) == [10, 10]

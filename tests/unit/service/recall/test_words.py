@@ -1,6 +1,6 @@
 import pytest
 
-from service.recall.words import MOST_CHARS, analysed, is_hiragana, words
+from service.recall.words import MOST_CHARS, analysed, cjk_chars, is_hiragana, words
 
 
 def test_words_are_lower_case_and_without_marks() -> None:
@@ -18,14 +18,14 @@ def test_wide_letters_are_the_plain_ones() -> None:
 @pytest.mark.parametrize(
     ("text", "pairs"),
     [
-        ("北京的天气", ["北京", "京的", "的天", "天气"]),
-        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("北京的天气", ["北京", "京的", "的天", "天气", *"北京的天气"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー", *"東京"]),
         ("사과나무", ["사과", "과나", "나무"]),
         ("雨", ["雨"]),
     ],
 )
 def test_scripts_without_blanks_are_taken_in_pairs(text: str, pairs: list[str]) -> None:
-    """Chinese, Japanese and Korean have pairs of characters, for stems and for runs."""
+    """Chinese, Japanese and Korean have pairs of characters, and Han characters alone too."""
     found = analysed(text, "english")
 
     assert list(found.stems) == pairs
@@ -34,7 +34,7 @@ def test_scripts_without_blanks_are_taken_in_pairs(text: str, pairs: list[str]) 
 
 def test_other_words_between_them_stay_whole() -> None:
     """A name in Latin letters within Chinese is a word of its own."""
-    assert list(analysed("我用python写", "english").stems) == ["python", "我用", "写"]
+    assert list(analysed("我用python写", "english").stems) == ["python", "我用", "写", "我", "用"]
 
 
 def test_stems_and_runs_are_counted() -> None:
@@ -53,9 +53,15 @@ def test_stems_and_runs_are_counted() -> None:
 
 def test_small_words_of_scripts_without_blanks_count_nothing() -> None:
     """Pairs within stop words are left out, and Hiragana alone is told apart."""
-    assert list(analysed("天気です", "english").stems) == ["天気", "気で"]
+    assert list(analysed("天気です", "english").stems) == ["天気", "気で", "天", "気"]
     assert is_hiragana("です")
     assert not any(map(is_hiragana, ("カメ", "天で", "de", "")))
+
+
+def test_names_within_a_sentence_are_counted() -> None:
+    """A capital at the start of a sentence makes no name, and one said twice is one."""
+    assert analysed("We met Ann in Paris. Then Ann left", "english").names == 2
+    assert analysed("Ann: Hello. What?", "english").names == 0
 
 
 def test_a_long_text_is_looked_at_in_part() -> None:
@@ -67,4 +73,10 @@ def test_a_long_text_is_looked_at_in_part() -> None:
 
 def test_nothing_is_found_in_nothing() -> None:
     """A text without words has no terms."""
-    assert analysed("?! 👍", "english") == ({}, {}, 0, 0)
+    assert analysed("?! 👍", "english") == ({}, {}, 0, 0, 0)
+
+
+def test_characters_without_blanks_are_counted() -> None:
+    """Letters, blanks and full-width marks are none of them."""
+    assert cjk_chars("用python写, 사과") == 4
+    assert cjk_chars("plain") == 0

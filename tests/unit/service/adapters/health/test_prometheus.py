@@ -22,6 +22,7 @@ def test_everything_is_counted_where_it_belongs() -> None:
     metrics.event_lost()
     metrics.summarized("overtaken")
     metrics.reloaded("failed")
+    metrics.refreshed("git", "changed")
     metrics.took("fit", 0.25)
     metrics.took("history", 0.5)
     now = measured(metrics)
@@ -37,6 +38,7 @@ def test_everything_is_counted_where_it_belongs() -> None:
     assert now("history_fetch_duration_seconds_sum", "sqlite") == 0.5
     assert now("build_duration_seconds_count", "history") == 0
     assert now("summary_requests_total", "overtaken") == now("config_reloads_total", "failed") == 1
+    assert now("tool_refresh_total", "changed", "git") == 1
 
 
 def test_counts_stand_at_zero_before_anything_happens() -> None:

@@ -2,16 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.bus_options import Tls
 from service.adapters.redis.tls import tls_arguments
+from service.config.tls import TlsSettings
 from service.errors import ConfigError
 
 
 def test_nothing_is_said_of_tls_where_nothing_is_set() -> None:
     """What a URL says in its query stands then."""
-    assert tls_arguments("redis://host", Tls()) == {}
-    assert tls_arguments("rediss://host", Tls()) == {}
-    assert tls_arguments("rediss://host", Tls(check_hostname=False)) == {
+    assert tls_arguments("redis://host", TlsSettings()) == {}
+    assert tls_arguments("rediss://host", TlsSettings()) == {}
+    assert tls_arguments("rediss://host", TlsSettings(check_hostname=False)) == {
         "ssl_check_hostname": False
     }
 
@@ -19,10 +19,10 @@ def test_nothing_is_said_of_tls_where_nothing_is_set() -> None:
 def test_settings_without_tls_are_a_mistake() -> None:
     """Nobody who names an authority wants to talk in the clear."""
     with pytest.raises(ConfigError, match=r"bus\.tls"):
-        tls_arguments("redis://host", Tls(check_hostname=False))
+        tls_arguments("redis://host", TlsSettings(check_hostname=False))
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     """With its setting and path."""
     with pytest.raises(ConfigError, match=r"bus\.tls\.ca_file: nowhere/ca\.pem"):
-        tls_arguments("rediss://host", Tls(ca_file=Path("nowhere/ca.pem")))
+        tls_arguments("rediss://host", TlsSettings(ca_file=Path("nowhere/ca.pem")))

@@ -106,3 +106,43 @@ def test_the_version_changes_with_the_tools() -> None:
 
     assert len(set(versions)) == 4
     assert tools.version == versions[-1]
+
+
+def test_what_sources_list_stands_behind_what_is_registered() -> None:
+    """In the order of the sources; of tools with one name the first stays, and a log says so."""
+    tools = registry("a")
+    tools.replace("first", ())
+    tools.replace("second", [tool("c"), tool("b")])
+    with capture_logs() as logs:
+        tools.replace("first", [tool("a", "hidden"), tool("d")])
+
+    assert tools.list_tool_names() == ["a", "d", "c", "b"]
+    assert tools.get_tool_definition("a") == tool("a")
+    assert [(each["event"], each["tool"], each["source"]) for each in logs] == [
+        ("tool.hidden", "a", "first")
+    ]
+
+
+def test_a_listing_that_is_the_same_is_no_new_version() -> None:
+    """Nothing that was made of the tools has to be made again."""
+    tools = registry()
+    assert tools.replace("s", [tool("a"), tool("b")])
+    version = tools.version
+
+    assert not tools.replace("s", [tool("a"), tool("b")])
+    assert tools.version == version
+    assert tools.replace("s", [tool("b")])
+    assert tools.version > version
+    assert tools.list_tool_names() == ["b"]
+
+
+def test_stale_sources_are_named_in_their_order() -> None:
+    """Their tools stay."""
+    tools = registry()
+    for source in ("x", "y"):
+        tools.replace(source, [tool(source)])
+        tools.mark(source, stale=True)
+    assert tools.stale == ["x", "y"]
+    tools.mark("x", stale=False)
+    assert tools.stale == ["y"]
+    assert tools.list_tool_names() == ["x", "y"]

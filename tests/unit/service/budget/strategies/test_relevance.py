@@ -75,9 +75,9 @@ def test_answers_stay_with_their_question() -> None:
     """The newest groups reach back to a human message, unless that takes too much."""
     talk = [*TALK, said(5, "an answer", Role.AI), said(6, "more", Role.AI)]
 
-    assert [group.index for group in BY_WORD.recent(talk, 60)] == [4, 5, 6]
-    assert [group.index for group in BY_WORD.recent(talk, 59)] == [6]
-    assert [group.index for group in BY_WORD.recent(talk[5:], 100)] == [5, 6]
+    assert [group.index for group in BY_WORD.recent(talk, 60).kept] == [4, 5, 6]
+    assert [group.index for group in BY_WORD.recent(talk, 59).kept] == [6]
+    assert [group.index for group in BY_WORD.recent(talk[5:], 100).kept] == [5, 6]
 
 
 @pytest.mark.parametrize("budget", [0, 9, 25, 50])
@@ -118,7 +118,7 @@ def test_the_ranker_stays_with_parameters() -> None:
 
     assert strategy == Relevance(recent_share=0.5, rank=RELEVANCE.rank)
     assert recalls(strategy)
-    with pytest.raises(UnknownStrategyError, match="it has recent_share"):
+    with pytest.raises(UnknownStrategyError, match="it has chunk_share, recent_share"):
         read_strategy({"name": "relevance", "rank": 1}, RANKING_STRATEGIES)
 
 

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class TextCache(Generic[T]):
     """Calls a function of a text and a language once for each, while it is remembered.
 
     Bounded by the characters of the texts, in two generations: once the recent one has half of

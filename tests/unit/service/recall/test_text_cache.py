@@ -1,4 +1,4 @@
-from service.recall.remembered import Remembered
+from service.recall.text_cache import TextCache
 
 
 def test_a_text_is_analysed_once() -> None:
@@ -9,7 +9,7 @@ def test_a_text_is_analysed_once() -> None:
         asked.append((text, language))
         return len(text)
 
-    remembered = Remembered(analyse, 1_000)
+    remembered = TextCache(analyse, 1_000)
     assert [remembered(text, "a") for text in ("one", "three", "one", "")] == [3, 5, 3, 0]
     assert remembered("one", "b") == 3
     assert remembered("", "a") == 0
@@ -24,7 +24,7 @@ def test_only_so_many_characters_are_remembered() -> None:
         asked.append(text)
         return text
 
-    remembered = Remembered(analyse, 100)
+    remembered = TextCache(analyse, 100)
     for number in range(40):
         remembered(f"{number:010}", "a")
         remembered("used often", "a")

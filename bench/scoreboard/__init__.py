@@ -1,0 +1,1 @@
+"""All benches, one after the other, in one table."""

@@ -1,0 +1,73 @@
+"""The benches that are run: a new one is an entry here, and its rows in `bench.scoreboard.rows`."""
+
+from dataclasses import dataclass
+from typing import Final
+
+#: Of all strategies those that the table speaks of.
+STRATEGIES: Final = "--strategies oldest_first,importance,relevance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """How a bench is run."""
+
+    module: str
+    #: What it is given besides ``--json``, with blanks between: in full, and when time is short.
+    full: str = ""
+    quick: str = ""
+    #: Minutes after which it counts as hung.
+    minutes: float
+    #: Sets of the data folder that it can't do without; None where it reads no data.
+    data: tuple[str, ...] | None = None
+    #: Whether it needs a server to start.
+    server: bool = False
+    #: Modules that it can't do without.
+    modules: tuple[str, ...] = ()
+    #: Whether it runs where the peers are installed, if that is anywhere.
+    peers: bool = False
+
+    def arguments(self, *, quick: bool) -> list[str]:
+        """Return what it is given, but for the data."""
+        return ["--json", *(self.quick if quick else self.full).split()]
+
+
+BENCHES: Final[dict[str, Bench]] = {
+    "recall": Bench(
+        module="bench.recall",
+        full=STRATEGIES,
+        quick=f"{STRATEGIES} --limit 1 --budgets 2000",
+        minutes=120,
+        data=("locomo", "qmsum", "multilingual", "realpersonachat_ja"),
+        peers=True,
+    ),
+    "cache": Bench(module="bench.cache", quick="--quick", minutes=60, data=("locomo",)),
+    "laws": Bench(module="bench.laws", quick="--quick", minutes=120, data=()),
+    "compaction": Bench(module="bench.compaction", quick="--quick", minutes=60, data=()),
+    "hostile": Bench(
+        module="bench.hostile", quick="--generated 2000", minutes=120, data=("injections",)
+    ),
+    "build": Bench(module="bench.build", quick="--rounds 3", minutes=30, peers=True),
+    "bus": Bench(module="bench.bus", quick="--quick", minutes=15, server=True),
+    "store": Bench(
+        module="bench.store",
+        quick="--sizes 1000 20000 --rounds 20",
+        minutes=90,
+        modules=("asyncpg",),
+    ),
+    "chaos": Bench(module="bench.chaos", quick="--requests 500 --kills 3", minutes=15, server=True),
+    **{
+        f"chaos-{fault}": Bench(
+            module="bench.chaos",
+            full=f"--{fault}",
+            quick=f"--{fault} --requests {few}",
+            minutes=15,
+            server=True,
+        )
+        for fault, few in (
+            ("redis-kill", 5200),  # the server dies with 5,000 still waiting
+            ("pause", 300),
+            ("flushall", 500),
+            ("rolling", 500),
+        )
+    },
+}

@@ -1,0 +1,215 @@
+"""What the table has of each bench: where a figure stands in its JSON, beside what, and the aim."""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: Keys and places in lists, from the outside in.
+Path = tuple[str | int, ...]
+
+SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "≥": operator.ge,
+    ">": operator.gt,
+    "≤": operator.le,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a figure should be; one with ``=`` is a promise, and breaking it is a failure."""
+
+    sign: str
+    number: float
+
+    def met(self, figure: object) -> bool:
+        """Tell whether a figure is as it should be."""
+        return SIGNS[self.sign](figure, self.number)
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.number:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table."""
+
+    bench: str
+    what: str
+    path: Path
+    aim: Aim | None = None
+    #: What stands beside the figure, by its name.
+    beside: Mapping[str, Path] = field(default_factory=dict)
+
+
+def found(figures: Mapping[str, Any], path: Path) -> object:
+    """Return what stands at a path; None where nothing does."""
+    here: Any = figures
+    for step in path:
+        try:
+            here = here[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return here
+
+
+# --- recall and cache ------------------------------------------------------------------------
+
+#: What strategies are compared with, by the name of the bench.
+PICKERS: Final = {
+    "newest first": "newest",
+    "BM25": "bm25",
+    "BM25 with neighbours": "bm25_neighbours",
+    "both added": "bm25_both",
+    "trim_messages": "trim_messages",
+}
+OTHERS: Final = {**PICKERS, "importance": "importance", "oldest_first": "oldest_first"}
+#: Those of the set `cjk`, which are its categories.
+LANGUAGES: Final = ("zh", "ja", "ko")
+#: The least that is aimed at on locomo, by tokens.
+RECALL: Final = {1000: 0.80, 2000: 0.86, 4000: 0.90}
+
+
+def _recall(name: str, tokens: int, least: float | None = None) -> Iterator[Row]:
+    """Yield what is told of `relevance` on a set."""
+    key, words = f"{name}/relevance/{tokens}", f"{name}, {tokens:,} tokens"
+    beside: dict[str, Path] = {
+        shown: (f"{name}/{other}/{tokens}", "recall") for shown, other in OTHERS.items()
+    }
+    aim = Aim("≥", least) if least else None
+    yield Row("recall", f"evidence kept by `relevance`, {words}", (key, "recall"), aim, beside)
+    best: dict[str, Path] = {"best": (key, "best_baseline"), "mean": (key, "minus_best")}
+    what = f"more than the best of the others, low end of 95 %, {words}"
+    yield Row("recall", what, (key, "interval", 0), Aim(">", 0) if name != "cjk" else None, best)
+
+
+def _recall_rows() -> Iterator[Row]:
+    for tokens, least in RECALL.items():
+        yield from _recall("locomo", tokens, least)
+    for tokens in RECALL:
+        key: Path = (f"locomo/preset_recall/{tokens}", "recall")
+        yield Row("recall", f"the same under the preset `recall`, {tokens:,} tokens", key)
+    beside: dict[str, Path] = {"p95": ("locomo/relevance/2000", "p95_ms")}
+    yield Row("recall", "build, median ms", ("locomo/relevance/2000", "p50_ms"), None, beside)
+    yield from _recall("qmsum", 4000)
+    for tokens in (1000, 2000):
+        yield from _recall("cjk", tokens)
+    for language in LANGUAGES:
+        keys = {name: f"cjk/{name}/1000" for name in ("relevance", "bm25")}
+        path, bm25 = ((key, "by_category", language) for key in keys.values())
+        yield Row("recall", f"of these in {language}, 1,000 tokens", path, None, {"BM25": bm25})
+
+
+#: What the preset is compared with.
+WINDOWS: Final = ("sliding_window", "oldest_first")
+CACHE: Final = {
+    "history_prefix": ("recent history as in the build before", Aim("≥", 0.90)),
+    "whole_prefix": ("messages as in the build before", None),
+    "utilisation": ("tokens for history that are used", Aim("≥", 0.70)),
+    "recent_share": ("recent history in what is used", Aim("≥", 0.5)),
+    "newest_present": ("builds with the newest turns", Aim("≥", 1)),
+}
+
+
+def _cache_rows() -> Iterator[Row]:
+    for layout in ("chat", "tagged"):
+        for key, (what, aim) in CACHE.items():
+            beside: dict[str, Path] = {name: (name, layout, key) for name in WINDOWS}
+            yield Row("cache", f"{what}, `{layout}`", (layout, key), aim, beside)
+
+
+# --- promises --------------------------------------------------------------------------------
+
+
+def _promises(bench: str, names: Sequence[str]) -> Iterator[Row]:
+    """Yield what has to be 0."""
+    yield from (Row(bench, name.replace("_", " "), (name,), Aim("=", 0)) for name in names)
+
+
+def _laws_rows() -> Iterator[Row]:
+    yield Row("laws", "builds", ("builds",), None, {"refused by right": ("refused",)})
+    broken = ("refused_wrongly", "over_budget", "invalid_sequences", "undecided")
+    yield from _promises("laws", (*broken, "count_differences"))
+
+
+def _compaction_rows() -> Iterator[Row]:
+    yield Row("compaction", "builds", ("builds",), None, {"summaries": ("summaries",)})
+    yield from _promises("compaction", ("invalid_sequences", "over_budget", "lost"))
+    yield Row("compaction", "CPU of a response over `oldest_first`", ("cpu_ratio",))
+
+
+def _hostile_rows() -> Iterator[Row]:
+    yield Row("hostile", "forgeries made", ("generated",), None, {"texts of attacks": ("texts",)})
+    yield from _promises("hostile", ("forged", "crashes"))
+    yield Row("hostile", "harmless look-alikes altered", ("benign_altered",))
+    yield Row("hostile", "lines of conversations altered", ("conversation_lines_altered",))
+
+
+def _chaos_rows() -> Iterator[Row]:
+    for bench in ("chaos", "chaos-redis-kill", "chaos-pause", "chaos-flushall", "chaos-rolling"):
+        yield Row(bench, "requests answered", ("answered",))
+        yield from _promises(bench, ("lost", "duplicates", "pending"))
+    p95: dict[str, Path] = {"p95": ("redelivery_p95_s",), "workers killed": ("kills",)}
+    yield Row("chaos", "answered again after, median s", ("redelivery_p50_s",), None, p95)
+
+
+# --- cost ------------------------------------------------------------------------------------
+
+
+def _build_rows() -> Iterator[Row]:
+    names = {"langchain-core": "langchain", "remembering": "langchain_memo", "litellm": "litellm"}
+    beside: dict[str, Path] = {n: (f"{key}_ms", "200") for n, key in names.items()}
+    what = "choosing and fitting 200 messages, CPU ms"
+    yield Row("build", what, ("fit_ms", "200"), None, beside)
+    for name, key in names.items():
+        yield Row("build", f"times as fast as {name}", (f"speedup_{key}_200",))
+    for length in ("200", "2000", "20000"):
+        count: dict[str, Path] = {"counting its text once": ("plain_count_ms", length)}
+        what = f"build over {int(length):,} stored messages, CPU ms"
+        yield Row("build", what, ("build_cpu_ms", length), None, count)
+    yield Row("build", "20,000 messages over 200", ("growth_200_to_20000",))
+
+
+def _bus_rows() -> Iterator[Row]:
+    lean = "lean_callers"
+    for way in ("streams", "pubsub"):
+        key = f"ratio_{way}_64"
+        beside: dict[str, Path] = {"lean callers": (lean, key)}
+        aim = Aim("≥", 0.4) if way == "streams" else None
+        yield Row("bus", f"answers over those of a raw echo, {way}", (key,), aim, beside)
+    cpu: dict[str, Path] = {"pubsub": ("cpu_us_pubsub_64",), "raw echo": ("raw", "cpu_us")}
+    yield Row("bus", "CPU of an answer, µs", ("cpu_us_streams_64",), Aim("≤", 150), cpu)
+    yield Row("bus", "wait over that for an echo, one in flight", ("p50_ratio_streams_1",))
+    own: dict[str, Path] = {"less the build": ("builds", "cpu_us_less_build")}
+    yield Row("bus", "CPU of an answer with a build, µs", ("builds", "cpu_us"), None, own)
+    yield Row("bus", "CPU of an idle worker, %", ("idle_cpu_percent",))
+
+
+def _store_rows() -> Iterator[Row]:
+    ways: tuple[tuple[Path, str, Aim | None], ...] = (
+        ((), "build", None),
+        (("relevance",), "build with `relevance`", Aim("<", 2)),
+    )
+    for kind, name in (("sqlite", "SQLite"), ("postgres", "Postgres")):
+        for way, what, aim in ways:
+            beside: dict[str, Path] = {
+                f"ms over {size:,}": (*way, "build_ms", kind, str(size))
+                for size in (1_000, 1_000_000)
+            }
+            words = f"{what}, longest history over the shortest, {name}"
+            yield Row("store", words, (*way, f"growth_{kind}"), aim, beside)
+
+
+ROWS: Final[tuple[Row, ...]] = (
+    *_recall_rows(),
+    *_cache_rows(),
+    *_laws_rows(),
+    *_compaction_rows(),
+    *_hostile_rows(),
+    *_build_rows(),
+    *_bus_rows(),
+    *_store_rows(),
+    *_chaos_rows(),
+)

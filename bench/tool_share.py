@@ -1,0 +1,203 @@
+"""Whether the tool that is called next is among those that fit a share.
+
+    python -m bench.tool_share --data DIR [--json]
+
+Of DIR's ``tools`` and ``tau_airline``, three sets of cases:
+
+- ``queries``: for each set of one tool with a query, the query is the input, and every tool of all
+  sets is offered; the one to keep is the set's own.
+- ``airline``: for each call of a trajectory whose tool was not called before in it, the last human
+  message is the input, what was said before is history, and the set's own tools are offered.
+- ``airline_among_all``: the same with the tools of all sets, in an order by lot.
+
+For each share of the tokens that all offered tools take, array and `[CAPABILITIES]` together: in
+which share of the cases the tool is kept by ``chosen``, the service's choice; by ``first``, the
+tools in their order as far as they fit; by ``cheapest``, the smallest. All keep what was called.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from bench.json_lines import read_lines
+from formatters.model import Facts, Tool
+from formatters.rows import read_rows
+from prompts.capabilities import capabilities
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.budget.counting import block_tokens
+from service.budget.toolset import Toolset
+from service.gather import Gathered
+from service.history import History
+from service.ports import TokenCounter
+from service.tool_share import with_tools_that_fit
+
+SHARES: Final = (0.05, 0.1, 0.2, 0.5)
+AIRLINE: Final = "tau_airline"
+SEED: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked, and the tool that has to be there for it."""
+
+    facts: Facts
+    toolset: Toolset
+    needed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Asked):
+    """The same, with the tokens of each tool alone."""
+
+    costs: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Picker:
+    """Keeps tools by their order."""
+
+    rank: Callable[[Sequence[int]], Sequence[int]]
+
+    def __call__(self, case: Case, limit: int, _: TokenCounter) -> set[str]:
+        """Return the names of the tools that fit."""
+        tools = case.toolset.tools
+        costs = case.costs
+        called = {call.name for message in case.facts.history for call in message.tool_calls}
+        kept = {_name(tool) for tool in tools if _name(tool) in called}
+        room = limit - sum(
+            cost for tool, cost in zip(tools, costs, strict=True) if _name(tool) in kept
+        )
+        for place in self.rank(costs):
+            if _name(tools[place]) not in kept and costs[place] <= room:
+                kept.add(_name(tools[place]))
+                room -= costs[place]
+        return kept
+
+
+def chosen(case: Case, limit: int, counter: TokenCounter) -> set[str]:
+    """Return the names of the tools that the service keeps."""
+    gathered = Gathered(history=History(), toolset=case.toolset, profile={})
+    fitting, _ = with_tools_that_fit(gathered, case.facts, limit, counter)
+    return {_name(tool) for tool in fitting.toolset.tools}
+
+
+PICKERS: Final[Mapping[str, Callable[[Case, int, TokenCounter], set[str]]]] = {
+    "chosen": chosen,
+    "first": Picker(lambda costs: range(len(costs))),
+    "cheapest": Picker(lambda costs: sorted(range(len(costs)), key=costs.__getitem__)),
+}
+
+
+def measure(data: Path) -> dict[str, Any]:
+    """Return the share of cases in which the tool is kept, by set, picker and share."""
+    counter = TiktokenTokenizers().counter("o200k_base")
+    return {name: _figures(asked, counter) for name, asked in _sets(data)}
+
+
+def _figures(asked: Sequence[Asked], counter: TokenCounter) -> dict[str, Any]:
+    toolset = asked[0].toolset
+    whole = _tokens(toolset, counter)
+    costs = [_tokens(Toolset([tool]), counter) for tool in toolset.tools]
+    cases = [Case(each.facts, each.toolset, each.needed, costs) for each in asked]
+    kept = {
+        name: {
+            str(share): round(
+                fmean(case.needed in pick(case, int(share * whole), counter) for case in cases), 3
+            )
+            for share in SHARES
+        }
+        for name, pick in PICKERS.items()
+    }
+    return {"cases": len(cases), "tools": len(cases[0].toolset.tools), "tokens": whole, **kept}
+
+
+def _sets(data: Path) -> Iterator[tuple[str, list[Asked]]]:
+    sets = list(read_lines(data / "tools.jsonl.gz"))
+    every = {_name(tool): tool for each in sets for tool in each["tools"]}
+    yield "queries", _queries(sets, Toolset(list(every.values())))
+    own = next(each["tools"] for each in sets if each["id"] == AIRLINE)
+    trajectories = list(read_lines(data / f"{AIRLINE}.jsonl.gz"))
+    yield "airline", list(_calls(trajectories, Toolset(own)))
+    mixed = list({**every, **{_name(tool): tool for tool in own}}.values())
+    random.Random(SEED).shuffle(mixed)  # noqa: S311 - an order, no secret
+    yield "airline_among_all", list(_calls(trajectories, Toolset(mixed)))
+
+
+def _queries(sets: Sequence[Mapping[str, Any]], toolset: Toolset) -> list[Asked]:
+    return [
+        Asked(Facts(current_input=_asked(each["query"])), toolset, _name(each["tools"][0]))
+        for each in sets
+        if "query" in each and len(each["tools"]) == 1
+    ]
+
+
+def _asked(query: object) -> str:
+    if isinstance(query, str):
+        return query
+    turns = query if isinstance(query, list) else []
+    return "\n".join(m["content"] for turn in turns for m in turn if m["role"] == "user")
+
+
+def _calls(trajectories: Sequence[Mapping[str, Any]], toolset: Toolset) -> Iterator[Asked]:
+    for trajectory in trajectories:
+        said = [each for each in trajectory["messages"] if each["role"] != "system"]
+        called: set[str] = set()
+        asked = 0
+        for place, message in enumerate(said):
+            if message["role"] == "user":
+                asked = place
+            for call in message.get("tool_calls") or ():
+                name = call["function"]["name"]
+                if name not in called:
+                    yield Asked(_facts(said, asked), toolset, name)
+                called.add(name)
+
+
+def _facts(said: Sequence[Mapping[str, Any]], asked: int) -> Facts:
+    rows = [
+        {
+            "id": f"m{place}",
+            "role": each["role"],
+            "content": each["content"] or "",
+            "metadata": {"tool_calls": each.get("tool_calls") or []},
+        }
+        for place, each in enumerate(said[:asked])
+    ]
+    return Facts(current_input=said[asked]["content"], history=read_rows(rows), layout="chat")
+
+
+def _tokens(toolset: Toolset, counter: TokenCounter) -> int:
+    block = capabilities(Facts(current_input="", tools=toolset.tools))
+    return toolset.tokens(counter) + block_tokens(block, counter.count)
+
+
+def _name(tool: Tool) -> str:
+    function = tool["function"]
+    return str(function["name"]) if isinstance(function, Mapping) else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="a folder with tools.jsonl.gz")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    found = measure(options.data)
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(f"{'share of tokens':<40}" + "".join(f"{share:>8}" for share in SHARES))
+    for name, figures in found.items():
+        print(f"{name}: {figures['cases']} cases, {figures['tools']} tools of {figures['tokens']}")
+        for picker in PICKERS:
+            kept = figures[picker].values()
+            print(f"  {picker:<38}" + "".join(f"{each:>8.3f}" for each in kept))
+
+
+if __name__ == "__main__":
+    main()

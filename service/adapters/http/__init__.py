@@ -1,0 +1,1 @@
+"""HTTP, for whatever a worker serves over it."""

@@ -1,0 +1,1 @@
+"""Tools that servers list over MCP; nothing here ever calls one."""

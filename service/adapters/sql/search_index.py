@@ -1,0 +1,103 @@
+"""What rows are found by, kept in step with them in the transaction that changes them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import bindparam, delete
+from sqlalchemy.dialects.postgresql import Insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.sql.bodies import portions
+from service.adapters.sql.schema import insert, searched, term_counts
+from service.adapters.term_keys import TermKeys
+
+
+def _count() -> Insert:
+    counted = insert(term_counts)
+    return counted.on_conflict_do_update(
+        index_elements=[term_counts.c.owner_key, term_counts.c.term],
+        set_={"rows": term_counts.c.rows + counted.excluded.rows},
+    )
+
+
+#: Add ``rows`` to how many have a term; fewer than none take some away.
+COUNT: Final = _count()
+#: Take rows out by their numbers, the ``first`` to the ``last``; returns their terms. A planner
+#: that knows nothing of an owner reads the rows between these, not all there are.
+UNINDEX: Final = (
+    delete(searched)
+    .where(
+        searched.c.owner_key == bindparam("in_owner"),
+        searched.c.sequence.in_(bindparam("numbers", expanding=True)),
+        searched.c.sequence.between(bindparam("first"), bindparam("last")),
+    )
+    .returning(searched.c.terms)
+)
+#: Forget terms that no row has any more.
+UNCOUNT: Final = delete(term_counts).where(
+    term_counts.c.owner_key == bindparam("in_owner"),
+    term_counts.c.term.in_(bindparam("terms", expanding=True)),
+    term_counts.c.rows <= 0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A row, as the table of messages has it, and what it is found by."""
+
+    id: str
+    conversation_id: str | None
+    sort_time: int
+    sequence: int
+    terms: Sequence[str]
+
+
+async def index_rows(connection: AsyncConnection, owner: str, rows: Iterable[Found]) -> None:
+    """Have rows of a locked owner found by their terms."""
+    values = indexed(owner, rows)
+    if values:
+        await connection.execute(insert(searched).on_conflict_do_nothing(), values)
+        await _counted(connection, owner, tallied(owner, (each["terms"] for each in values)))
+
+
+async def unindex_rows(connection: AsyncConnection, owner: str, numbers: Sequence[int]) -> None:
+    """Have rows of a locked owner, by their sequence numbers, found no more."""
+    gone: list[Sequence[int]] = []
+    for some in portions(sorted(numbers)):
+        bounds = {"first": some[0], "last": some[-1]}
+        chosen = {"in_owner": owner, "numbers": some, **bounds}
+        gone += await connection.scalars(UNINDEX, chosen)
+    taken = tallied(owner, gone)
+    await _counted(connection, owner, {term: -rows for term, rows in taken.items()})
+    for terms in portions(list(taken)):
+        await connection.execute(UNCOUNT, {"in_owner": owner, "terms": terms})
+
+
+def indexed(owner: str, rows: Iterable[Found]) -> list[dict[str, Any]]:
+    """Return what the table has of rows; none of those that nothing is found by."""
+    keys = TermKeys(owner)
+    return [
+        {
+            "owner_key": owner,
+            "sequence": row.sequence,
+            "sort_time": row.sort_time,
+            "id": row.id,
+            "terms": keys.of_row(row.terms, row.conversation_id),
+        }
+        for row in rows
+        if row.terms
+    ]
+
+
+def tallied(owner: str, terms: Iterable[Sequence[int]]) -> Counter[int]:
+    """Return how many of some rows, given with their terms, have each; and how many they are."""
+    row = TermKeys(owner).row
+    return Counter(term for each in terms for term in (*each, row))
+
+
+async def _counted(connection: AsyncConnection, owner: str, rows: Mapping[int, int]) -> None:
+    values = [{"owner_key": owner, "term": term, "rows": n} for term, n in sorted(rows.items())]
+    if values:
+        await connection.execute(COUNT, values)

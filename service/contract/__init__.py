@@ -1,0 +1,1 @@
+"""The wire contract as documents: AsyncAPI, JSON Schemas and the registry of errors."""

@@ -1,0 +1,1 @@
+"""Messages of each kind, as they stand on the wire."""

@@ -1,0 +1,1 @@
+"""What a worker answers and shows over HTTP: contexts, its builds, histories to be pruned."""

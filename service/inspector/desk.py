@@ -1,0 +1,130 @@
+"""What is done on each route."""
+
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import Final
+
+from starlette.responses import Response, StreamingResponse
+
+from service.config.settings import Settings
+from service.errors import OverloadedError
+from service.inspector.building import Building
+from service.inspector.builds import Builds, WhatIf
+from service.inspector.endpoint import Asked
+from service.inspector.errors import headers_of
+from service.inspector.forms import Page, Version
+from service.inspector.live import events, position
+from service.inspector.pruning import Aim, HistoryStatus, Marked, Preview, Pruning
+from service.inspector.recent_builds import RecentBuilds
+from service.inspector.shown import ShownBuild, ShownComparison, summary_of
+from service.wire import SCHEMA_VERSION
+
+#: Listeners to the live feed at the same time; each holds a connection.
+MOST_LISTENERS: Final = 16
+
+
+class Desk:
+    """Answers what comes in on the routes."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        recent: RecentBuilds,
+        builds: Builds,
+        pruning: Pruning,
+        building: Building,
+        description: bytes,
+    ) -> None:
+        """Take what the routes need; ``description`` is their own, as JSON."""
+        self._settings = settings
+        self._recent = recent
+        self._builds = builds
+        self._pruning = pruning
+        self._building = building
+        self._description = description
+        self._listeners = 0
+
+    async def build(self, asked: Asked) -> Response:
+        """Build a context."""
+        status, response = await self._building.answer(asked.body)
+        return Response(
+            response.model_dump_json(),
+            status_code=status,
+            headers=headers_of(status),
+            media_type="application/json",
+        )
+
+    async def list_builds(self, asked: Asked) -> Page:
+        """List the owner's builds."""
+        held, following = await self._builds.newest(
+            asked.owner_key, asked.query.limit, before=asked.query.before
+        )
+        return Page(builds=[summary_of(each) for each in held], next=following)
+
+    async def show_build(self, asked: Asked) -> ShownBuild:
+        """Show one of them."""
+        return await self._builds.show(await self._builds.find(asked.owner_key, asked.path("id")))
+
+    async def diff(self, asked: Asked) -> ShownComparison:
+        """Compare two of them."""
+        a, b = [await self._builds.find(asked.owner_key, asked.path(side)) for side in ("a", "b")]
+        return await self._builds.compare(a, b)
+
+    async def what_if(self, asked: Asked) -> WhatIf:
+        """Build one of them in another way."""
+        known = await self._builds.find(asked.owner_key, asked.path("id"))
+        wishes = {name: getattr(asked.body, name) for name in asked.body.model_fields_set}
+        return await self._builds.what_if(known, wishes)
+
+    async def status(self, asked: Asked) -> HistoryStatus:
+        """Tell how full the owner's history is."""
+        return await self._pruning.status(asked.owner_key, asked.query.model)
+
+    async def preview(self, asked: Asked) -> Preview:
+        """Tell what pruning would hide."""
+        return await self._pruning.preview(asked.owner_key, Aim(**asked.body.model_dump()))
+
+    async def prune(self, asked: Asked) -> Marked:
+        """Hide rows."""
+        return await self._pruning.commit(asked.owner_key, asked.body.ids)
+
+    async def undo(self, asked: Asked) -> Marked:
+        """Show them again."""
+        return await self._pruning.undo(asked.owner_key, asked.body.ids)
+
+    async def live(self, asked: Asked) -> Response:
+        """Tell of builds as they come."""
+        kind = "text/event-stream"
+        if asked.request.method == "HEAD":
+            return Response(media_type=kind)
+        if self._listeners >= MOST_LISTENERS:
+            raise OverloadedError(f"{MOST_LISTENERS} listen already; try again later")
+        begin = position(self._recent, asked.request.headers.get("Last-Event-ID"))
+        return StreamingResponse(
+            self._counted(events(self._recent, asked.owner_key, begin)),
+            media_type=kind,
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    async def version(self, _asked: Asked) -> Version:
+        """Tell what answers."""
+        http = self._settings.http
+        return Version(
+            version=version("context-builder"),
+            schema_version=SCHEMA_VERSION,
+            content=http.content,
+            build=http.build,
+        )
+
+    async def describe(self, _asked: Asked) -> Response:
+        """Give the description of all routes."""
+        return Response(self._description, media_type="application/json")
+
+    async def _counted(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        self._listeners += 1
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            self._listeners -= 1

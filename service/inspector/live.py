@@ -1,0 +1,65 @@
+"""Builds as they come: Server-Sent Events as they are kept."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from service.inspector.recent_builds import RecentBuilds
+from service.inspector.shown import Summary, summary_of
+
+#: Seconds between two signs of life, and milliseconds after which a browser connects again.
+PING_SECONDS: Final = 15.0
+RETRY_MILLISECONDS: Final = 3_000
+
+_SUMMARY: Final = TypeAdapter(Summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a listener is: the number of the last build that it heard of."""
+
+    number: int
+    #: Whether builds before it were missed.
+    gap: bool = False
+
+
+def position(recent: RecentBuilds, last_event_id: str | None) -> Position:
+    """Return from where on a listener wants to hear; without an id, from now on."""
+    if last_event_id is None:
+        return Position(recent.last)
+    era, _, number = last_event_id.partition(".")
+    if era != recent.era or not (number.isascii() and number.isdigit() and len(number) < 16):
+        return Position(0, gap=True)
+    # a number of the future would leave the listener waiting
+    last = min(int(number), recent.last)
+    return Position(last, gap=not recent.has_all_since(last))
+
+
+async def events(recent: RecentBuilds, owner_key: str, begin: Position) -> AsyncIterator[bytes]:
+    """Yield the owner's builds as events, and comments while there are none."""
+    yield f"retry: {RETRY_MILLISECONDS}\n: hello\n\n".encode()
+    heard, gap = begin.number, begin.gap
+    while not recent.closed:
+        if gap:
+            yield _gap(recent, heard)
+        last = recent.last
+        for held in recent.since(heard, owner_key):
+            data = _SUMMARY.dump_json(summary_of(held))
+            yield b"id: %s\nevent: build\ndata: %s\n\n" % (_id(recent, held.number), data)
+        heard = last
+        if recent.last == heard:
+            await recent.wait(PING_SECONDS)
+            if recent.last == heard and not recent.closed:
+                yield b": ping\n\n"
+        gap = not recent.has_all_since(heard)
+
+
+def _gap(recent: RecentBuilds, number: int) -> bytes:
+    """Tell that builds may be missing, so that the list has to be read again."""
+    return b"id: %s\nevent: gap\ndata: {}\n\n" % _id(recent, number)
+
+
+def _id(recent: RecentBuilds, number: int) -> bytes:
+    return f"{recent.era}.{number}".encode()

@@ -1,0 +1,130 @@
+"""What a service is put together from: each part opened as the settings say."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from service.adapters import STORES, SUMMARIZERS, mcp_servers
+from service.adapters.model_table import load_models
+from service.adapters.prompts.watched import WatchedPrompts
+from service.adapters.stores import Stores
+from service.adapters.summarizers.breaker import CircuitBreaker
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.opening import load_registry
+from service.adapters.tools.registry import InMemoryToolRegistry
+from service.adapters.tools.sources import find_sources
+from service.budget.groups import Strategy
+from service.budget.limits import ModelTable
+from service.budget.strategies.summarization import Summarization
+from service.budget.strategy_names import UnknownStrategyError, read_strategy
+from service.config.settings import Settings
+from service.errors import ConfigError
+from service.metrics import UNMEASURED, Metrics
+from service.plugins import load_strategies
+from service.ports import Prompts, ServerTools, Summarizer, TokenCounter, ToolSource
+
+T = TypeVar("T")
+
+
+def now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(UTC)
+
+
+def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
+    """Return the strategies there are; raises `ConfigError` unless the configured one is there."""
+    shares = settings.summaries
+    summarization = Summarization(
+        summary_budget_ratio=shares.summary_budget_ratio, trigger_ratio=shares.trigger_ratio
+    )
+    strategies = {**load_strategies(), summarization.name: summarization}
+    try:
+        read_strategy(settings.budget.strategy, strategies)
+    except UnknownStrategyError as error:
+        raise ConfigError(f"budget.strategy: {error}") from error
+    return strategies
+
+
+@asynccontextmanager
+async def open_stores(
+    settings: Settings, tokenizers: TiktokenTokenizers | None = None
+) -> AsyncIterator[Stores]:
+    """Open the configured store; raises `ConfigError` or `StoreError`."""
+    counter = (tokenizers or TiktokenTokenizers()).counter(settings.budget.tokenizer)
+    url = settings.store.url.get_secret_value()
+    async with by_scheme(STORES, url, "store.url")(settings.store, counter, now) as stores:
+        yield stores
+
+
+@asynccontextmanager
+async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIterator[Summarizer]:
+    """Open the configured summarizer; raises `ConfigError` where what it needs is not installed."""
+    chosen = settings.summaries.summarizer
+    async with SUMMARIZERS[chosen.kind](chosen, counter) as summarizer:
+        yield CircuitBreaker(
+            summarizer,
+            time.monotonic,
+            failures=chosen.breaker_failures,
+            open_seconds=chosen.breaker_seconds,
+        )
+
+
+def open_registry(settings: Settings) -> InMemoryToolRegistry:
+    """Load the tools of files and modules; raises `ToolError` with the place of what is wrong."""
+    return load_registry(settings.tools)
+
+
+async def list_servers(settings: Settings) -> list[ServerTools]:
+    """Ask the configured servers for their tools once; raises `ConfigError` without the extra."""
+    return await mcp_servers().list(settings.tools) if settings.tools.mcp else []
+
+
+def open_prompts(settings: Settings, metrics: Metrics = UNMEASURED) -> Prompts:
+    """Read the configured texts; raises `PromptError` with the path of what is wrong."""
+    return WatchedPrompts(settings.prompts, metrics)
+
+
+def tool_sources(settings: Settings) -> list[ToolSource]:
+    """Return where the configured tools are, files before modules; none is read yet."""
+    return find_sources(settings.tools.paths, settings.tools.modules)
+
+
+def open_models() -> ModelTable:
+    """Read the table of models that comes with the service."""
+    return load_models()
+
+
+def open_counter(settings: Settings) -> TokenCounter:
+    """Load the configured tokenizer; takes up to half a second of CPU."""
+    return TiktokenTokenizers().counter(settings.budget.tokenizer)
+
+
+async def upgrade_store(settings: Settings) -> None:
+    """Bring the configured store to the newest schema; raises `StoreError`."""
+    from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - only databases need it
+
+    await upgrade(settings.store.url.get_secret_value(), settings.store)
+
+
+async def store_revision(settings: Settings) -> str | None:
+    """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
+    from service.adapters.sql.migrate import current  # noqa: PLC0415 - only databases need it
+
+    return await current(settings.store.url.get_secret_value(), settings.store)
+
+
+async def check_store(settings: Settings) -> str:
+    """Return the revision of the store's schema; raises `SchemaError` if it is not ours."""
+    from service.adapters.sql.migrate import check  # noqa: PLC0415 - only databases need it
+
+    return await check(settings.store.url.get_secret_value(), settings.store)
+
+
+def by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:
+    """Return what knows a URL; raises `ConfigError` with the setting where nothing does."""
+    scheme = url.partition(":")[0]
+    if scheme not in table:
+        raise ConfigError(f"{setting}: {scheme!r} is not known; {', '.join(sorted(table))} are")
+    return table[scheme]

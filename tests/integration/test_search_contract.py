@@ -1,0 +1,162 @@
+"""What every store promises of a search, asked of each adapter."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from formatters.model import Row
+from service.adapters.memory.store import open_memory_store
+from service.adapters.stores import Stores
+from service.recall.terms import asked_terms
+from tests.integration.test_retention_contract import minute
+from tests.integration.test_store_contract import at, row, stores
+from tests.stores import RECEIPT, Clock, Words
+
+__all__ = ["stores"]  # a fixture
+
+#: Words of no language, a few of them common.
+WORDS = [f"{a}{b}{c}o" for a in "bdfgkl" for b in "aeiou" for c in "bdfgklmn"]
+#: What other query languages would read as more than words.
+HOSTILE = ('"', "boat* OR", "NEAR(a b)", "terms: x", "-boat", "'; DROP TABLE searched", "\0", "^")
+
+
+async def found(stores: Stores, *terms: str, **options: object) -> str:
+    """Return the ids of what is found before the row ``end``, newest first."""
+    settled = {"owner": "o", "conversation": None, "before": "end", "most": 40, **options}
+    rows = await stores.history.search(
+        str(settled["owner"]),
+        settled["conversation"],  # type: ignore[arg-type]
+        terms=terms,
+        before=str(settled["before"]),
+        max_rows=int(str(settled["most"])),
+    )
+    return " ".join(str(each["id"]) for each in rows)
+
+
+async def say(stores: Stores, *texts: str, owner: str = "o", **fields: object) -> None:
+    """Store texts under their first words, a minute apart, and one row behind them."""
+    rows = [row(text.split()[0], at(n), text, **fields) for n, text in enumerate(texts)]
+    await stores.history.append(owner, [*rows, row("end", at(55), "end", **fields)])
+
+
+async def test_rows_are_found_with_those_around_them(stores: Stores) -> None:
+    """What stands within so many tokens of a row comes along, in the order of the history."""
+    long = " ".join(["word"] * 200)
+    await say(stores, f"a {long}", "b two", "c boats", "d four", f"e {long}")
+
+    assert await found(stores, "boat") == "e d c b a"
+    assert await found(stores, "boat", before="d") == "c b a"
+    assert await found(stores, "boat", before="c") == ""
+    assert await found(stores, "lake") == ""
+    assert await found(stores, "boat", before="missing") == ""
+    assert await found(stores, "boat", owner="nobody") == ""
+    assert await found(stores) == ""
+
+
+async def test_what_tells_most_comes_first(stores: Stores) -> None:
+    """Where a whole stretch tells of a common word, its best row is not what is left out."""
+    filling = " ".join(["word"] * 10)
+    texts = [f"{filling} boat" if n % 5 == 0 else filling for n in range(100)]
+    texts[95] += " green"
+    rows = [row(f"m{n}", RECEIPT + timedelta(minutes=n), text) for n, text in enumerate(texts)]
+    end = row("end", RECEIPT + timedelta(days=1), "end")
+    await stores.history.append("o", [*rows, end])
+
+    names = (await found(stores, "green", "boat")).split()
+    assert len(names) == 40
+    assert {f"m{n}" for n in range(85, 100)} <= set(names)
+
+
+async def test_a_search_is_of_one_owner_and_conversation(stores: Stores) -> None:
+    """What others have said of it is neither found nor around it."""
+    for owner in ("o", "p"):
+        await say(stores, f"a boat of {owner}", "b boat", owner=owner, conversation_id="x")
+    await stores.history.append("o", [row("z", at(1), "boat")], conversation_id="y")
+
+    assert await found(stores, "boat") == "z b a"
+    assert await found(stores, "boat", conversation="x") == "b a"
+    assert await found(stores, "boat", conversation="y", before="z") == ""
+    assert await found(stores, "boat", conversation="nowhere") == ""
+    (one,) = await stores.history.search("p", terms=["boat"], before="b", max_rows=9)
+    assert one["content"] == "a boat of p"
+
+
+async def test_rows_that_are_gone_are_not_found(stores: Stores) -> None:
+    """Pruned, they are found again once they are restored; expired and erased, never."""
+    await say(stores, "a boat", "b lake", "c boat")
+    for _ in range(2):
+        await stores.history.prune("o", ["a"])
+        assert await found(stores, "boat") == "c b"
+    await stores.history.restore("o", ["a"])
+    assert await found(stores, "boat") == "c b a"
+
+    await stores.history.prune("o", ["c"])
+    while await stores.history.expire(minute(3), 1):
+        pass
+    assert await found(stores, "boat") == ""
+    assert await stores.history.restore("o", ["a", "c"]) == 0
+
+    await say(stores, "d boat", owner="p")
+    await stores.history.erase("p")
+    assert await found(stores, "boat", owner="p") == ""
+    await say(stores, "d lake", owner="p")
+    assert await found(stores, "boat", owner="p") == ""
+    assert await found(stores, "lake", owner="p") == "d"
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Wir haben die Häuser gesehen und waren froh", "Haus"),
+        ("昨日は琵琶湖で釣りをしました", "琵琶湖の話"),
+        ("우리는 부산에서 배를 탔어요", "부산 여행"),
+        ("周末我们去了颐和园划船", "颐和园怎么样"),
+        ("The RÉSUMÉ was sent", "résumé"),
+    ],
+)
+async def test_words_are_found_in_other_forms(stores: Stores, said: str, asked: str) -> None:
+    """In languages that bend words, and in those that are written without blanks."""
+    await say(stores, "a nothing", f"b {said}")
+    assert "b" in (await found(stores, *asked_terms(asked, []))).split()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_a_search_is_for_words_whatever_they_are(stores: Stores, text: str) -> None:
+    """No text of a stranger is read as a query, and none fails."""
+    await say(stores, "a boat", "b lake")
+    assert await found(stores, text, *asked_terms(text, []), "nowhere") in ("", "b a")
+    assert await found(stores, "lake") == "b a"
+
+
+def talk(count: int) -> Sequence[Row]:
+    """Return rows of two conversations, with late ones and tools among them."""
+    draw = random.Random(7)  # noqa: S311 - to be repeatable, not secret
+    return [
+        row(
+            f"m{n}",
+            RECEIPT + timedelta(seconds=n // 2 - 300 * (n % 17 == 0)),
+            " ".join(draw.choice(WORDS[: int(draw.random() ** 3 * 240) + 1]) for _ in range(8)),
+            role=("HUMAN", "AI", "TOOL")[n % 3],
+            conversation_id="xy"[n % 2],
+        )
+        for n in range(count)
+    ]
+
+
+async def test_stores_find_the_same(stores: Stores) -> None:
+    """Rare words, common ones and pairs of them: whatever the store, the same rows in order."""
+    rows = talk(1_000)
+    async with open_memory_store(Words(), Clock()) as memory:
+        for each in (stores, memory):
+            for start in range(0, len(rows), 250):
+                await each.history.append("o", rows[start : start + 250])
+            await each.history.prune("o", [f"m{n}" for n in range(100, 200)])
+            await each.history.restore("o", [f"m{n}" for n in range(150, 180)])
+        for terms in (WORDS[:3], WORDS[200:204], WORDS[1:2], WORDS[60:61], WORDS):
+            for conversation in (None, "y"):
+                asked = {"conversation": conversation, "before": "m901", "most": 60}
+                there = await found(memory, *terms, **asked)
+                assert await found(stores, *terms, **asked) == there
+                assert len(there.split()) == 60

@@ -1,0 +1,21 @@
+"""What is generated is under version control, as it would be generated now."""
+
+from pathlib import Path
+
+from service.contract.documents import documents, write
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_published_documents_are_those_of_the_code(tmp_path: Path) -> None:
+    """`make schemas` would change nothing in docs."""
+    write(tmp_path)
+    for name, text in documents().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, "run make schemas"
+        assert (tmp_path / name).read_text(encoding="utf-8") == text
+
+
+def test_nothing_else_lies_among_the_schemas() -> None:
+    """A schema that is no longer generated is deleted."""
+    lying = {f"schemas/{path.name}" for path in (ROOT / "docs" / "schemas").iterdir()}
+    assert lying == set(documents()) - {"errors.md"}
