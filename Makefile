@@ -5,8 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# what the demo needs, which is a fraction of what the tests do
+DEMO_READY := $(VENV)/.ready-demo
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 # `fast` counts with another tokenizer; its tests are skipped without it
-EXTRAS ?= embedded,llm,mcp,postgres,dev
+EXTRAS ?= docs,embedded,llm,mcp,otel,postgres,release,dev
 # one more than there are cores: tests of processes wait most of their time
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_VENV := .venv-bench
@@ -21,14 +24,18 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt
+$(DEMO_READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(INSTALL) '.[embedded]'
+	@touch $@
+
+$(READY): $(DEMO_READY)
+	$(INSTALL) '.[$(EXTRAS)]'
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## Start a bus and a worker, send requests, show the contexts
+demo: $(DEMO_READY) ## Start a bus and a worker, send requests, show the contexts
 	$(BIN)/ctxb demo
 
 .PHONY: test
