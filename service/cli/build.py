@@ -1,9 +1,8 @@
 """``ctxb build``: one context, without a bus."""
 
-import asyncio
-
 import typer
 
+from service.cli.ending import until_told
 from service.cli.options import Json
 from service.cli.request import RequestOptions, make_request, takes_request
 
@@ -32,6 +31,6 @@ def build(ctx: typer.Context, *, asked: RequestOptions, as_json: Json = False) -
         async with open_builder(settings) as builder:
             return await builder.handle_build_request(request)
 
-    response = asyncio.run(built())
+    response = until_told(built())
     show = print_account if asked.explain else print_context
     raise typer.Exit(show_answer(response, as_json=as_json, show=show))

@@ -33,14 +33,15 @@ class Exit(IntEnum):
     DIFFERENT = 7
     NOT_REPLAYABLE = 8
     INTERRUPTED = 130
-    NOT_DRAINED = 143
+    STOPPED = 143
 
 
 EPILOG: Final = """\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration invalid,
-4 no answer in time, 5 bus or store not reachable, 6 budget impossible,
+4 no answer in time, 5 bus or store can't be used, 6 budget impossible,
 7 the builds differ, 8 the build can't be repeated,
-130 interrupted, 143 stopped before all requests were answered.
+130 interrupted (Ctrl-C), 143 stopped (SIGTERM) before it was done, as a
+worker is that could not answer all it had begun.
 
 Results go to stdout, messages and logs to stderr.
 NO_COLOR switches colours off.

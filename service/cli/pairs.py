@@ -1,6 +1,5 @@
 """The two builds that ``ctxb diff`` compares."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from service.app import open_builder
 from service.cli.diff import DiffOptions
+from service.cli.ending import until_told
 from service.cli.request import read_bytes, read_request, set_options
 from service.config.settings import Settings
 from service.errors import InvalidRequestError
@@ -63,7 +63,7 @@ def two_ways(settings: Settings, asked: DiffOptions) -> tuple[BuildSuccess, Buil
         raise typer.BadParameter("one of --strategy, --model and budgets is needed twice")
     request = read_request(asked.request)
     sides = [{name: given[place] for name, given in wishes.items() if given} for place in (0, -1)]
-    return asyncio.run(_built(settings, request, sides))
+    return until_told(_built(settings, request, sides))
 
 
 def _wishes(asked: DiffOptions) -> dict[str, list[Any]]:

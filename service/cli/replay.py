@@ -1,11 +1,11 @@
 """``ctxb replay``: build again what a worker built, and tell what has changed."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from service.cli.ending import until_told
 from service.cli.exits import Exit
 from service.cli.options import Json
 
@@ -37,7 +37,7 @@ def replay(
 
     settings = kept_store(shared_bus(start(ctx.obj)))
     given = None if request is None else read_request(request)
-    result = asyncio.run(replayed(settings, build_id, given))
+    result = until_told(replayed(settings, build_id, given))
     if as_json:
         typer.echo(TypeAdapter(Replay).dump_json(result, indent=2))
     else:

@@ -16,16 +16,17 @@ from service.event_loop import settle_memory
 async def serve(settings: Settings) -> Exit:
     """Work until a signal asks to stop; raises as `open_bus` and `open_observed_worker` do."""
     stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     async with open_bus(settings) as connected:
         _introduce(connected, configured=settings.bus.url is not None)
         async with open_observed_worker(settings, connected.bus) as worker:
             settle_memory()
             drained = await worker.run(stop)
-    return Exit.OK if drained else Exit.NOT_DRAINED
+    return Exit.OK if drained else Exit.STOPPED
 
 
-def _stop_on_signals(stop: asyncio.Event) -> None:
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set an event at SIGTERM and at the first Ctrl-C; a second one interrupts."""
     loop = asyncio.get_running_loop()
 
     def ask() -> None:

@@ -1,12 +1,12 @@
 """``ctxb tools``: the tools that are offered to the model, and whether their files are right."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from service.cli.ending import until_told
 from service.cli.exits import Exit
 from service.cli.options import Json
 
@@ -32,7 +32,7 @@ def ls(ctx: typer.Context, as_json: Json = False) -> None:
     from service.parts import list_servers, open_counter, tool_sources
 
     settings = start(ctx.obj)
-    servers = asyncio.run(list_servers(settings))
+    servers = until_told(list_servers(settings))
     found = read_tools(tool_sources(settings), servers, open_counter(settings).count)
     if as_json:
         typer.echo(json.dumps(as_document(found), indent=2, ensure_ascii=False))
@@ -58,7 +58,7 @@ def check(ctx: typer.Context, paths: Paths = None) -> None:
     settings = start(ctx.obj, tools={"paths": paths, "modules": only, "mcp": only})
     count = open_counter(settings).count
     right = [check_source(source, count) for source in tool_sources(settings)]
-    right += [check_server(server, count) for server in asyncio.run(list_servers(settings))]
+    right += [check_server(server, count) for server in until_told(list_servers(settings))]
     if not right:
         typer.echo("no tools in the settings (tools.paths, tools.modules, tools.mcp)", err=True)
     if not all(right):

@@ -11,9 +11,12 @@ from service.cli.demo.stage import HISTORY, TOOLS
 from service.cli.tables import say
 
 
-def print_next_steps() -> None:
-    """Print commands that work in this folder, with this installation."""
-    ctxb, history = _program(), shlex.quote(_near(HISTORY))
+def print_next_steps(*, served: bool) -> None:
+    """Print commands that work in this folder, with this installation.
+
+    The inspector comes last, where it can't be missed, unless it was ``served`` just now.
+    """
+    ctxb, history = program(), shlex.quote(_near(HISTORY))
     tools = shlex.quote(f'["{_near(TOOLS)}"]')
     store = "CTXB_STORE__URL=sqlite:///ctxb.db"
     typer.echo()
@@ -24,11 +27,12 @@ def print_next_steps() -> None:
         f"{store} {ctxb} build --owner me --input 'Who feeds the cat?' --max-tokens 4000",
         f"CTXB_TOOLS__PATHS={tools} {ctxb} tools ls",
         f"{ctxb} worker    # and then, elsewhere, the commands that it prints",
+        *([] if served else [f"{ctxb} demo --serve    # opens the inspector: see it in a browser"]),
     ):
         typer.echo(f"  {command}")
 
 
-def _program() -> str:
+def program() -> str:
     """Return how this program was called."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":

@@ -79,6 +79,26 @@ SHORT_OF_MEMORY: Final = short(
     explain=True,
 )
 
+#: What the inspector has to compare: one question with little room, by other strategies, with more
+#: room, and as native messages.
+QUESTION: Final = "Tomas: who feeds the cat, and what was the code of the key box?"
+COMPARED: Final = (
+    short("demo-6", QUESTION, memory_tokens=MEMORY_TOKENS, memory_limit=100, explain=True),
+    short(
+        "demo-7",
+        QUESTION,
+        memory_tokens=MEMORY_TOKENS,
+        memory_limit=100,
+        strategy="relevance",
+        explain=True,
+    ),
+    short("demo-8", QUESTION, memory_limit=100, strategy="importance", explain=True),
+    short("demo-9", QUESTION, memory_limit=100, layout="chat", model="gpt-5", explain=True),
+)
+#: Rows that are then hidden by hand: what is to be done if it storms.
+HIDDEN: Final = ("m29", "m30", "m31", "m32")
+AFTER_PRUNING: Final = short("demo-10", QUESTION, memory_limit=100, explain=True)
+
 IMPOSSIBLE: Final = short("demo-4", "Ines: and now?", max_tokens=1200, reserve_tokens=200)
 
 MALFORMED: Final = short("demo-5", "Tomas: and now?", memory_limit="all of it")

@@ -3,19 +3,22 @@
 import asyncio
 import json
 import os
+import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service.app import connect_client, open_bus, open_worker
+from service.app import connect_client, open_bus, open_observed_worker
 from service.bus import Bus
 from service.cli.history_files import read_history
 from service.client import ContextClient
-from service.config.settings import BusSettings, Settings
+from service.config.health import HealthSettings
+from service.config.http import HttpSettings
+from service.config.settings import BusSettings, ManifestSettings, Settings
 from service.config.store import StoreSettings
 from service.config.tools import ToolsSettings
 from service.errors import ContextBuilderError
@@ -26,6 +29,9 @@ HISTORY: Final = Path(__file__).with_name("history.json")
 TOOLS: Final = Path(__file__).with_name("tools.json")
 
 OWNER: Final = "ines-and-tomas"
+
+#: Seconds for which the inspector shows a build: as long as somebody may look at it.
+SHOWN_SECONDS: Final = 86_400.0
 
 #: Seconds that the worker has to stop.
 STOP_SECONDS: Final = 10.0
@@ -47,6 +53,10 @@ class Stage:
     history: HistoryStore
     #: Where the bus and the worker are, for people.
     where: str
+    #: How other processes reach the bus; None for one in memory.
+    bus_url: str | None = None
+    #: Where the inspector is, if it was wanted.
+    inspector: str | None = None
     worker: "WorkerProcess | None" = None
 
     def check_worker(self) -> None:
@@ -56,12 +66,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def set_up(folder: Path, *, in_memory: bool) -> AsyncIterator[Stage]:
-    """Open a stage whose files are in a folder; raises `DemoError` where the worker fails."""
+async def set_up(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIterator[Stage]:
+    """Open a stage whose files are in a folder; raises `DemoError` where the worker fails.
+
+    With ``serve`` its worker has the HTTP interface open, and shows what was said.
+    """
+    port = free_port() if serve else None
+    inspector = None if port is None else f"http://127.0.0.1:{port}"
     settings = Settings(
         bus=BusSettings(url="memory://" if in_memory else None),
         store=StoreSettings(url=f"sqlite:///{folder / 'demo.db'}"),
         tools=ToolsSettings(paths=(TOOLS,)),
+        health=HealthSettings(port=None),  # another worker of this machine may have it
+        http=HttpSettings(port=port, content="full"),
+        manifests=ManifestSettings(ttl_seconds=SHOWN_SECONDS),
     )
     async with open_stores(settings) as stores:
         await stores.history.append(OWNER, read_history(HISTORY.read_bytes()).rows)
@@ -73,14 +91,23 @@ async def set_up(folder: Path, *, in_memory: bool) -> AsyncIterator[Stage]:
             if connected.url is None:
                 async with _worker_here(settings, bus):
                     where = "in memory, with the worker in this process"
-                    yield Stage(bus=bus, client=client, history=stores.history, where=where)
+                    yield Stage(
+                        bus=bus,
+                        client=client,
+                        history=stores.history,
+                        where=where,
+                        inspector=inspector,
+                    )
                 return
-            async with _worker_process(connected.url, folder) as worker:
+            variables = _variables(settings, connected.url)
+            async with _worker_process(variables, folder) as worker:
                 yield Stage(
                     bus=bus,
                     client=client,
                     history=stores.history,
                     where=f"{connected.origin}; worker: process {worker.process.pid}",
+                    bus_url=connected.url,
+                    inspector=inspector,
                     worker=worker,
                 )
 
@@ -88,7 +115,7 @@ async def set_up(folder: Path, *, in_memory: bool) -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def _worker_here(settings: Settings, bus: Bus) -> AsyncIterator[None]:
     stop = asyncio.Event()
-    async with open_worker(settings, bus) as worker:
+    async with open_observed_worker(settings, bus) as worker:
         # no task group: it would wrap the demo's errors
         working = asyncio.create_task(worker.run(stop))
         try:
@@ -113,9 +140,12 @@ class WorkerProcess:
             raise DemoError(f"the worker ended with {self.process.returncode}:\n{self._said()}")
 
     async def stop(self) -> None:
-        """Stop it as Kubernetes does; raises `DemoError` where it does not end cleanly."""
-        self.check_running()
-        self.process.terminate()
+        """Stop it as Kubernetes does; raises `DemoError` where it does not end cleanly.
+
+        Ctrl-C in a terminal reaches it too, and then it may have ended by itself.
+        """
+        if self.process.returncode is None:
+            self.process.terminate()
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 code = await self.process.wait()
@@ -130,13 +160,16 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def _worker_process(url: str, folder: Path) -> AsyncIterator[WorkerProcess]:
+async def _worker_process(
+    variables: Mapping[str, str], folder: Path
+) -> AsyncIterator[WorkerProcess]:
     log = folder / "worker.log"
+    others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "service.cli", "worker"),
             cwd=folder,  # where no config.yml of somebody else is
-            env=_environment(url, folder),
+            env={**others, **variables},
             stdin=DEVNULL,
             stdout=output,
             stderr=output,
@@ -151,12 +184,22 @@ async def _worker_process(url: str, folder: Path) -> AsyncIterator[WorkerProcess
             await process.wait()
 
 
-def _environment(url: str, folder: Path) -> dict[str, str]:
-    others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
+def _variables(settings: Settings, url: str) -> dict[str, str]:
+    """Return what of the settings is not as by default, as a process of its own reads it."""
     return {
-        **others,
         "CTXB_BUS__URL": url,
-        "CTXB_HEALTH__PORT": "null",  # another worker of this machine may have it
-        "CTXB_STORE__URL": f"sqlite:///{folder / 'demo.db'}",
+        "CTXB_HEALTH__PORT": "null",
+        "CTXB_HTTP__PORT": json.dumps(settings.http.port),
+        "CTXB_HTTP__CONTENT": settings.http.content,
+        "CTXB_MANIFESTS__TTL_SECONDS": str(settings.manifests.ttl_seconds),
+        "CTXB_STORE__URL": settings.store.url.get_secret_value(),
         "CTXB_TOOLS__PATHS": json.dumps([str(TOOLS)]),
     }
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

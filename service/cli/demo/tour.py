@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from service.cli.demo import requests as ask
 from service.cli.demo.next_steps import print_next_steps
 from service.cli.demo.stage import OWNER, DemoError, Stage, set_up
+from service.cli.demo.staying import print_inspector, wait_until_told
 from service.cli.tables import (
     console,
     print_context,
@@ -30,10 +31,13 @@ PATIENCE: Final = 30.0
 LOOK: Final = 0.05
 
 
-async def tour(*, in_memory: bool) -> None:
-    """Show what the service does; raises `DemoError` where it does something else."""
+async def tour(*, in_memory: bool, serve: bool) -> None:
+    """Show what the service does; raises `DemoError` where it does something else.
+
+    With ``serve`` it then goes on, with the inspector open, until SIGTERM or Ctrl-C.
+    """
     with TemporaryDirectory(prefix="ctxb-demo-") as folder:
-        async with set_up(Path(folder), in_memory=in_memory) as stage:
+        async with set_up(Path(folder), in_memory=in_memory, serve=serve) as stage:
             stored = (await stage.history.recent(OWNER)).total
             say(f"A history of {stored} messages is stored: Ines and Tomas plan a surprise.")
             say(f"Bus: {stage.where}.")
@@ -44,9 +48,11 @@ async def tour(*, in_memory: bool) -> None:
             await _impossible(stage)
             await _malformed(stage)
             await _again(stage, full)
+            if stage.inspector is not None:
+                await _inspected(stage, stage.inspector)
     _heading("That was all")
     say("The worker has finished and exited cleanly; nothing is left behind.")
-    print_next_steps()
+    print_next_steps(served=serve)
 
 
 async def _plain(stage: Stage) -> None:
@@ -119,6 +125,18 @@ async def _again(stage: Stage, first: BuildResponse) -> None:
     _check(response.id == first.id, "a retry gets the same response")
     _check(response.content == first.content, "a retry is not built anew")
     say(f"The same response, not built anew: {response.id}")
+
+
+async def _inspected(stage: Stage, inspector: str) -> None:
+    _heading("7. The same question in other ways, to be compared in the inspector")
+    for request in ask.COMPARED:
+        print_summary(_context(await _send(stage, request, "stream")))
+    hidden = await stage.history.prune(OWNER, ask.HIDDEN)
+    _check(hidden == len(ask.HIDDEN), "rows can be hidden by hand")
+    print_summary(_context(await _send(stage, ask.AFTER_PRUNING, "stream")))
+    _heading("The inspector")
+    print_inspector(inspector, OWNER, stage.bus_url)
+    await wait_until_told(stage.worker)
 
 
 # --- sending and checking --------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_the_next_steps_name_files_that_are_there(
 ) -> None:
     """Commands are printed so that a shell reads them as they are meant."""
     monkeypatch.setattr(sys, "argv", ["/no where/ctxb", "demo"])
-    print_next_steps()
+    print_next_steps(served=False)
     build = next(line for line in capsys.readouterr().out.splitlines() if "--explain" in line)
     words = shlex.split(build)
     assert words[:2] == ["/no where/ctxb", "build"]

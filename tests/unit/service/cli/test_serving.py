@@ -27,7 +27,7 @@ class Stopping:
         return self.drained
 
 
-@pytest.mark.parametrize(("drained", "code"), [(True, Exit.OK), (False, Exit.NOT_DRAINED)])
+@pytest.mark.parametrize(("drained", "code"), [(True, Exit.OK), (False, Exit.STOPPED)])
 async def test_the_exit_code_tells_whether_it_drained(
     drained: bool, code: Exit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
