@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from service.adapters import STORES, SUMMARIZERS, mcp_servers
+from service.adapters.bus_options import bus_options
 from service.adapters.model_table import load_models
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
@@ -24,6 +25,7 @@ from service.errors import ConfigError
 from service.metrics import UNMEASURED, Metrics
 from service.plugins import load_strategies
 from service.ports import Prompts, ServerTools, Summarizer, TokenCounter, ToolSource
+from service.survey import BusSurvey, StoreState
 
 T = TypeVar("T")
 
@@ -120,6 +122,25 @@ async def check_store(settings: Settings) -> str:
     from service.adapters.sql.migrate import check  # noqa: PLC0415 - only databases need it
 
     return await check(settings.store.url.get_secret_value(), settings.store)
+
+
+async def store_state(settings: Settings) -> StoreState | None:
+    """Return how large the store is, None where there is none yet; raises `StoreError`."""
+    from service.adapters.sql.size import size  # noqa: PLC0415 - only databases need it
+
+    return await size(settings.store.url.get_secret_value(), settings.store)
+
+
+@asynccontextmanager
+async def open_survey(settings: Settings) -> AsyncIterator[BusSurvey]:
+    """Connect to the server of `bus.url` to look only; raises `BusError` or `ConfigError`."""
+    from service.adapters.redis.survey import open_redis_survey  # noqa: PLC0415 - likewise
+
+    if settings.bus.url is None:
+        raise ConfigError("bus.url: there is no server to look at")
+    url, prefixes = settings.bus.url.get_secret_value(), settings.bus.reply_prefixes
+    async with open_redis_survey(url, bus_options(settings), prefixes) as survey:
+        yield survey
 
 
 def by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:

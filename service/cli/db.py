@@ -14,16 +14,19 @@ def upgrade(ctx: typer.Context) -> None:
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db upgrade
 
     Of several that start at the same time one upgrades, and the others wait for it.
+
+    The exit code is 1 where its tables are not those of its revision, and 5
+    where the store can't be opened.
     """
     from service.cli.start import kept_store, start
-    from service.parts import store_revision, upgrade_store
+    from service.parts import check_store, store_revision, upgrade_store
 
     settings = kept_store(start(ctx.obj))
 
-    async def upgraded() -> tuple[str | None, str | None]:
+    async def upgraded() -> tuple[str | None, str]:
         before = await store_revision(settings)
         await upgrade_store(settings)
-        return before, await store_revision(settings)
+        return before, await check_store(settings)
 
     before, after = asyncio.run(upgraded())
     typer.echo(f"{after} (was {before or 'empty'})" if before != after else f"{after} (no change)")

@@ -19,16 +19,17 @@ ENDS: Final[Mapping[int, Exit]] = {
 }
 
 
-def until_told(main: Coroutine[Any, Any, T]) -> T:
+def until_told(main: Coroutine[Any, Any, T], *, endless: bool = False) -> T:
     """Run to the end, or until SIGTERM or Ctrl-C, which is then answered by an exit code.
 
     A command has processes of others under it, servers of tools for example, which the signal
-    alone would leave behind: so it is cancelled, and ends them first.
+    alone would leave behind: so it is cancelled, and ends them first. What is ``endless`` has no
+    other end, so a signal is a good one.
     """
-    return asyncio.run(_heeding(main))
+    return asyncio.run(_heeding(main, endless=endless))
 
 
-async def _heeding(main: Coroutine[Any, Any, T]) -> T:
+async def _heeding(main: Coroutine[Any, Any, T], *, endless: bool) -> T:
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
     told: list[int] = []
@@ -47,4 +48,4 @@ async def _heeding(main: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         if not told:
             raise
-        raise typer.Exit(ENDS[told[0]]) from None
+        raise typer.Exit(Exit.OK if endless else ENDS[told[0]]) from None

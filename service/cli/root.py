@@ -20,6 +20,8 @@ from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
 from service.cli.replay import replay
 from service.cli.schema import schema
 from service.cli.send import send
+from service.cli.stats import stats
+from service.cli.tail import tail
 from service.cli.tools import tools
 from service.cli.worker import worker
 
@@ -67,6 +69,8 @@ app.command()(diff)
 app.command()(replay)
 app.command()(worker)
 app.command()(send)
+app.command()(tail)
+app.command()(stats)
 app.add_typer(bus, name="bus")
 app.add_typer(dead, name="dead")
 app.add_typer(history, name="history")

@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from math import ceil
-from typing import Any, Final
+from typing import Any
 
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.client import bus_errors, is_away, open_clients
-from service.adapters.redis.cluster import open_cluster
+from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.dead_letters import RedisDeadLetters
 from service.adapters.redis.division import RedisDivision
 from service.adapters.redis.erasure import RedisErasure
@@ -17,16 +16,14 @@ from service.adapters.redis.finishing import Finisher
 from service.adapters.redis.inbox import FixedStreams, RedisInbox
 from service.adapters.redis.keys import Shard
 from service.adapters.redis.manifests import RedisManifests
+from service.adapters.redis.opening import open_servers
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import ENQUEUE, Call, Command
-from service.adapters.redis.servers import OneServer, Servers, ask, run
+from service.adapters.redis.servers import Servers, ask, run
 from service.adapters.redis.shards import Shards, all_topics
 from service.adapters.stored_results import unpack
 from service.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
 from service.wire import Topics
-
-#: What a URL's scheme has in it where it names a node of a cluster.
-CLUSTER: Final = "+cluster"
 
 
 @asynccontextmanager
@@ -37,14 +34,11 @@ async def open_redis_bus(url: str, options: BusOptions | None = None) -> AsyncIt
     ``redis+cluster://`` and ``rediss+cluster://`` for any node of a cluster.
     """
     options = options or BusOptions()
-    scheme, separator, rest = url.partition("://")
-    if scheme.endswith(CLUSTER):
-        plain = scheme.removesuffix(CLUSTER) + separator + rest
-        async with open_cluster(plain, options) as cluster:
-            yield await _ready(RedisBus(cluster, options))
-        return
-    async with open_clients(url, options) as clients:
-        yield await _ready(RedisBus(OneServer(clients), options))
+    async with open_servers(url, options) as servers:
+        bus = RedisBus(servers, options)
+        # it has to know how many shards there are
+        await bus.shards.recount()
+        yield bus
 
 
 class RedisBus:
@@ -182,12 +176,6 @@ class RedisBus:
 
     def _subscription(self, channel: str) -> Subscription:
         return Subscription(self._servers.listening(channel), channel, Arrivals(channel))
-
-
-async def _ready(bus: RedisBus) -> RedisBus:
-    """Return a bus that knows how many shards there are."""
-    await bus.shards.recount()
-    return bus
 
 
 def _first(replies: Sequence[Any]) -> StoredResult | None:

@@ -67,14 +67,14 @@ def manifest_key(build_id: str, prefix: str = "") -> str:
 
 def result_pattern(prefix: str = "") -> str:
     """Return what the keys of all stored answers match, in the glob form of SCAN."""
-    return f"{_literally(prefix)}{RESULT}.*"
+    return f"{literally(prefix)}{RESULT}.*"
 
 
 def manifest_pattern(prefix: str = "") -> str:
     """Return what the keys of all manifests match, in the glob form of SCAN."""
-    return f"{_literally(prefix)}{MANIFEST}.*"
+    return f"{literally(prefix)}{MANIFEST}.*"
 
 
-def _literally(text: str) -> str:
+def literally(text: str) -> str:
     """Escape what globs take for more than itself."""
     return re.sub(r"([\\*?\[\]])", r"\\\1", text)

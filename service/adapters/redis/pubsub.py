@@ -27,10 +27,13 @@ log = structlog.get_logger()
 class Subscription:
     """A channel whose messages go to ``arrivals``, as long as `follow` runs.
 
-    What is sent while the connection is down is lost, as is the way of channels.
+    With ``glob`` it is all channels whose names match, in the glob form of Redis. What is sent
+    while the connection is down is lost, as is the way of channels.
     """
 
-    def __init__(self, client: Listening, channel: str, arrivals: Arrivals) -> None:
+    def __init__(
+        self, client: Listening, channel: str, arrivals: Arrivals, *, glob: bool = False
+    ) -> None:
         self.arrivals = arrivals
         #: Set once the server has confirmed the first subscription.
         self.confirmed = asyncio.Event()
@@ -38,6 +41,7 @@ class Subscription:
         self.resubscribed = 0
         self._client = client
         self._channel = channel
+        self._glob = glob
         self._pause = PAUSE_SECONDS
         #: Why it was lost, as far as that was told: an outage is told of once, not at each attempt.
         self._told: set[str] = set()
@@ -47,7 +51,7 @@ class Subscription:
         while True:
             try:
                 async with self._client.pubsub() as pubsub:
-                    await pubsub.subscribe(self._channel)
+                    await (pubsub.psubscribe if self._glob else pubsub.subscribe)(self._channel)
                     await self._read(pubsub)
             except (RedisError, OSError) as error:
                 self._lost(str(error))
@@ -77,9 +81,9 @@ class Subscription:
                 await pubsub.ping()
 
     def _heard(self, message: dict[str, Any]) -> None:
-        if message["type"] == "message":
+        if message["type"] in {"message", "pmessage"}:
             self.arrivals.put(message["data"])
-        elif message["type"] == "subscribe":
+        elif message["type"] in {"subscribe", "psubscribe"}:
             self._subscribed()
 
     def _lost(self, reason: str) -> None:

@@ -51,7 +51,7 @@ async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
         StoreError: The database cannot be opened, or does not let its tables be made.
     """
     patient = limits.model_copy(update={"statement_timeout_seconds": UPGRADE_SECONDS})
-    async with _opened(url, patient) as database:
+    async with opened(url, patient) as database:
         await database.write(lambda connection: connection.run_sync(_upgrade, database))
         await index_stored(database)
 
@@ -64,7 +64,7 @@ async def current(url: str, limits: StoreSettings = DEFAULTS) -> str | None:
     """
     if is_missing(url):  # to look must not create it
         return None
-    async with _opened(url, limits) as database:
+    async with opened(url, limits) as database:
         return await database.read(lambda connection: connection.run_sync(_revision))
 
 
@@ -77,7 +77,7 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     """
     if is_missing(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
-    async with _opened(url, limits) as database:
+    async with opened(url, limits) as database:
         await require_newest(database)
         await warn_of_pool(database)
         differences = await database.read(_all_differences)
@@ -108,7 +108,8 @@ def newest() -> str:
 
 
 @asynccontextmanager
-async def _opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
+async def opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
+    """Open a database for one question or piece of work; raises as `open_database` does."""
     database = open_database(url, limits)
     try:
         yield database
