@@ -4,15 +4,18 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 from service.adapters import STORES, SUMMARIZERS, mcp_servers
 from service.adapters.bus_options import bus_options
+from service.adapters.embedded.server import find_server
 from service.adapters.model_table import load_models
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tokens.vocabularies import PACKAGED
 from service.adapters.tools.opening import load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import find_sources
@@ -101,6 +104,26 @@ def open_models() -> ModelTable:
 def open_counter(settings: Settings) -> TokenCounter:
     """Load the configured tokenizer; takes up to half a second of CPU."""
     return TiktokenTokenizers().counter(settings.budget.tokenizer)
+
+
+def tokenizers_at_hand() -> Mapping[str, bool]:
+    """Return of each tokenizer that comes along whether it counts; takes a second of CPU."""
+    tokenizers = TiktokenTokenizers()
+    return {name: tokenizers.counter(name).exact for name in PACKAGED}
+
+
+def embedded_origin() -> str | None:
+    """Return whose server a worker without a bus would start, None where there is none."""
+    server = find_server()
+    return server.origin if server else None
+
+
+def store_file(settings: Settings) -> Path | None:
+    """Return the file that the store is, None where it is a server; raises `StoreError`."""
+    from service.adapters.sql.sqlite import sqlite_path  # noqa: PLC0415 - only databases need it
+
+    url = settings.store.url.get_secret_value()
+    return sqlite_path(url) if url.startswith("sqlite") else None
 
 
 async def upgrade_store(settings: Settings) -> None:

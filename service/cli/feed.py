@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -65,17 +65,16 @@ class Wanted:
         return self.owner_key is None or told.owner_key == self.owner_key
 
 
-async def follow(settings: Settings, wanted: Wanted, *, owners: bool, as_json: bool) -> None:
-    """Print a line for each message that is wanted; raises `BusError`."""
+async def follow(settings: Settings, wanted: Wanted, shown: Callable[[Told], str]) -> None:
+    """Print a line for each message that is wanted, as ``shown`` has it; raises `BusError`."""
     left = wanted.most
     async with open_survey(settings) as survey, survey.overhear() as heard:
-        if not as_json:
-            typer.echo("following; Ctrl-C ends it", err=True)
+        typer.echo("following; Ctrl-C ends it", err=True)
         async for each in heard:
             told = tell(each, datetime.now(UTC))
             if not wanted.has(told):
                 continue
-            typer.echo(_as_json(told, owners=owners) if as_json else _as_line(told, owners=owners))
+            typer.echo(shown(told))
             if left is not None:
                 left -= 1
                 if left == 0:
@@ -108,7 +107,7 @@ def tell(heard: Heard, at: datetime) -> Told:
     )
 
 
-def _as_json(told: Told, *, owners: bool) -> str:
+def as_json(told: Told, *, owners: bool) -> str:
     """Return a line of ASCII, in which nothing could steer a terminal."""
     fields = asdict(told)
     if not owners:
@@ -116,7 +115,8 @@ def _as_json(told: Told, *, owners: bool) -> str:
     return json.dumps({**fields, "at": told.at.isoformat()})
 
 
-def _as_line(told: Told, *, owners: bool) -> str:
+def as_line(told: Told, *, owners: bool) -> str:
+    """Return a line in which nothing could steer a terminal."""
     numbers = [f"{name.replace('_', ' ')} {number:,}" for name, number in told.numbers.items()]
     named = (told.error, told.build_id, told.request_id and f"of {told.request_id}")
     parts = [

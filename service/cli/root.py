@@ -12,6 +12,7 @@ from service.cli.db import db
 from service.cli.dead import dead
 from service.cli.demo import demo
 from service.cli.diff import diff
+from service.cli.doctor import doctor
 from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 from service.cli.history import history
@@ -70,6 +71,7 @@ app.command()(replay)
 app.command()(worker)
 app.command()(send)
 app.command()(tail)
+app.command()(doctor)
 app.command()(stats)
 app.add_typer(bus, name="bus")
 app.add_typer(dead, name="dead")

@@ -1,5 +1,6 @@
 """``ctxb tail``: builds and events as they come over the bus."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -36,10 +37,11 @@ def tail(
     channels, those of bus.reply_prefixes too, but none that go to lists and
     streams. What came before, a worker's inspector has (docs/http.md).
     """
+    from service.cli import feed
     from service.cli.ending import until_told
-    from service.cli.feed import Wanted, follow
     from service.cli.start import shared_bus, start
 
-    wanted = Wanted(owner_key=owner, failed=failed, most=count)
     settings = shared_bus(start(ctx.obj))
-    until_told(follow(settings, wanted, owners=owners, as_json=as_json), endless=True)
+    wanted = feed.Wanted(owner_key=owner, failed=failed, most=count)
+    shown = partial(feed.as_json if as_json else feed.as_line, owners=owners)
+    until_told(feed.follow(settings, wanted, shown), endless=True)

@@ -18,6 +18,7 @@ from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import bus_errors
 from service.adapters.redis.keys import result_key
 from service.adapters.redis.shards import shard_of, shard_topic
+from service.adapters.redis.survey import open_redis_survey
 from service.adapters.stored_results import pack
 from service.bus import Bus, Identity, Outcome
 from service.client import open_client
@@ -227,3 +228,17 @@ async def test_the_orchestrator_reads_no_requests(fenced: Fenced) -> None:
     ):
         with pytest.raises(NoPermissionError):
             await say(orchestrator, *command)
+
+
+async def test_the_doctor_names_what_a_user_may_not_do(fenced: Fenced) -> None:
+    """A worker's user has all that a worker needs; what an orchestrator's lacks of it is named."""
+    denied = {}
+    for name in ("ctxb-worker", "ctxb-orchestrator"):
+        url = fenced.url.replace("://", f"://{fenced.prefix}{name}:password@")
+        options = BusOptions(prefix=fenced.prefix)
+        async with open_redis_survey(url, options, []) as survey:
+            denied[name] = await survey.denied()
+
+    assert denied["ctxb-worker"] == []
+    assert denied["ctxb-orchestrator"] is not None
+    assert any("EVAL" in each for each in denied["ctxb-orchestrator"])

@@ -1,0 +1,1 @@
+"""What ``ctxb doctor`` looks at: a module a part of an installation, which lists its checks."""

@@ -1,0 +1,185 @@
+"""What is wrong with an installation is found, with what to do about it."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from service.cli.checkup import bus, running, store
+from service.cli.checkup.finding import Finding, fail, ok, warn
+from service.cli.exits import Exit
+from service.config.settings import Settings
+from service.errors import BusError
+from service.survey import BusState, ServerState, StoreState, StreamState, WorkerState
+
+Ctxb = Callable[..., Result]
+
+SERVER = ServerState(
+    product="redis",
+    version="7.2.4",
+    durable=True,
+    eviction="noeviction",
+    used_bytes=10,
+    most_bytes=100,
+    primary=True,
+)
+STREAM = StreamState(
+    name="context.build.request",
+    entries=5,
+    added=9,
+    lag=3,
+    pending=2,
+    oldest_pending_seconds=1.0,
+    grouped=True,
+)
+BUS = BusState(shards=1, requests=[STREAM], results=[], workers=[], listening=1, dead_letters=0)
+
+
+def states(findings: Any) -> dict[str, str]:
+    """Return what was found, by what was looked at."""
+    return {each.what: each.state for each in findings}
+
+
+def test_a_server_that_is_set_up_as_documented_is_right() -> None:
+    """Nothing is said against it."""
+    assert set(states(bus._server(SERVER)).values()) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "state"),
+    [
+        ({"version": "6.0.16"}, "bus server", "fail"),
+        ({"primary": False}, "bus server", "fail"),
+        ({"durable": False}, "bus persistence", "warn"),
+        ({"eviction": "allkeys-lru"}, "bus eviction", "fail"),
+        ({"eviction": "allkeys-lru", "most_bytes": 0}, "bus eviction", "warn"),
+        ({"used_bytes": 90}, "bus memory", "warn"),
+    ],
+)
+def test_each_setting_of_a_server_matters(change: dict[str, Any], what: str, state: str) -> None:
+    """It is named alone, with advice."""
+    found = [each for each in bus._server(replace(SERVER, **change)) if each.state != "ok"]
+    assert states(found) == {what: state}
+    assert all(each.advice for each in found)
+
+
+def test_any_version_of_valkey_will_do() -> None:
+    """Its numbers begin where those of Redis ended."""
+    assert states(bus._server(replace(SERVER, product="valkey", version="8.0.1")))[
+        "bus server"
+    ] == ("ok")
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "state"),
+    [
+        ({"grouped": False}, STREAM.name, "fail"),
+        ({"oldest_pending_seconds": 99.0}, STREAM.name, "warn"),
+        ({}, "bus streams", "ok"),
+    ],
+)
+def test_streams_that_are_stuck_are_named(change: dict[str, Any], what: str, state: str) -> None:
+    """By how long something is in work, or that nobody reads."""
+    seen = replace(BUS, requests=[replace(STREAM, **change)])
+    assert states(bus._streams(seen, 5.0)) == {what: state}
+
+
+def test_streams_of_former_shards_are_told() -> None:
+    """Somebody goes by an outdated number."""
+    seen = replace(BUS, requests=[STREAM, replace(STREAM, name="context.build.request.{7}")])
+    (found,) = bus._streams(seen, 5.0)
+    assert (found.state, "context.build.request.{7}" in found.found) == ("warn", True)
+
+
+def test_workers_that_fell_silent_are_told() -> None:
+    """Only with something in work: one that has ended properly leaves nothing."""
+    workers = [
+        WorkerState(name="gone", pending=2, silent_seconds=99.0),
+        WorkerState(name="busy", pending=2, silent_seconds=0.1),
+        WorkerState(name="idle", pending=0, silent_seconds=99.0),
+    ]
+    found = list(bus._readers(replace(BUS, workers=workers), 5.0))
+    assert [each.state for each in found] == ["ok", "warn"]
+    assert found[1].found.endswith(": gone")
+    assert states(bus._readers(replace(BUS, listening=0), 5.0)) == {"workers": "warn"}
+
+
+@pytest.mark.parametrize(("workers", "state"), [(2, "ok"), (3, "fail")])
+def test_workers_together_need_connections(workers: int, state: str) -> None:
+    """The pool of each, times their number, against what the server offers."""
+    seen = StoreState(
+        rows=1, owners=1, summaries=0, bytes=1, exact=False, connections=25, connected=4
+    )
+    assert states(store._server(seen, Settings(), workers)) == {"store connections": state}
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    """So is a folder that isn't there."""
+    assert store.disk("disk", tmp_path).state in {"ok", "warn"}
+    assert store.disk("disk", tmp_path / "nowhere").state == "fail"
+
+
+async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had found before stays, and the other checks run."""
+
+    async def breaks(_settings: Settings) -> AsyncIterator[Finding]:
+        yield ok("one", "fine")
+        raise BusError("redis://me:secret@host:1 is away")
+
+    async def works(_settings: Settings) -> AsyncIterator[Finding]:
+        yield warn("two", "odd", "look")
+
+    monkeypatch.setattr(running, "CHECKS", {"bus": breaks, "other": works})
+    found = await running.look_at_all(Settings())
+
+    assert states(found) == {"one": "ok", "bus": "fail", "two": "warn"}
+    assert "secret" not in json.dumps(running.as_document(found))
+
+
+def test_findings_are_shown_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing in them steers a terminal, and the states are counted."""
+    running.print_findings([ok("a", "fine"), fail("b", "bad \x1b[2J", "mend it")])
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "→ mend it" in shown
+    assert shown.splitlines()[-1] == "1 ok, 0 warn, 1 fail"
+
+
+def test_an_installation_as_it_comes_has_nothing_that_fails(ctxb: Ctxb) -> None:
+    """But it is told what production needs: a bus and a store."""
+    looked = ctxb("doctor", "--json")
+    assert looked.exit_code == Exit.OK
+    found = json.loads(looked.stdout)
+    warned = {each["what"] for each in found if each["state"] == "warn"}
+    assert warned == {"bus", "store"}
+    assert {"tokenizer", "strategy", "prompts", "tools", "summaries", "http"} <= {
+        each["what"] for each in found
+    }
+
+
+def test_what_fails_is_told_by_the_exit_code(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bus that isn't there, a folder that can't be written, a server of tools that is none."""
+    monkeypatch.setenv("CTXB_BUS__URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///nowhere/ctxb.db")
+    monkeypatch.setenv("CTXB_WORKER__HEARTBEAT_FILE", "nowhere/beat")
+    monkeypatch.setenv("CTXB_TOOLS__MCP", '[{"name": "git", "command": "/no/such/command"}]')
+    monkeypatch.setenv("CTXB_HTTP__PORT", "8766")
+
+    looked = ctxb("doctor", "--json")
+
+    assert looked.exit_code == Exit.FAILED
+    found = {each["what"]: each for each in json.loads(looked.stdout)}
+    failed = {what for what, each in found.items() if each["state"] == "fail"}
+    assert failed == {"bus", "store", "tools of git", "heartbeat"}
+    assert found["http"]["state"] == "warn"
+    assert all(found[what]["advice"] for what in failed)
+
+
+def test_settings_that_cannot_be_read_end_it(ctxb: Ctxb) -> None:
+    """With the exit code that they have everywhere."""
+    Path("config.yml").write_text("bus: {ulr: x}\n")
+    assert ctxb("doctor").exit_code == Exit.CONFIGURATION
