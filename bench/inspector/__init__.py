@@ -1,0 +1,1 @@
+"""What a look at a worker's builds costs the worker."""

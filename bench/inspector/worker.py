@@ -1,0 +1,47 @@
+"""A worker as `ctxb worker` runs it with the HTTP interface, with a short history for each owner.
+
+Settings come over stdin as JSON, so that the server's password stands in no list of processes. It
+says on stdout when it is ready, then works until SIGTERM.
+"""
+
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack
+
+from bench.bus.load import OWNERS
+from bench.bus.worker import HISTORY
+from bench.conversation import conversation
+from service.adapters.http.opening import open_http
+from service.app import connect_client, open_builder, open_bus
+from service.config.settings import Settings
+from service.event_loop import run, settle_memory
+from service.events import BusEvents
+from service.logs import configure_logging
+from service.worker import Worker
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    port = settings.http.port
+    if port is None:
+        raise SystemExit("the settings name no http.port")
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        bus = (await enter(open_bus(settings))).bus
+        builder = await enter(open_builder(settings, events=BusEvents(bus)))
+        client = await enter(connect_client(settings, bus))
+        served = await enter(open_http(port, bus, builder, client.send))
+        rows = conversation(HISTORY)
+        for owner in range(OWNERS):
+            await builder.history.append(f"owner_{owner}", rows)
+        settle_memory()
+        print("ready", flush=True)
+        await Worker(bus, builder, served.recent.add).run(stop)
+
+
+if __name__ == "__main__":
+    chosen = Settings.model_validate_json(sys.stdin.readline())
+    configure_logging("critical")
+    run(_serve(chosen))
