@@ -71,7 +71,8 @@ format: $(READY) ## Put the code into its form
 	$(BIN)/ruff format .
 
 .PHONY: schemas
-schemas: $(READY) ## Write the wire contract and its errors into docs/
+schemas: $(READY) ## Write the wire contract and its errors into docs/, and the example where packages look
+	cp config.example.yml service/config/example.yml
 	$(BIN)/python -m service.contract.documents docs
 
 .PHONY: bench

@@ -1,4 +1,4 @@
-"""``ctxb config``: the settings in effect, and whether they can be used."""
+"""``ctxb config``: a file to begin with, the settings in effect, and whether they can be used."""
 
 import json
 from dataclasses import asdict
@@ -9,7 +9,7 @@ import typer
 
 from service.cli.options import Common, Json
 
-config = typer.Typer(no_args_is_help=True, help="Show and check the settings.")
+config = typer.Typer(no_args_is_help=True, help="Write, show and check the settings.")
 
 File = Annotated[
     Path | None, typer.Argument(help="The file to check; else the one that commands would read.")
@@ -36,6 +36,53 @@ def show(ctx: typer.Context, as_json: Json = False) -> None:
         value = json.dumps(setting.value, default=str, ensure_ascii=False)
         rows.add_row(setting.path, printable(value), printable(setting.origin))
     console().print(rows)
+
+
+NewFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")]
+WithSchema = Annotated[
+    bool,
+    typer.Option("--with-schema", help="Write the JSON Schema beside it, and let it name that."),
+]
+
+
+@config.command()
+def init(file: NewFile = Path("config.yml"), with_schema: WithSchema = False) -> None:
+    """Write a file of all settings with their defaults, none of which is set yet.
+
+    ctxb config init
+    ctxb config init production.yml --with-schema
+
+    A line that begins with "#" and a letter is a setting: take the "#" away to
+    change its value. The exit code is 1 where there is such a file already:
+    none is ever overwritten.
+    """
+    from service.cli.config_files import write_new
+    from service.config.json_schema import config_schema
+    from service.config.template import template
+
+    files = {file: template()}
+    if with_schema:
+        schema_file = file.with_suffix(".schema.json")
+        # YAML servers of editors look for this line
+        files[file] = f"# yaml-language-server: $schema={schema_file.name}\n{files[file]}"
+        files[schema_file] = json.dumps(config_schema(), indent=2) + "\n"
+    write_new(files)
+    typer.echo(f"{', '.join(map(str, files))} written; ctxb config validate {file} checks it")
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of configuration files, by which editors complete and check them.
+
+    ctxb config schema > config.schema.json
+
+    A file names it in its first line:
+
+    # yaml-language-server: $schema=config.schema.json
+    """
+    from service.config.json_schema import config_schema
+
+    typer.echo(json.dumps(config_schema(), indent=2))
 
 
 @config.command()

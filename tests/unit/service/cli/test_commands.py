@@ -267,3 +267,27 @@ def test_the_probe_is_a_command_too(ctxb: Ctxb) -> None:
     Path("beat").touch()
     assert ctxb("--log-level", "debug", "healthcheck", "--file", "beat").exit_code == Exit.OK
     assert ctxb("healthcheck").exit_code == Exit.FAILED
+
+
+def test_a_file_of_settings_is_written_once(ctxb: Ctxb) -> None:
+    """It can be used as it is; a second one does not take its place."""
+    assert ctxb("config", "init").exit_code == Exit.OK
+    assert ctxb("config", "validate").exit_code == Exit.OK
+    Path("config.yml").write_text("bus: {prefix: mine.}\n")
+
+    again = ctxb("config", "init", "--with-schema")
+
+    assert again.exit_code == Exit.FAILED
+    assert "config.yml is there already" in again.stderr
+    assert Path("config.yml").read_text() == "bus: {prefix: mine.}\n"
+    assert not Path("config.schema.json").exists()
+
+
+def test_a_file_of_settings_can_name_its_schema(ctxb: Ctxb) -> None:
+    """Which is written beside it, and is the one that is printed."""
+    assert ctxb("config", "init", "my.yml", "--with-schema").exit_code == Exit.OK
+    first = Path("my.yml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=my.schema.json"
+    printed = ctxb("config", "schema").stdout
+    assert Path("my.schema.json").read_text() == printed
+    assert ctxb("config", "init", "no/such/folder.yml").exit_code == Exit.FAILED
