@@ -48,6 +48,7 @@ BENCHES: Final[dict[str, Bench]] = {
     ),
     "build": Bench(module="bench.build", quick="--rounds 3", minutes=30, peers=True),
     "bus": Bench(module="bench.bus", quick="--quick", minutes=15, server=True),
+    "inspector": Bench(module="bench.inspector", quick="--quick", minutes=15, server=True),
     "store": Bench(
         module="bench.store",
         quick="--sizes 1000 20000 --rounds 20",

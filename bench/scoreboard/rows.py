@@ -187,6 +187,15 @@ def _bus_rows() -> Iterator[Row]:
     yield Row("bus", "CPU of an idle worker, %", ("idle_cpu_percent",))
 
 
+def _inspector_rows() -> Iterator[Row]:
+    what = "answers with a page that looks on, over those without"
+    cpu: dict[str, Path] = {
+        "CPU of an answer": ("cpu_ratio",),
+        "one owner of 200": ("one_owner_of_200", "throughput_ratio"),
+    }
+    yield Row("inspector", what, ("throughput_ratio",), Aim(">", 0.95), cpu)
+
+
 def _store_rows() -> Iterator[Row]:
     ways: tuple[tuple[Path, str, Aim | None], ...] = (
         ((), "build", None),
@@ -210,6 +219,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_hostile_rows(),
     *_build_rows(),
     *_bus_rows(),
+    *_inspector_rows(),
     *_store_rows(),
     *_chaos_rows(),
 )

@@ -1,17 +1,21 @@
 """Builds as they come: Server-Sent Events as they are kept."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import TypeAdapter
 
-from service.inspector.recent_builds import RecentBuilds
+from service.inspector.recent_builds import Held, RecentBuilds
 from service.inspector.shown import Summary, summary_of
 
 #: Seconds between two signs of life, and milliseconds after which a browser connects again.
 PING_SECONDS: Final = 15.0
 RETRY_MILLISECONDS: Final = 3_000
+#: Seconds between two looks for builds: what comes in between is told of together, since each look
+#: and each chunk costs the worker some tens of microseconds, and nobody reads that fast.
+REST_SECONDS: Final = 0.02
 
 _SUMMARY: Final = TypeAdapter(Summary)
 
@@ -45,15 +49,20 @@ async def events(recent: RecentBuilds, owner_key: str, begin: Position) -> Async
         if gap:
             yield _gap(recent, heard)
         last = recent.last
-        for held in recent.since(heard, owner_key):
-            data = _SUMMARY.dump_json(summary_of(held))
-            yield b"id: %s\nevent: build\ndata: %s\n\n" % (_id(recent, held.number), data)
+        if told := b"".join(_build(recent, held) for held in recent.since(heard, owner_key)):
+            yield told
         heard = last
+        await asyncio.sleep(REST_SECONDS)
         if recent.last == heard:
             await recent.wait(PING_SECONDS)
             if recent.last == heard and not recent.closed:
                 yield b": ping\n\n"
         gap = not recent.has_all_since(heard)
+
+
+def _build(recent: RecentBuilds, held: Held) -> bytes:
+    data = _SUMMARY.dump_json(summary_of(held))
+    return b"id: %s\nevent: build\ndata: %s\n\n" % (_id(recent, held.number), data)
 
 
 def _gap(recent: RecentBuilds, number: int) -> bytes:

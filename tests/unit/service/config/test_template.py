@@ -83,7 +83,7 @@ def test_the_schema_takes_what_the_service_takes(settings: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("settings", "place"),
     [
-        ({"busses": {}}, "$"),
+        ({"bust": {}}, "$"),
         ({"bus": {"lease_seconds": "soon"}}, "$.bus"),
         ({"bus": {"lease_seconds": 0}}, "$.bus"),
         ({"http": {"content": "all"}}, "$.http"),
