@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from service.cli.completion import models, strategies
 from service.cli.exits import Exit
 from service.cli.options import Json, takes
 
@@ -24,10 +25,12 @@ class DiffOptions:
         Path | None,
         typer.Option(metavar="FILE", help="A request to build twice; - is stdin."),
     ] = None
-    strategy: Annotated[list[str] | None, typer.Option(metavar="NAME", help=TWICE)] = None
+    strategy: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", autocompletion=strategies, help=TWICE)
+    ] = None
     max_tokens: Annotated[list[int] | None, typer.Option(help=TWICE)] = None
     memory_tokens: Annotated[list[int] | None, typer.Option(help=TWICE)] = None
-    model: Annotated[list[str] | None, typer.Option(help=TWICE)] = None
+    model: Annotated[list[str] | None, typer.Option(autocompletion=models, help=TWICE)] = None
     text: Annotated[bool, typer.Option("--text", help="Show the lines that differ.")] = False
 
 

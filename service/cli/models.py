@@ -5,13 +5,18 @@ from typing import Annotated
 
 import typer
 
+from service.cli import completion
 from service.cli.options import Json
 
 models = typer.Typer(no_args_is_help=True, help="List the limits of models.")
 
 Prefix = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="A model, or what the names of models begin with."),
+    typer.Argument(
+        metavar="[NAME]",
+        autocompletion=completion.models,
+        help="A model, or what the names of models begin with.",
+    ),
 ]
 
 

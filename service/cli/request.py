@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from service.cli.completion import models, strategies
 from service.cli.options import check_owner, takes
 
 Layout = Literal["tagged", "chat"]
@@ -41,13 +42,19 @@ class RequestOptions:
     conversation: Annotated[
         str | None, typer.Option(metavar="ID", help="Use the history of this conversation only.")
     ] = None
-    model: Annotated[str | None, typer.Option(help="The model that will read the context.")] = None
+    model: Annotated[
+        str | None,
+        typer.Option(autocompletion=models, help="The model that will read the context."),
+    ] = None
     max_tokens: Annotated[int | None, typer.Option(help="The whole window, in tokens.")] = None
     reserve_tokens: Annotated[
         int | None, typer.Option(help="Kept free for the answer, in tokens.")
     ] = None
     strategy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What goes when history does not fit.")
+        str | None,
+        typer.Option(
+            metavar="NAME", autocompletion=strategies, help="What goes when history does not fit."
+        ),
     ] = None
     layout: Annotated[
         Layout | None,

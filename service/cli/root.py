@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli.bench import bench
 from service.cli.build import build
 from service.cli.bus import bus
 from service.cli.config import config
@@ -60,6 +61,7 @@ def common_options(
     ctxb build --owner ana --input "Hello" --explain   without a bus
     ctxb worker                                        answer requests
     ctxb send --owner ana --input "Hello"              ask a worker
+    ctxb doctor                                        what is wrong here
     """
     ctx.obj = Common(config=config, log_level=log_level, log_format=log_format)
 
@@ -71,8 +73,9 @@ app.command()(replay)
 app.command()(worker)
 app.command()(send)
 app.command()(tail)
-app.command()(doctor)
 app.command()(stats)
+app.command()(doctor)
+app.command()(bench)
 app.add_typer(bus, name="bus")
 app.add_typer(dead, name="dead")
 app.add_typer(history, name="history")

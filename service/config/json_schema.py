@@ -79,6 +79,6 @@ def _properties(named: Mapping[str, Schema]) -> Schema:
 
 
 def _either(schema: Schema, other: Schema) -> Schema:
-    about = {key: schema[key] for key in ("description", "default") if key in schema}
+    about: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
     one = {key: value for key, value in schema.items() if key not in about}
     return {**about, "anyOf": [one, other]}

@@ -48,7 +48,12 @@ async def test_the_demo_keeps_the_inspector_open(options: list[str], ctxb: Ctxb)
     found = re.search(r"(http://127\.0\.0\.1:\d+)/#/builds\?owner=(\S+)", said)
     assert found is not None
     address, owner = found.groups()
-    builds = await asyncio.to_thread(fetched, f"{address}/v1/builds", owner)
+    async with asyncio.timeout(HUNG):
+        # a build is listed a moment after its answer has gone out
+        while True:
+            builds = await asyncio.to_thread(fetched, f"{address}/v1/builds", owner)
+            if builds["builds"][0]["request_id"] == "demo-10":
+                break
     assert len(builds["builds"]) >= 8
     assert {each["strategy"] for each in builds["builds"]} >= {"oldest_first", "relevance"}
     assert any(each["dropped"] for each in builds["builds"])
@@ -91,6 +96,73 @@ async def test_a_stubborn_server_of_tools_does_not_outlive_its_command(
 
     assert process.returncode == code
     assert not runs(int(pid_file.read_text()))
+
+
+async def test_builds_are_followed_as_they_come(on_bus: Ctxb) -> None:
+    """A line each, of the owner or the kind that is asked for; SIGTERM or their number ends it."""
+    async with on_bus.worker():
+        of_ana = await on_bus.start("tail", "--owner", "ana", "--json")
+        failed = await on_bus.start("tail", "--failed", "--count", "1")
+        assert of_ana.stdout is not None
+        async with asyncio.timeout(HUNG):
+            for each in (of_ana, failed):
+                assert each.stderr is not None
+                assert b"following" in await each.stderr.readline()
+            for owner, tokens in (("bo", "8000"), ("ana", "8000"), ("bo", "99")):
+                await on_bus("send", "-o", owner, "-i", "Where were we?", "--max-tokens", tokens)
+            told = json.loads(await of_ana.stdout.readline())
+            of_ana.send_signal(signal.SIGTERM)
+            rest, err = await of_ana.communicate()
+            refused, _ = await failed.communicate()
+    assert told["kind"] == "built"
+    assert told["numbers"]["total"] > 0
+    assert (rest, err, of_ana.returncode) == (b"", b"", Exit.OK)
+    assert b"budget_exceeded" in refused
+    assert failed.returncode == Exit.OK
+
+
+async def test_what_there_is_can_be_watched(on_bus: Ctxb) -> None:
+    """Streams, workers and the store, a line of JSON each time; Ctrl-C is a good end."""
+    async with on_bus.worker("--consumer", "w1") as worker:
+        await on_bus("send", "--owner", "ana", "--input", "Hello")
+        process = await on_bus.start("stats", "--watch", "0.2", "--json")
+        assert process.stdout is not None
+        async with asyncio.timeout(HUNG):
+            first, second = [json.loads(await process.stdout.readline()) for _ in range(2)]
+            process.send_signal(signal.SIGINT)
+            await process.communicate()
+        tables = await on_bus("stats")
+        assert await worker.stop() == Exit.OK
+    assert (first["rate"], second["rate"]) == (None, 0.0)
+    assert [each["name"] for each in second["bus"]["workers"]] == ["w1"]
+    assert second["bus"]["requests"][0]["added"] == 1
+    assert second["store"]["rows"] == 1
+    assert process.returncode == Exit.OK
+    assert "w1" in tables.stdout
+    assert "store: 1 rows of 1 owners" in tables.stdout
+
+
+async def test_an_installation_measures_itself(on_bus: Ctxb) -> None:
+    """Over the workers that there are, whose store is as it was before."""
+    async with on_bus.worker():
+        measured = await on_bus("bench", "--seconds", "0.5", "--concurrency", "2", "--json")
+        stats = json.loads((await on_bus("stats", "--json")).stdout)
+    assert measured.code == Exit.OK, measured.stderr
+    found = json.loads(measured.stdout)
+    for phase, in_flight in (("alone", 1), ("together", 2)):
+        assert found[phase]["concurrency"] == in_flight
+        assert found[phase]["answers"] > 0
+        assert found[phase]["errors"] == 0
+        assert 0 < found[phase]["p50_ms"] <= found[phase]["p95_ms"] <= found[phase]["p99_ms"]
+    assert stats["store"]["rows"] == 0
+
+
+async def test_without_a_bus_a_worker_is_measured_that_is_started_for_it(ctxb: Ctxb) -> None:
+    """It leaves nothing behind, in the store neither."""
+    measured = await ctxb("bench", "--seconds", "0.5", "--concurrency", "2")
+    assert measured.code == Exit.OK, measured.stderr
+    assert "a worker started for this" in " ".join(measured.stdout.split())
+    assert not list(ctxb.folder.iterdir())
 
 
 def runs(pid: int) -> bool:

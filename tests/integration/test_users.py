@@ -242,3 +242,29 @@ async def test_the_doctor_names_what_a_user_may_not_do(fenced: Fenced) -> None:
     assert denied["ctxb-worker"] == []
     assert denied["ctxb-orchestrator"] is not None
     assert any("EVAL" in each for each in denied["ctxb-orchestrator"])
+
+
+async def test_the_worker_may_be_looked_after_with_the_rights_for_it(fenced: Fenced) -> None:
+    """What the page adds for `ctxb stats`, `ctxb doctor` and `ctxb tail` is enough for them."""
+    page = section(text_of("docs/scaling.md"), "## Users")
+    added = re.findall(r"`ctxb (?:stats|doctor|tail)`[^`]*`([^`]+)`", page)
+    assert len(added) == 3
+    user = f"{fenced.prefix}ctxb-worker"
+    url = fenced.url.replace("://", f"://{user}:password@")
+    options = BusOptions(prefix=fenced.prefix)
+    await (await fenced.as_user("ctxb-worker")).submit(b"{}")
+    async with open_redis_survey(url, options, ["context.reply."]) as survey:
+        for forbidden in (survey.state, survey.servers):
+            with pytest.raises(ForbiddenError):
+                await forbidden()
+        assert await survey.subscriber_limit() is None
+
+        async with redis.Redis.from_url(fenced.url) as admin:
+            await say(admin, "ACL SETUSER", user, *" ".join(added).split())
+        assert [each.entries for each in (await survey.state()).requests] == [1]
+        assert await survey.servers()
+        assert await survey.subscriber_limit() is not None
+        async with survey.overhear() as heard:
+            bus = await fenced.as_user("ctxb-worker")
+            await bus.publish(Topics.CONTEXT_BUILD_RESPONSE, b"1")
+            assert (await anext(heard)).payload == b"1"

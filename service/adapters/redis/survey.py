@@ -119,7 +119,7 @@ class RedisSurvey:
             finally:
                 for pump in pumps:
                     pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+                await asyncio.wait(pumps)
 
     def _subscriptions(self) -> Iterator[tuple[str, Subscription]]:
         for topic in OVERHEARD:

@@ -36,7 +36,12 @@ async def bus(settings: Settings) -> AsyncIterator[Finding]:
         async for finding in _server_findings(survey):
             yield finding
         yield await _rights(survey)
-        state = await survey.state()
+        try:
+            state = await survey.state()
+        except ForbiddenError:
+            advice = "give whoever runs this the rights to look: docs/scaling.md, Users"
+            yield warn("bus streams", "this user may not look at them", advice)
+            return
         lease = settings.bus.lease_seconds
         for finding in (*_readers(state, lease), *_streams(state, lease), *_dead_letters(state)):
             yield finding

@@ -8,7 +8,7 @@ from typing import Final
 from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.start import has_kept_store, has_shared_bus
 from service.config.settings import Settings
-from service.errors import SchemaError
+from service.errors import BusError, SchemaError
 from service.parts import check_store, open_survey, store_file, store_state
 from service.survey import StoreState
 
@@ -63,8 +63,11 @@ async def _workers(settings: Settings) -> int:
     """Return how many workers share the store, at least the one that is to run here."""
     if not has_shared_bus(settings):
         return 1
-    async with open_survey(settings) as survey:
-        return max(1, (await survey.state()).listening)
+    try:
+        async with open_survey(settings) as survey:
+            return max(1, (await survey.state()).listening)
+    except BusError:  # which is told of the bus
+        return 1
 
 
 def disk(what: str, folder: Path) -> Finding:

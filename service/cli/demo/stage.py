@@ -100,7 +100,7 @@ async def set_up(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIterator
                     )
                 return
             variables = _variables(settings, connected.url)
-            async with _worker_process(variables, folder) as worker:
+            async with worker_process(variables, folder) as worker:
                 yield Stage(
                     bus=bus,
                     client=client,
@@ -160,9 +160,10 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def _worker_process(
+async def worker_process(
     variables: Mapping[str, str], folder: Path
 ) -> AsyncIterator[WorkerProcess]:
+    """Run a worker with some variables, and its log in a folder, while the context lasts."""
     log = folder / "worker.log"
     others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
     with log.open("wb") as output:
