@@ -41,7 +41,7 @@ class RealPage:
     async def close(self) -> int:
         """Close it; returns how many builds its list shows."""
         page = self._pages.pop()
-        shown = await page.locator("[data-build], build-list li, build-list tr").count()
+        shown = await page.locator("#builds li").count()
         await page.close()
         return shown
 
