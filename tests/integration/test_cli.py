@@ -184,3 +184,18 @@ def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:
     assert ended.stderr == ""
     assert "Bus: in memory, with the worker in this process." in ended.stdout
     assert "The same response, not built anew" in ended.stdout
+
+
+def test_an_upgrade_tells_of_tables_that_are_not_ours(ctxb: Ctxb) -> None:
+    """Also where there is nothing to upgrade: exit code 1, as for a check; 5 is for no database."""
+    assert ctxb("db", "upgrade").exit_code == Exit.OK
+    with closing(sqlite3.connect("ctxb.db")) as database, database:
+        database.execute("DROP TABLE summaries")
+
+    for command in ("upgrade", "check"):
+        told = ctxb("db", command)
+        assert told.exit_code == Exit.FAILED
+        assert "add table summaries" in told.stderr
+
+    Path("other.db").write_bytes(b"no database at all" * 100)
+    assert ctxb("db", "upgrade", store="sqlite:///other.db").exit_code == Exit.UNREACHABLE
