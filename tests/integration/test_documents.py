@@ -443,7 +443,7 @@ def test_every_log_event_has_a_line() -> None:
 
 def test_every_exit_code_has_a_line() -> None:
     """The page on operations has all exit codes, and no others."""
-    table = section(text_of("docs/operations.md"), "## Exit codes")
+    table = section(text_of("docs/looking-after.md"), "## Exit codes")
     assert list(map(int, re.findall(r"^\| (\d+) \|", table, re.MULTILINE))) == list(Exit)
 
 
