@@ -70,9 +70,14 @@ format: $(READY) ## Put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.PHONY: schemas
-schemas: $(READY) ## Write the wire contract and its errors into docs/
+.PHONY: reference
+reference: $(READY) ## Write what is generated in docs/: schemas, errors, settings, commands, metrics
 	$(BIN)/python -m service.contract.documents docs
+	$(BIN)/python -m scripts.reference docs
+
+.PHONY: docs
+docs: $(READY) ## Build the site of docs/ into site/
+	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
 
 .PHONY: bench
 bench: $(READY) ## Measure everything, with DATA=folder, and write docs/benchmarks.md; ARGS=--quick doesn't

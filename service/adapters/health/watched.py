@@ -16,6 +16,31 @@ from service.inbox import Depth, Inbox
 SECONDS: Final = 1.0
 
 
+#: What a bus counts of the way in and of the way out.
+_COUNTED: Final = (
+    (
+        "bus_resubscribes",
+        "Times the request channel was lost and found: requests may be missing.",
+    ),
+    (
+        "bus_messages_dropped",
+        "Requests that came over the channel faster than they were taken.",
+    ),
+    (
+        "replies_forbidden",
+        "Answers to a list or stream that the worker's user may not write; told on the common "
+        "channel instead.",
+    ),
+)
+
+#: How full the streams are: `requests`, and `results` of the recorder.
+_DEPTHS: Final = (
+    ("stream_lag_messages", "Entries that no worker has read, of `requests` and of `results`."),
+    ("stream_pending_messages", "Entries in work at any worker."),
+    ("stream_oldest_pending_seconds", "Age of the oldest entry in work; 0 where there is none."),
+)
+
+
 class Watched(Collector):
     """Reads a worker's state into metrics; what the bus does not tell in time is left out."""
 
@@ -35,13 +60,12 @@ class Watched(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give what was last seen."""
-        yield _gauge("build_in_flight", "Requests in work.", self._in_flight())
-        yield _counter("bus_resubscribes", "Times the channel was lost.", self._bus.resubscribed)
-        yield _counter("bus_messages_dropped", "Requests dropped on arrival.", self._bus.dropped)
-        yield _counter("replies_forbidden", "Replies that may not be written.", self._bus.forbidden)
-        lag = _gauges("stream_lag_messages", "Entries that nobody has read.")
-        pending = _gauges("stream_pending_messages", "Entries in work, at any worker.")
-        oldest = _gauges("stream_oldest_pending_seconds", "Age of the oldest entry in work.")
+        yield _gauge("build_in_flight", "Requests in work at this worker.", self._in_flight())
+        for (name, about), value in zip(
+            _COUNTED, (self._bus.resubscribed, self._bus.dropped, self._bus.forbidden), strict=True
+        ):
+            yield _counter(name, about, value)
+        lag, pending, oldest = (_gauges(name, about) for name, about in _DEPTHS)
         for stream, depth in self._depths.items():
             if depth.lag is not None:
                 lag.add_metric([stream], depth.lag)
