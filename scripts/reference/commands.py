@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from typing import Any, Final
 
 import typer.main
 
 from service.cli.exits import EPILOG
+from service.cli.healthcheck import probe
 from service.cli.root import app
 
 _HEAD: Final = """\
@@ -16,9 +19,6 @@ Every command of `ctxb` with its arguments and options.
 This page is written by `make reference`, from what the commands say of themselves with `--help`.
 [operations.md](operations.md#configuration) says what they read their settings from.
 """
-
-#: Of a command that reads its arguments itself, since it loads nothing of the service.
-_OPAQUE: Final = {"healthcheck": "It has `--file` and `--max-age`, and says more with `--help`."}
 
 #: A line of a command's help that shows a call; variables may stand before it.
 _EXAMPLE: Final = re.compile(r"(?:CTXB_\w+=\S+ )*ctxb ")
@@ -74,13 +74,21 @@ def _sections(group: Command, path: str) -> Iterator[str]:
 def _section(command: Command, path: str) -> str:
     context = command.make_context(path, [], resilient_parsing=True)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
-    name = path.rpartition(" ")[2]
     parts = [f"{'#' * path.count(' ')}# {path}\n", *_paragraphs(command.help or "")]
     if not hasattr(command, "commands"):
         parts.append(f"Usage: `{usage}`\n")
     parts += [_table(command, context, kind) for kind in ("argument", "option")]
-    parts.append(f"{_OPAQUE[name]}\n" if name in _OPAQUE else "")
+    if command.context_settings.get("ignore_unknown_options"):
+        parts.append(_own_options())
     return "\n".join(filter(None, parts))
+
+
+def _own_options() -> str:
+    """Name the options of the probe, which reads its arguments itself to load nothing else."""
+    with redirect_stdout(StringIO()) as told, suppress(SystemExit):
+        probe(["--help"])
+    names = re.findall(r"^ +(--[\w-]+)", told.getvalue(), flags=re.MULTILINE)
+    return f"Options: {', '.join(f'`{name}`' for name in names)}; `--help` says more.\n"
 
 
 def _paragraphs(text: str) -> Iterator[str]:
