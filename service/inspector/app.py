@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from service.builder import ContextBuilder
 from service.errors import BusError, ContextBuilderError, StoreError
 from service.filing import Filing
-from service.inspector.access import AccessCheck
+from service.inspector.access import checked
 from service.inspector.building import Building, Send
 from service.inspector.builds import Builds
 from service.inspector.desk import Desk
@@ -62,7 +62,7 @@ def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send
     )
     # a redirect would repeat the host that a stranger named
     app.router.redirect_slashes = False
-    return AccessCheck(app=app, settings=settings.http)
+    return checked(app, settings.http)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -42,9 +42,9 @@ export function partsOf(usage) {
     },
     {
       tag: "reserve",
-      label: "Reserved for the answer",
+      label: "Reserve",
       color: "var(--block-reserve)",
-      about: "Kept free, so that the model can answer",
+      about: "Kept free for the answer",
       tokens: usage.reserve,
     },
   ].filter(({ tokens }) => tokens > 0);

@@ -2,7 +2,7 @@
 
 import { get, token } from "./api.js";
 import { el, fact } from "./dom.js";
-import { count, dayAndClock, number, percent, shortId, words } from "./format.js";
+import { count, dayAndClock, number, shortId, words } from "./format.js";
 import { empty, failed, loading, redacted } from "./notices.js";
 import { linkToBuild } from "./router.js";
 
@@ -52,17 +52,13 @@ function widget(model, owner) {
 }
 
 function figures(status) {
-  const used = percent(status.tokens, status.available);
   return el(
     "dl",
     { class: "facts" },
-    fact("Messages", number(status.messages)),
-    fact("Tokens", `${number(status.tokens)} of ${number(status.available)} (${used})`),
     fact("Pruning is due from", `${number(status.target)} tokens`),
     fact("Pruned by hand", number(status.pruned)),
     fact("Once fell out", number(status.fallen)),
     fact("In the archive", number(status.archived)),
-    fact("Summaries", number(status.summaries)),
   );
 }
 

@@ -26,7 +26,9 @@ export function messages({ messages: sent, tools, content, unavailable }) {
 }
 
 function message(shown, place) {
-  const block = shown.block && blockOf(shown.block);
+  // the system message opens with the identity, in either layout, and has no tag
+  const tag = shown.block ?? (shown.role === "system" ? "CORE_IDENTITY" : null);
+  const block = tag && blockOf(tag);
   const size = shown.characters === null ? "length unknown" : count(shown.characters, "character");
   const head = [
     el("span", { class: "place" }, number(place + 1)),
