@@ -8,17 +8,20 @@ import { linkToBuild } from "./router.js";
 
 /** Return the view of an owner's history; `builds` are those of the list. */
 export function historyView({ owner, builds }) {
-  const results = el("div", {}, loading("the history"));
-  const load = async () => {
+  const results = el("div", { class: "history" }, loading("the history"));
+  const load = async (talk = "") => {
     try {
+      const scope = talk ? `?conversation_id=${encodeURIComponent(talk)}` : "";
       const [status, timeline, listed] = await Promise.all([
         get("/v1/history", { owner }),
-        get("/v1/timeline", { owner }),
+        get(`/v1/timeline${scope}`, { owner }),
         builds(),
       ]);
-      results.replaceChildren(...shown(status, timeline, listed, owner));
+      const choice = conversations(listed, talk, load);
+      const told = talk ? listed.filter((each) => each.conversation_id === talk) : listed;
+      results.replaceChildren(...shown({ status, timeline, builds: told, owner, choice }));
     } catch (error) {
-      results.replaceChildren(failed(error, load));
+      results.replaceChildren(failed(error, () => load(talk)));
     }
   };
   load();
@@ -26,7 +29,18 @@ export function historyView({ owner, builds }) {
   return el("article", { class: "view" }, el("header", { class: "title" }, title), results);
 }
 
-function shown(status, timeline, builds, owner) {
+/** Return a choice of the conversations that builds were made for; none where there is none. */
+function conversations(builds, chosen, onchoose) {
+  const names = [...new Set(builds.map((each) => each.conversation_id).filter(Boolean))];
+  if (!names.length) return "";
+  const options = [["", "All of the owner's"], ...names.map((name) => [name, name])].map(
+    ([value, text]) => el("option", { value, selected: value === chosen }, text),
+  );
+  const select = el("select", { onchange: ({ target }) => onchoose(target.value) }, options);
+  return el("label", { class: "field" }, el("span", {}, "Conversation"), select);
+}
+
+function shown({ status, timeline, builds, owner, choice }) {
   const entries = [
     ...timeline.summaries.map(summaryEntry),
     ...timeline.departures.map((each) => departureEntry(each, owner)),
@@ -35,7 +49,7 @@ function shown(status, timeline, builds, owner) {
   return [
     widget(status.model, owner),
     figures(status),
-    el("h3", {}, "What happened"),
+    el("div", { class: "title" }, el("h3", {}, "What happened"), choice),
     timeline.content === "redacted" && timeline.summaries.length ? redacted() : "",
     entries.length
       ? el("ol", { class: "plain timeline" }, entries.map(({ node }) => node))
@@ -82,7 +96,7 @@ function summaryEntry({ created_at: at, rows, tokens, summarizer, first, last, t
 }
 
 function departureEntry({ build_id: id, at, reasons, ids }, owner) {
-  const why = Object.entries(reasons).map(([reason, rows]) => `${number(rows)} ${words(reason)}`);
+  const why = Object.entries(reasons).map(([reason, rows]) => `${words(reason)}: ${number(rows)}`);
   return entry(at, "departure", [
     el("strong", {}, `${count(ids.length, "row")} fell out`),
     ` with `,
