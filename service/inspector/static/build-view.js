@@ -26,7 +26,10 @@ const NAMES = {
  * before it, and `onchoose(tab)` is told of a tab that was chosen.
  */
 export function buildView({ id, owner, tab, before, onchoose }) {
-  const view = el("article", { class: "view" }, heading(id), loading("the build"));
+  // the heading may have the focus while the rest comes
+  const head = heading(id);
+  const body = el("div", { class: "view" }, loading("the build"));
+  const view = el("article", { class: "view" }, head, body);
   let chosen = tab;
   view.choose = (name) => (chosen = name);
   const load = async () => {
@@ -36,8 +39,8 @@ export function buildView({ id, owner, tab, before, onchoose }) {
       bar.show(build.usage);
       const panel = looks(build, bar, { owner, chosen, onchoose });
       view.choose = panel.choose;
-      view.replaceChildren(
-        heading(id, compareWithBefore(id, owner, before)),
+      head.append(compareWithBefore(id, owner, before));
+      body.replaceChildren(
         figures(build.summary, build.usage),
         bar,
         ...notes(build),
@@ -45,16 +48,16 @@ export function buildView({ id, owner, tab, before, onchoose }) {
         origin(build),
       );
     } catch (error) {
-      view.replaceChildren(heading(id), failed(error, load));
+      body.replaceChildren(failed(error, load));
     }
   };
   load();
   return view;
 }
 
-function heading(id, ...more) {
+function heading(id) {
   const title = el("h2", { tabindex: "-1" }, "Build ", el("code", {}, shortId(id)));
-  return el("header", { class: "title" }, title, ...more);
+  return el("header", { class: "title" }, title);
 }
 
 function looks(build, bar, { owner, chosen, onchoose }) {
