@@ -74,6 +74,11 @@ format: $(READY) ## Put the code into its form
 schemas: $(READY) ## Write the wire contract and its errors into docs/
 	$(BIN)/python -m service.contract.documents docs
 
+.PHONY: pictures
+pictures: $(READY) ## Take the pictures of the inspector anew, in Chromium
+	mkdir -p docs/images
+	CTXB_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_inspector_pictures.py
+
 .PHONY: bench
 bench: $(READY) ## Measure everything, with DATA=folder, and write docs/benchmarks.md; ARGS=--quick doesn't
 	$(BIN)/python -m bench.scoreboard $(if $(DATA),--data $(DATA)) \

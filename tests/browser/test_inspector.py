@@ -1,21 +1,22 @@
 """The inspector shows what a context was made of, what was left out, and why."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from service.recall.strategies import RANKING_STRATEGIES
-from tests.browser.demo_builds import FAMILY
+from tests.browser.demo_builds import FAMILY, ask
 from tests.browser.opening import OpenPage, Watched, at
 from tests.serving import Scene, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def shown(scene: Scene, build_id: str) -> dict[str, object]:
+async def shown(scene: Scene, build_id: str) -> dict[str, Any]:
     """Return a build as the API shows it."""
-    found: dict[str, object] = (await scene.get(f"/v1/builds/{build_id}", owner=FAMILY)).json()
+    found: dict[str, Any] = (await scene.get(f"/v1/builds/{build_id}", owner=FAMILY)).json()
     return found
 
 
@@ -27,7 +28,7 @@ async def test_five_clicks_lead_to_tokens_ledger_and_difference(
     await page.get_by_label("Owner key").fill(FAMILY)
     await page.get_by_role("button", name="Open").click()
     await page.locator(f'a[data-build="{family[0]}"]').click()
-    usage: dict[str, int] = (await shown(scene, family[0]))["usage"]  # type: ignore[assignment] # of JSON
+    usage = (await shown(scene, family[0]))["usage"]
     await expect(page.get_by_role("row", name="Sent All blocks")).to_contain_text(
         f"{usage['total']:,}"
     )
@@ -48,13 +49,11 @@ async def test_bar_and_table_have_the_same_parts(
     grown: dict[str, str] = await page.locator("token-bar .strip").first.evaluate(
         "bar => Object.fromEntries([...bar.children].map(s => [s.dataset.tag, s.style.flexGrow]))"
     )
-    build = await shown(scene, family[0])
-    usage: dict[str, object] = build["usage"]  # type: ignore[assignment] # of JSON
-    blocks: dict[str, int] = usage["blocks"]  # type: ignore[assignment] # of JSON
+    usage = (await shown(scene, family[0]))["usage"]
     assert {name: int(grow) for name, grow in grown.items()} == {
-        **blocks,
+        **usage["blocks"],
         "tools": usage["tools"],
-        "free": usage["available"] - usage["total"],  # type: ignore[operator] # of JSON
+        "free": usage["available"] - usage["total"],
         "reserve": usage["reserve"],
     }
     rows = await page.get_by_role("region", name="Tokens by block").get_by_role("row").count()
@@ -209,3 +208,35 @@ async def test_redacted_words_are_said_to_be_so(open_page: OpenPage) -> None:
         await expect(hint).to_be_visible()
         assert "Secret" not in await page.content()
         await page.close()
+
+
+async def test_a_context_over_its_limit_is_told_as_one(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """By the bar, in words and in the description that is read out."""
+    page = await open_page()
+
+    async def over(route: Route) -> None:
+        build = await shown(scene, family[0])
+        build["usage"]["available"] = build["usage"]["total"] - 250
+        await route.fulfill(json=build)
+
+    await page.route(f"**/v1/builds/{family[0]}", over)
+    await page.goto(scene.served.address + at(FAMILY, f"builds/{family[0]}"))
+    await expect(page.get_by_text("250 tokens over what is available.")).to_be_visible()
+    await expect(page.get_by_role("img", name="250 over the limit")).to_be_visible()
+
+
+async def test_long_ledgers_are_drawn_in_parts(open_page: OpenPage, scene: Scene) -> None:
+    """The rest comes when it is asked for; the filter looks at all of it."""
+    await scene.remember(640, "long-1")
+    options = {"memory_limit": None, "memory_tokens": 200, "strategy": "importance"}
+    name = await ask(scene, "long-1", "And now?", "long-1-1", **options)
+    decisions = (await scene.get(f"/v1/builds/{name}", owner="long-1")).json()["decisions"]
+    assert len(decisions) > 300
+    page = await open_page(at("long-1", f"builds/{name}/ledger"))
+    rows = page.get_by_role("region", name="Kept and dropped").locator("tbody tr")
+    await expect(rows).to_have_count(300)
+    await expect(page.get_by_text(f"{len(decisions)} decisions on 640 messages")).to_be_visible()
+    await page.get_by_role("button", name="more rows").click()
+    await expect(rows).to_have_count(len(decisions))

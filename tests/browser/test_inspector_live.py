@@ -119,3 +119,18 @@ async def test_earlier_builds_can_be_asked_for(open_page: OpenPage, scene: Scene
     await page.get_by_role("button", name="Show earlier builds").click()
     await expect(lines).to_have_count(3)
     await expect(page.get_by_role("button", name="Show earlier builds")).to_be_hidden()
+
+
+async def test_a_feed_that_falls_silent_is_said_to_be_stale(
+    open_page: OpenPage, scene: Scene
+) -> None:
+    """Though the connection stands; the next build makes it live again."""
+    page = await open_page()
+    await page.clock.install()
+    await page.goto(scene.served.address + at("live-7"))
+    await live(page)
+    await page.clock.fast_forward(41_000)
+    await expect(page.locator("connection-badge")).to_contain_text("Stale: nothing heard since")
+    await ask(scene, "live-7", "One", "live-7-1")
+    await live(page)
+    await expect(page.locator("a[data-build]")).to_have_count(1)

@@ -60,13 +60,14 @@ function follow() {
   const next = read(location.hash);
   const same = ["view", "owner", "id", "a", "b"].every((key) => next[key] === here[key]);
   const otherOwner = next.owner !== here.owner;
+  const moved = here.view !== "";
   here = next;
   if (otherOwner) changeOwner();
   if (same && next.view === "build") shown.choose?.(next.tab);
-  if (!same) show();
+  if (!same) show({ moved });
 }
 
-function show() {
+function show({ moved }) {
   const nobody = !here.owner && here.view !== "unknown";
   shown = nobody ? welcome() : VIEWS[here.view](here);
   document.body.dataset.view = nobody ? "nobody" : here.view;
@@ -80,7 +81,7 @@ function show() {
     link.toggleAttribute("data-on", on && !nobody);
   }
   // where the list is out of sight, what had the focus is gone with it
-  if (!list.checkVisibility()) view.querySelector("h2")?.focus();
+  if (moved && !list.checkVisibility()) view.querySelector("h2")?.focus();
 }
 
 function welcome() {
@@ -185,7 +186,7 @@ pauseButton.addEventListener("click", togglePause);
 list.onmore = () => loadList(list.next);
 form.onchoose = (owner) => {
   // the same owner again: with another token, perhaps
-  if (owner === here.owner) (changeOwner(), show());
+  if (owner === here.owner) (changeOwner(), show({ moved: true }));
   else go(linkTo("builds", owner));
 };
 at("skip").addEventListener("click", (event) => {

@@ -5,7 +5,7 @@ import { cell, el, table } from "./dom.js";
 import { count, number, signed, words } from "./format.js";
 import { outcomeBadge } from "./ledger.js";
 import { redacted } from "./notices.js";
-import { swatch } from "./token-table.js";
+import { swatch } from "./swatch.js";
 
 const SUMS = {
   total: ["Sent", "total"],

@@ -15,11 +15,15 @@ export function el(tag, properties = {}, ...children) {
   return made;
 }
 
+/** Rows of a table that are drawn without being asked for: thousands would hold up the page. */
+const MOST_ROWS = 300;
+
 /** Return a table with a caption for those who can't see where it stands. */
 export function table({ caption, columns, rows, kind = "" }) {
   const head = columns.map(({ name, numeric }) =>
     el("th", { scope: "col", class: numeric ? "number" : null }, name),
   );
+  const body = el("tbody", {}, rows.slice(0, MOST_ROWS));
   return el(
     "div",
     { class: "scroller", tabindex: "0", role: "region", "aria-label": caption },
@@ -28,9 +32,18 @@ export function table({ caption, columns, rows, kind = "" }) {
       { class: kind || null },
       el("caption", { class: "unseen" }, caption),
       el("thead", {}, el("tr", {}, head)),
-      el("tbody", {}, rows),
+      body,
     ),
+    rows.length > MOST_ROWS && others(rows.slice(MOST_ROWS), body),
   );
+}
+
+function others(rows, body) {
+  const onclick = ({ target }) => {
+    body.append(...rows);
+    target.remove();
+  };
+  return el("button", { type: "button", class: "others", onclick }, `Show ${rows.length} more rows`);
 }
 
 /** Return a cell; those of numbers line up. */

@@ -3,7 +3,7 @@
 import { blockOf } from "./blocks.js";
 import { cell, el, table } from "./dom.js";
 import { count, number, words } from "./format.js";
-import { swatch } from "./token-table.js";
+import { swatch } from "./swatch.js";
 
 /** Ids of a row that are shown without being asked for. */
 const FEW = 3;
@@ -47,7 +47,9 @@ export function outcomeBadge(outcome) {
 }
 
 function decisionTable(decisions) {
+  // figures that only some strategies give
   const scored = decisions.some(({ score }) => score !== null);
+  const priced = decisions.some(({ smallest_budget: least }) => least !== null);
   const columns = [
     { name: "Fate" },
     { name: "Why" },
@@ -55,13 +57,13 @@ function decisionTable(decisions) {
     { name: "Messages" },
     ...(scored ? [{ name: "Score", numeric: true }] : []),
     { name: "Tokens", numeric: true },
-    { name: "Fits from", numeric: true },
+    ...(priced ? [{ name: "Fits from", numeric: true }] : []),
   ];
-  const rows = decisions.map((each) => decisionRow(each, scored));
+  const rows = decisions.map((each) => decisionRow(each, scored, priced));
   return table({ caption: "Kept and dropped", columns, rows, kind: "decisions" });
 }
 
-function decisionRow(decision, scored) {
+function decisionRow(decision, scored, priced) {
   const block = blockOf(decision.block);
   return el(
     "tr",
@@ -74,7 +76,7 @@ function decisionRow(decision, scored) {
     cell(ids(decision)),
     scored && cell(decision.score === null ? "–" : decision.score.toFixed(1), { numeric: true }),
     cell(number(decision.tokens), { numeric: true }),
-    cell(number(decision.smallest_budget), { numeric: true }),
+    priced && cell(number(decision.smallest_budget), { numeric: true }),
   );
 }
 

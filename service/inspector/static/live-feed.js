@@ -19,6 +19,7 @@ export class LiveFeed extends EventTarget {
   #lastEventId = "";
   #ending = null;
   #watch = 0;
+  #heard = 0;
   state = { name: "off", since: Date.now(), error: null };
 
   /** Listen for an owner from now on, and for no other one. */
@@ -49,7 +50,7 @@ export class LiveFeed extends EventTarget {
         }
       } catch (error) {
         if (signal.aborted) return;
-        if (error.status && !error.retryable) return this.#turn("refused", error);
+        if (error.status && !error.retryable) return this.#turn("refused", { error });
       }
       if (signal.aborted) return;
       clearTimeout(this.#watch);
@@ -66,7 +67,8 @@ export class LiveFeed extends EventTarget {
   #take(frame) {
     this.#turn("live");
     clearTimeout(this.#watch);
-    this.#watch = setTimeout(() => this.#turn("stale"), SILENCE);
+    this.#watch = setTimeout(() => this.#turn("stale", { since: this.#heard }), SILENCE);
+    this.#heard = Date.now();
     if (frame.id) this.#lastEventId = frame.id;
     if (frame.event === "gap") this.dispatchEvent(new CustomEvent("gap"));
     if (frame.event === "build") {
@@ -74,9 +76,9 @@ export class LiveFeed extends EventTarget {
     }
   }
 
-  #turn(name, error = null) {
+  #turn(name, { since = Date.now(), error = null } = {}) {
     if (name === this.state.name) return;
-    this.state = { name, since: Date.now(), error };
+    this.state = { name, since, error };
     this.dispatchEvent(new CustomEvent("state"));
   }
 }

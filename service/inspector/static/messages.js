@@ -4,7 +4,7 @@ import { blockOf } from "./blocks.js";
 import { el } from "./dom.js";
 import { count, number } from "./format.js";
 import { empty, redacted } from "./notices.js";
-import { swatch } from "./token-table.js";
+import { swatch } from "./swatch.js";
 
 /** Characters up to which a message is open at once. */
 const SHORT = 2_500;

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 
-const THEMES = { system: "System colours", light: "Light", dark: "Dark" };
+const THEMES = { system: "System", light: "Light", dark: "Dark" };
 
 class ThemeSwitch extends HTMLElement {
   connectedCallback() {

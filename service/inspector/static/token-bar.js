@@ -7,14 +7,18 @@
 import { partsOf } from "./blocks.js";
 import { el } from "./dom.js";
 import { number, percent } from "./format.js";
+import { swatch } from "./swatch.js";
 
 /** The share of the window below which what is sent gets a bar of its own. */
 const SMALL = 0.25;
 const MAGNIFIED = "What is sent, magnified";
 
 class TokenBar extends HTMLElement {
-  /** Show a usage; the whole bar is as long as `scale` tokens, else as the window. */
-  show(usage, scale = widthOf(usage)) {
+  /**
+   * Show a usage; the whole bar is as long as `scale` tokens, else as the window. Without a legend
+   * it stands below another bar that has one.
+   */
+  show(usage, { scale = widthOf(usage), legend = true } = {}) {
     const over = Math.max(usage.total - usage.available, 0);
     const parts = partsOf(usage);
     this.setAttribute("role", "img");
@@ -25,6 +29,7 @@ class TokenBar extends HTMLElement {
     this.replaceChildren(
       strip(parts, scale),
       ...(magnified ? [el("span", { class: "soft" }, MAGNIFIED), strip(sent, usage.total)] : []),
+      ...(legend ? [legendOf(parts)] : []),
     );
   }
 
@@ -57,6 +62,19 @@ function segment({ tag, label, color, tokens }, scale) {
   made.style.flexGrow = tokens;
   made.style.setProperty("--color", color);
   return made;
+}
+
+function legendOf(parts) {
+  const entries = parts.map(({ tag, label, color, tokens }) =>
+    el(
+      "span",
+      { class: "entry" },
+      swatch({ tag, color }),
+      `${label} `,
+      el("span", { class: "soft" }, number(tokens)),
+    ),
+  );
+  return el("span", { class: "legend" }, entries);
 }
 
 function space(tokens) {

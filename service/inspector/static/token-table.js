@@ -3,6 +3,7 @@
 import { partsOf } from "./blocks.js";
 import { cell, el, table } from "./dom.js";
 import { number, percent } from "./format.js";
+import { swatch } from "./swatch.js";
 
 /** Return the table of a usage; whoever points at a row has the part stand out in the bar. */
 export function tokenTable(usage, bar) {
@@ -27,13 +28,6 @@ export function tokenTable(usage, bar) {
     rows: [...rows, ...sums(usage)],
     kind: "tokens",
   });
-}
-
-/** Return the square in a block's colour that stands before its name. */
-export function swatch({ tag, color }) {
-  const made = el("span", { class: `swatch ${tag}`, "aria-hidden": "true" });
-  made.style.setProperty("--color", color);
-  return made;
 }
 
 function tagOf({ tag, label }) {

@@ -79,16 +79,16 @@ function verdict(then, now) {
 
 function outcome(then, { build: now, comparison: found }) {
   const scale = Math.max(widthOf(then.usage), widthOf(now.usage));
-  const bar = (name, { usage }) => {
+  const bar = (name, { usage }, legend) => {
     const made = document.createElement("token-bar");
-    made.show(usage, scale);
+    made.show(usage, { scale, legend });
     return el("div", { class: "beside" }, el("span", { class: "soft" }, name), made);
   };
   return el(
     "div",
     {},
-    bar("As it was", then),
-    bar("As it would be", now),
+    bar("As it was", then, false),
+    bar("As it would be", now, true),
     comparison(found, ["As it was", "As it would be"]),
   );
 }
