@@ -11,6 +11,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from tests.browser.demo_builds import fill
 from tests.browser.opening import OpenPage, Watched
+from tests.browser.widget_host import Hosts
 from tests.serving import Scene, serving
 from tests.support import lacking
 
@@ -76,3 +77,11 @@ async def open_page(browser: Browser, scene: Scene, watched: Watched) -> AsyncIt
     yield open_
     for context in contexts:
         await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def hosts(browser: Browser, watched: Watched) -> AsyncIterator[Hosts]:
+    """Give what opens pages that embed the widget."""
+    hosts = Hosts(browser=browser, watched=watched)
+    yield hosts
+    await hosts.close()
