@@ -22,7 +22,10 @@ from tests.serving import TOKEN
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 #: A policy that lets no page of another origin do anything that it need not.
-STRICT = "default-src 'none'; script-src http:; connect-src http:; base-uri 'none'"
+STRICT = (
+    "default-src 'none'; script-src http:; connect-src http:; base-uri 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
+)
 
 
 #: Sends what any page may send without asking, and can't read the answer of.

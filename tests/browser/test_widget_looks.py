@@ -1,5 +1,8 @@
 """How the widget looks, and what it makes of words that are meant to harm."""
 
+import re
+from pathlib import Path
+
 import pytest
 from playwright.async_api import expect
 
@@ -9,6 +12,7 @@ from tests.browser.widget_host import Hosts, figure, remember, widget
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
+DOCS = (Path(__file__).parents[2] / "docs" / "widget.md").read_text(encoding="utf-8")
 ANA = '<context-manager-widget owner="ana"></context-manager-widget>'
 
 
@@ -66,6 +70,21 @@ async def test_a_page_chooses_theme_and_colours(hosts: Hosts) -> None:
         title = shown.get_by_role("heading", level=2)
         await expect(title).not_to_have_css("font-size", "99px")
         await expect(shown.locator("[part=label]").first).to_have_css("text-transform", "none")
+
+
+async def test_every_part_can_be_styled(hosts: Hosts) -> None:
+    """All that the manual names are there."""
+    told = DOCS.split("- The parts ")[1].split("\n")[0]
+    async with hosts.serving() as service:
+        await remember(service, "ana", 80)
+        page = await hosts.open(service, ANA)
+        shown = widget(page, "ana")
+        await shown.get_by_role("button", name="Prune Context Now").click()
+        await expect(shown.get_by_role("listitem")).to_have_count(14)
+        parts = await shown.evaluate(
+            "(each) => [...each.shadowRoot.querySelectorAll('*')].flatMap((one) => [...one.part])"
+        )
+    assert set(re.findall(r"`([a-z-]+)`", told)) <= set(parts)
 
 
 async def test_words_of_others_are_nothing_but_text(hosts: Hosts) -> None:
