@@ -24,6 +24,7 @@ from service.inspector.openapi import document
 from service.inspector.pruning import Pruning
 from service.inspector.recent_builds import RecentBuilds
 from service.inspector.static_files import static_routes
+from service.inspector.timeline import Timeline
 
 log = structlog.get_logger()
 
@@ -40,6 +41,7 @@ def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send
         recent=recent,
         builds=Builds(recent, filing, builder, shows),
         pruning=Pruning(builder, shows),
+        timeline=Timeline(builder, shows),
         building=Building(send, settings, builder.clock),
         description=json.dumps(document(ENDPOINTS)).encode(),
     )

@@ -3,14 +3,12 @@
 import os
 import shutil
 from collections.abc import AsyncIterator
-from typing import Any
 
-import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
-from tests.browser.demo_builds import fill
-from tests.browser.opening import OpenPage, Watched
+from tests.browser.demo_builds import FAMILY, SECTIONS, fill
+from tests.browser.opening import OpenPage, Theme, Watched
 from tests.browser.widget_host import Hosts
 from tests.serving import Scene, serving
 from tests.support import lacking
@@ -29,18 +27,22 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture
-def http() -> dict[str, Any]:
-    """Give the settings of the interface; a test parametrizes it for others."""
-    return {"content": "full"}
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def scene() -> AsyncIterator[Scene]:
+    """Serve a worker whose builds are those of `tests.browser.demo_builds`.
+
+    All tests of a process share it: who builds does so for an owner of his own.
+    """
+    async with serving({"content": "full"}, **SECTIONS) as scene:
+        await fill(scene)
+        yield scene
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def scene(http: dict[str, Any]) -> AsyncIterator[Scene]:
-    """Serve a worker whose builds are those of `tests.browser.demo_builds`."""
-    async with serving(http) as scene:
-        await fill(scene)
-        yield scene
+async def family(scene: Scene) -> list[str]:
+    """Give the ids of the family's builds, the newest first."""
+    page = (await scene.get("/v1/builds", owner=FAMILY)).json()
+    return [each["build_id"] for each in page["builds"]]
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
@@ -52,36 +54,45 @@ async def watched() -> AsyncIterator[Watched]:
     assert watched.strangers == []
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """Give what pages share: files that were loaded, and what is kept locally."""
+    context = await browser.new_context(reduced_motion="reduce")
+    context.set_default_timeout(10_000)
+    yield context
+    await context.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_page(browser: Browser, scene: Scene, watched: Watched) -> AsyncIterator[OpenPage]:
-    """Give a function that opens a path of the worker in a window of its own."""
-    contexts = []
+async def open_page(
+    profile: BrowserContext, scene: Scene, watched: Watched
+) -> AsyncIterator[OpenPage]:
+    """Give a function that opens a path of the worker in a tab of its own."""
+    pages = []
 
     async def open_(
-        path: str = "/", *, width: int = 1280, height: int = 900, theme: str = "light", **more: Any
+        path: str = "/",
+        *,
+        width: int = 1280,
+        theme: Theme = "light",
+        address: str = scene.served.address,
     ) -> Page:
-        context = await browser.new_context(
-            base_url=scene.served.address,
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if theme == "dark" else "light",
-            reduced_motion="reduce",
-            **more,
-        )
-        contexts.append(context)
-        context.set_default_timeout(10_000)
-        page = await context.new_page()
-        watched.watch(page, scene.served.address)
-        await page.goto(path)
+        page = await profile.new_page()
+        pages.append(page)
+        await page.set_viewport_size({"width": width, "height": 860})
+        await page.emulate_media(color_scheme=theme)
+        watched.watch(page, address)
+        await page.goto(address + path)
         return page
 
     yield open_
-    for context in contexts:
-        await context.close()
+    for page in pages:
+        await page.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def hosts(browser: Browser, watched: Watched) -> AsyncIterator[Hosts]:
+async def hosts(profile: BrowserContext, watched: Watched) -> AsyncIterator[Hosts]:
     """Give what opens pages that embed the widget."""
-    hosts = Hosts(browser=browser, watched=watched)
+    hosts = Hosts(profile=profile, watched=watched)
     yield hosts
     await hosts.close()

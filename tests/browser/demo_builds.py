@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from service.cli.demo.stage import HISTORY, OWNER
+from service.cli.demo.stage import HISTORY, OWNER, TOOLS
 from service.cli.history_files import read_history
+from service.config.settings import EventSettings, ManifestSettings
+from service.config.tools import ToolsSettings
 from tests.serving import Scene
 from tests.support import NOW, row
 
@@ -12,6 +14,14 @@ from tests.support import NOW, row
 FAMILY: Final = OWNER
 OTHER: Final = "ana"
 HOSTILE: Final = '<b>mallory</b> & "co"'
+
+#: Settings of the worker that builds them.
+SECTIONS: Final[dict[str, Any]] = {
+    "tools": ToolsSettings(paths=(TOOLS,)),
+    "events": EventSettings(archive=True),
+    # all tests of a process look at the same builds
+    "manifests": ManifestSettings(ttl_seconds=86_400),
+}
 
 #: What no page may take for more than text.
 ATTACK: Final = (
@@ -22,9 +32,16 @@ ATTACK: Final = (
 _ASKED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("Ines: which ferry do we take, and who meets aunt Vera?", {}),
     ("Tomas: what was the code of the key box?", {"strategy": "middle_out", "memory_tokens": 500}),
+    ("Ines: what did we say about a coat?", {"model": "gpt-5", "strategy": "relevance"}),
     (
         "Ines: how much did we spend so far?",
-        {"strategy": "importance", "memory_tokens": 420, "memory_limit": 100, "model": "gpt-5"},
+        {
+            "strategy": "importance",
+            "max_tokens": 4_000,
+            "reserve_tokens": 800,
+            "memory_tokens": 700,
+            "blocks": {"MOOD": "In a hurry, and glad about short answers."},
+        },
     ),
 )
 
@@ -37,8 +54,9 @@ async def fill(scene: Scene) -> None:
         await ask(scene, FAMILY, text, f"demo-{number}", **{"memory_limit": 100, **context})
     await history.append(OTHER, [row(0, "human", "Ana's secret"), row(1, "ai", "Ana's answer")])
     await ask(scene, OTHER, "What did I tell you?", "ana-1")
-    await history.append(HOSTILE, [row(0, "human", ATTACK), row(1, "ai", f"Is it {ATTACK}?")])
-    await ask(scene, HOSTILE, ATTACK, f"{ATTACK[:60]}-1", conversation_id=ATTACK[:100])
+    said = [row(0, "human", ATTACK, id=ATTACK[:60]), row(1, "ai", f"Is it {ATTACK}?")]
+    await history.append(HOSTILE, said, conversation_id=ATTACK)
+    await ask(scene, HOSTILE, ATTACK, f"{ATTACK}-1", conversation_id=ATTACK)
 
 
 async def ask(

@@ -1,10 +1,12 @@
 """What tests of pages do: open them, watch them, and look at them with axe."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote, urlsplit
 
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import ConsoleMessage, Page, Request
+
+Theme = Literal["light", "dark"]
 
 #: What axe is asked for: all rules of WCAG 2.2 up to AA, and good practice.
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -14,9 +16,9 @@ class OpenPage(Protocol):
     """Opens a path of the worker in a window of its own."""
 
     async def __call__(
-        self, path: str = "/", *, width: int = 1280, height: int = 900, theme: str = "light"
+        self, path: str = "/", *, width: int = 1280, theme: Theme = "light", address: str = ...
     ) -> Page:
-        """Open it."""
+        """Open it; at another address, that of another worker."""
         ...
 
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.opening import Watched
 from tests.browser.widget_host import Asked, Hosts, figure, remember, widget
@@ -59,10 +59,12 @@ BELOW = """(owner) => {
 }"""
 
 
-async def test_who_is_not_seen_does_not_ask(hosts: Hosts) -> None:
+async def test_who_is_not_seen_does_not_ask(browser: Browser, hosts: Hosts) -> None:
     """One that was taken off the page, one that is hidden, one far below, all in a tab behind."""
     async with hosts.serving() as service:
-        page = await hosts.window(service.served.address)
+        # a clock is that of all pages of a profile
+        page = await browser.new_page(reduced_motion="reduce")
+        hosts.pages.append(page)
         await page.clock.install()
         asked = Asked(page)
         page = await hosts.open(service, "".join(map(tag, ("ana", "bob", "carla"))), page=page)

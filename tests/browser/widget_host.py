@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Locator, Page, Route
+from playwright.async_api import BrowserContext, Locator, Page, Route
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -16,7 +16,7 @@ from starlette.routing import Route as Path
 from service.adapters.http.server import serving as serving_app
 from service.config.settings import BudgetSettings
 from service.inspector.access import HEADERS
-from tests.browser.opening import Watched
+from tests.browser.opening import Theme, Watched
 from tests.serving import Scene, serving
 from tests.support import row
 
@@ -47,18 +47,16 @@ def page_of(body: str, script: str | None = SCRIPT) -> str:
 class Hosts:
     """Opens pages that embed the widget, and closes them."""
 
-    browser: Browser
+    profile: BrowserContext
     watched: Watched
-    contexts: list[BrowserContext] = field(default_factory=list)
+    pages: list[Page] = field(default_factory=list)
 
-    async def window(self, *addresses: str, width: int = 1280, theme: Any = "light") -> Page:
+    async def window(self, *addresses: str, width: int = 1280, theme: Theme = "light") -> Page:
         """Open an empty window from which these addresses may be asked."""
-        context = await self.browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
-        )
-        self.contexts.append(context)
-        context.set_default_timeout(10_000)
-        page = await context.new_page()
+        page = await self.profile.new_page()
+        self.pages.append(page)
+        await page.set_viewport_size({"width": width, "height": 860})
+        await page.emulate_media(color_scheme=theme)
         self.watched.watch(page, *addresses)
         return page
 
@@ -94,8 +92,8 @@ class Hosts:
 
     async def close(self) -> None:
         """Close all windows."""
-        while self.contexts:
-            await self.contexts.pop().close()
+        while self.pages:
+            await self.pages.pop().close()
 
 
 @asynccontextmanager
