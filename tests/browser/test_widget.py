@@ -1,11 +1,12 @@
 """The widget shows how full a context is, and prunes it as somebody confirms."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.widget_host import Asked, Hosts, figure, remember, widget
 from tests.serving import Scene
@@ -231,6 +232,16 @@ async def test_another_owner_gets_nothing_of_the_one_before(service: Scene, host
     await expect(figure(shown, "Messages")).to_have_text("10")
     await expect(shown.locator("[part=note]")).to_be_hidden()
     assert asked.of("/v1/prune/undo") == 0
+
+    held: asyncio.Queue[Route] = asyncio.Queue()
+    await page.route("**/v1/history", held.put)
+    await shown.evaluate("(each) => { each.owner = 'ana'; each.refresh(); }")
+    late = await held.get()
+    await page.unroute("**/v1/history")
+    await shown.evaluate("(each) => { each.owner = 'carla'; }")
+    await late.fulfill(json={"messages": 80, "tokens": 960, "state": "warning"})
+    await expect(figure(shown, "Messages")).to_have_text("0")
+    await expect(shown.locator("[part=state]")).to_have_text("Idle")
     assert (await service.builder.history.stats("ana")).pruned == 14
 
 

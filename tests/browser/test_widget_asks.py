@@ -137,6 +137,7 @@ async def test_a_service_that_is_away_is_told_of(hosts: Hosts, watched: Watched)
         await page.unroute("**/v1/history*")
         await shown.get_by_role("button", name="Try again").click()
         await expect(told).to_be_hidden()
+        await expect(shown.get_by_role("button", name="Prune Context Now")).to_be_focused()
         await expect(shown.get_by_role("status")).to_have_text("Context Manager: up to date again.")
         watched.errors.clear()
 

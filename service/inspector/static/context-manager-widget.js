@@ -203,7 +203,7 @@ export class ContextManagerWidget extends HTMLElement {
       if (preview.ids.length) this.#view.open({ place, preview });
       else this.#view.notify("There is nothing that could be hidden.");
     } catch (problem) {
-      if (!choosing.signal.aborted) this.#view.notify(problem.message);
+      if (!choosing.signal.aborted) this.#view.notify(problem.message, { failed: true });
     } finally {
       if (this.#choosing === choosing) {
         this.#choosing = null;
@@ -224,7 +224,7 @@ export class ContextManagerWidget extends HTMLElement {
       if (this.#isOf(place)) this.#view.notify(message);
       this.#tell("restored", { ids, changed, message });
     } catch (problem) {
-      this.#offerUndo(place, ids, problem.message);
+      this.#offerUndo(place, ids, problem.message, { failed: true });
     }
     this.#look();
   }
@@ -261,15 +261,16 @@ export class ContextManagerWidget extends HTMLElement {
   }
 
   #hidInPart(place, ids, message) {
-    if (ids.length) this.#offerUndo(place, ids, `${messages(ids.length)} hidden, then: ${message}`);
+    const told = `${messages(ids.length)} hidden, then: ${message}`;
+    if (ids.length) this.#offerUndo(place, ids, told, { failed: true });
     else if (this.#isOf(place)) this.#view.refuse(message);
   }
 
-  #offerUndo(place, ids, message) {
+  #offerUndo(place, ids, message, { failed = false } = {}) {
     if (!this.#isOf(place)) return;
     this.#hidden = ids;
     this.#view.close();
-    this.#view.notify(message, { undo: true });
+    this.#view.notify(message, { undo: true, failed });
   }
 
   /** Tell whether it still shows whom it showed when something was asked for. */
@@ -369,8 +370,9 @@ export class ContextManagerWidget extends HTMLElement {
   #change({ owner = false, model = false }) {
     if (owner || model) {
       this.#status = this.#updated = null;
+      this.#reading?.abort();
       this.#choosing?.abort();
-      this.#choosing = null;
+      this.#reading = this.#choosing = null;
       this.#view.busy(false);
       this.#view.close();
     }
@@ -457,8 +459,8 @@ class View {
     put(nodes.automatic, status ? automatic(status) : "");
     nodes.info.hidden = !status;
     put(nodes.trouble, problem?.message ?? "");
+    this.#offer(nodes.retry, problem !== null && problem.code !== NO_OWNER);
     nodes.problem.hidden = !problem;
-    nodes.retry.hidden = problem?.code === NO_OWNER;
     put(nodes.updated, updated ? freshness({ updated, problem, interval, live }) : "");
   }
 
@@ -467,14 +469,20 @@ class View {
     put(this.#nodes.said, text);
   }
 
-  notify(text, { undo = false } = {}) {
-    const { note, noted, undo: button, prune } = this.#nodes;
-    const focused = button.getRootNode().activeElement === button;
+  notify(text, { undo = false, failed = false } = {}) {
+    const { note, noted } = this.#nodes;
     put(noted, text);
     note.hidden = !text;
-    button.hidden = !undo;
-    if (focused && !undo) prune.focus();
+    note.toggleAttribute("data-failed", failed);
+    this.#offer(this.#nodes.undo, undo);
     if (text) this.announce(text);
+  }
+
+  /** Show a button or not; one that goes leaves the focus to one that stays. */
+  #offer(button, shown) {
+    const focused = button.getRootNode().activeElement === button;
+    button.hidden = !shown;
+    if (focused && !shown) this.#nodes.prune.focus();
   }
 
   busy(on) {
@@ -511,7 +519,7 @@ class View {
     const { dialog, refusal } = this.#nodes;
     put(refusal, text);
     refusal.hidden = !text;
-    if (text && !dialog.open) this.notify(text);
+    if (text && !dialog.open) this.notify(text, { failed: true });
   }
 
   #showFigures(status) {
@@ -959,7 +967,7 @@ SHEET.replaceSync(`
   }
   [part="banner"] { background: var(--warn-wash); color: var(--warn); }
   [part="note"] { background: var(--good-wash); color: var(--good); }
-  [part="problem"] { background: var(--bad-wash); color: var(--bad); }
+  [part="problem"], [part="note"][data-failed] { background: var(--bad-wash); color: var(--bad); }
   div:is([part="note"], [part="problem"]), [part="actions"] {
     display: flex;
     flex-wrap: wrap;
