@@ -9,6 +9,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.browser.demo_builds import FAMILY, SECTIONS, fill
 from tests.browser.opening import OpenPage, Theme, Watched
+from tests.browser.widget_host import Hosts
 from tests.serving import Scene, serving
 from tests.support import lacking
 
@@ -87,3 +88,11 @@ async def open_page(
     yield open_
     for page in pages:
         await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def hosts(profile: BrowserContext, watched: Watched) -> AsyncIterator[Hosts]:
+    """Give what opens pages that embed the widget."""
+    hosts = Hosts(profile=profile, watched=watched)
+    yield hosts
+    await hosts.close()

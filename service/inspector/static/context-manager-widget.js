@@ -102,7 +102,8 @@ export class ContextManagerWidget extends HTMLElement {
 
   /** The address of the service; what the file was loaded from where none is set. */
   get src() {
-    return new URL(this.getAttribute("src") || HOME, document.baseURI).href;
+    const src = this.getAttribute("src") || HOME;
+    return URL.canParse(src, document.baseURI) ? new URL(src, document.baseURI).href : src;
   }
 
   set src(value) {
@@ -172,6 +173,7 @@ export class ContextManagerWidget extends HTMLElement {
     try {
       const query = this.model && { model: this.model };
       const status = await ask(this.#place(), "v1/history", { query, signal: reading.signal });
+      if (!Number.isFinite(status?.tokens)) throw noService(this.src);
       if (this.#reading === reading) this.#take(status);
     } catch (problem) {
       if (this.#reading === reading) this.#fail(problem);
@@ -201,7 +203,7 @@ export class ContextManagerWidget extends HTMLElement {
       if (preview.ids.length) this.#view.open({ place, preview });
       else this.#view.notify("There is nothing that could be hidden.");
     } catch (problem) {
-      if (!choosing.signal.aborted) this.#view.notify(problem.message);
+      if (!choosing.signal.aborted) this.#view.notify(problem.message, { failed: true });
     } finally {
       if (this.#choosing === choosing) {
         this.#choosing = null;
@@ -213,16 +215,16 @@ export class ContextManagerWidget extends HTMLElement {
   /** Show again what was hidden here last. */
   async undo() {
     const ids = this.#hidden;
+    const place = this.#place();
     if (!ids.length) return;
     this.#hidden = [];
     try {
-      const changed = await mark(this.#place(), "v1/prune/undo", ids);
+      const changed = await mark(place, "v1/prune/undo", ids);
       const message = `${messages(changed)} shown again.`;
-      this.#view.notify(message);
+      if (this.#isOf(place)) this.#view.notify(message);
       this.#tell("restored", { ids, changed, message });
     } catch (problem) {
-      this.#hidden = ids;
-      this.#view.notify(problem.message, { undo: true });
+      this.#offerUndo(place, ids, problem.message, { failed: true });
     }
     this.#look();
   }
@@ -259,16 +261,21 @@ export class ContextManagerWidget extends HTMLElement {
   }
 
   #hidInPart(place, ids, message) {
-    if (ids.length) this.#offerUndo(place, ids, `${messages(ids.length)} hidden, then: ${message}`);
-    else this.#view.refuse(message);
+    const told = `${messages(ids.length)} hidden, then: ${message}`;
+    if (ids.length) this.#offerUndo(place, ids, told, { failed: true });
+    else if (this.#isOf(place)) this.#view.refuse(message);
   }
 
-  #offerUndo(place, ids, message) {
-    // another owner may be shown by now, whose rows these are not
-    const same = place.owner === this.owner && place.base === this.src;
-    if (same) this.#hidden = ids;
+  #offerUndo(place, ids, message, { failed = false } = {}) {
+    if (!this.#isOf(place)) return;
+    this.#hidden = ids;
     this.#view.close();
-    this.#view.notify(message, { undo: same });
+    this.#view.notify(message, { undo: true, failed });
+  }
+
+  /** Tell whether it still shows whom it showed when something was asked for. */
+  #isOf({ base, owner }) {
+    return base === this.src && owner === this.owner;
   }
 
   #place() {
@@ -363,8 +370,9 @@ export class ContextManagerWidget extends HTMLElement {
   #change({ owner = false, model = false }) {
     if (owner || model) {
       this.#status = this.#updated = null;
+      this.#reading?.abort();
       this.#choosing?.abort();
-      this.#choosing = null;
+      this.#reading = this.#choosing = null;
       this.#view.busy(false);
       this.#view.close();
     }
@@ -451,8 +459,8 @@ class View {
     put(nodes.automatic, status ? automatic(status) : "");
     nodes.info.hidden = !status;
     put(nodes.trouble, problem?.message ?? "");
+    this.#offer(nodes.retry, problem !== null && problem.code !== NO_OWNER);
     nodes.problem.hidden = !problem;
-    nodes.retry.hidden = problem?.code === NO_OWNER;
     put(nodes.updated, updated ? freshness({ updated, problem, interval, live }) : "");
   }
 
@@ -461,14 +469,20 @@ class View {
     put(this.#nodes.said, text);
   }
 
-  notify(text, { undo = false } = {}) {
-    const { note, noted, undo: button, prune } = this.#nodes;
-    const focused = button.getRootNode().activeElement === button;
+  notify(text, { undo = false, failed = false } = {}) {
+    const { note, noted } = this.#nodes;
     put(noted, text);
     note.hidden = !text;
-    button.hidden = !undo;
-    if (focused && !undo) prune.focus();
+    note.toggleAttribute("data-failed", failed);
+    this.#offer(this.#nodes.undo, undo);
     if (text) this.announce(text);
+  }
+
+  /** Show a button or not; one that goes leaves the focus to one that stays. */
+  #offer(button, shown) {
+    const focused = button.getRootNode().activeElement === button;
+    button.hidden = !shown;
+    if (focused && !shown) this.#nodes.prune.focus();
   }
 
   busy(on) {
@@ -505,7 +519,7 @@ class View {
     const { dialog, refusal } = this.#nodes;
     put(refusal, text);
     refusal.hidden = !text;
-    if (text && !dialog.open) this.notify(text);
+    if (text && !dialog.open) this.notify(text, { failed: true });
   }
 
   #showFigures(status) {
@@ -683,6 +697,10 @@ class Problem extends Error {
   }
 }
 
+function noService(base) {
+  return new Problem("no_service", `There is no context-builder at ${base}.`);
+}
+
 const WORDS = {
   unauthorized: "The service asks for a token: it is missing, or another one.",
   forbidden: "The service doesn't let this page ask; its setting http.allowed_origins may.",
@@ -702,7 +720,7 @@ async function ask(place, path, { query, body, signal, patience = PATIENCE } = {
     if (late.aborted) {
       throw new Problem("timeout", "The service didn't answer in time.", { lasting: false });
     }
-    throw new Problem("no_service", `There is no context-builder at ${place.base}.`);
+    throw noService(place.base);
   }
 }
 
@@ -848,10 +866,18 @@ function put(node, text) {
 
 const SHEET = new CSSStyleSheet();
 SHEET.replaceSync(`
-  :host {
+  :host { display: block; }
+  :host([hidden]) { display: none; }
+  section {
+    /* what a page sets for all elements ends here */
     all: initial;
-    display: block;
     color-scheme: light dark;
+    display: grid;
+    gap: 1em;
+    padding: 1.25em;
+    border: 1px solid var(--line);
+    border-radius: var(--radius);
+    overflow-wrap: anywhere;
     --text: var(--cmw-text, light-dark(#1a202b, #e8ebf1));
     --soft: var(--cmw-soft, light-dark(#525c6c, #a7b0c0));
     --surface: var(--cmw-surface, light-dark(#ffffff, #171b23));
@@ -866,26 +892,17 @@ SHEET.replaceSync(`
     --bad: var(--cmw-bad, light-dark(#b3261e, #ff9188));
     --bad-wash: var(--cmw-bad-wash, light-dark(#fdeae8, #3c1a18));
     --radius: var(--cmw-radius, 0.75em);
+    background: var(--surface);
     color: var(--text);
     font: 400 var(--cmw-font-size, 0.9375rem) / 1.45
       var(--cmw-font, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif);
     font-variant-numeric: tabular-nums;
   }
-  :host([hidden]) { display: none; }
-  :host([theme="light"]) { color-scheme: light; }
-  :host([theme="dark"]) { color-scheme: dark; }
+  :host([theme="light"]) section { color-scheme: light; }
+  :host([theme="dark"]) section { color-scheme: dark; }
   *, ::before, ::after { box-sizing: border-box; }
   [hidden] { display: none !important; }
   h2, h3, p, dl, dd, ul { margin: 0; padding: 0; }
-  section {
-    display: grid;
-    gap: 1em;
-    padding: 1.25em;
-    background: var(--surface);
-    border: 1px solid var(--line);
-    border-radius: var(--radius);
-    overflow-wrap: anywhere;
-  }
   [part="header"] { display: flex; align-items: start; gap: 0.75em; }
   [part="icon"] { flex: none; inline-size: 1.5em; block-size: 1.5em; color: var(--accent); }
   .names { flex: 1; min-inline-size: 0; }
@@ -950,7 +967,7 @@ SHEET.replaceSync(`
   }
   [part="banner"] { background: var(--warn-wash); color: var(--warn); }
   [part="note"] { background: var(--good-wash); color: var(--good); }
-  [part="problem"] { background: var(--bad-wash); color: var(--bad); }
+  [part="problem"], [part="note"][data-failed] { background: var(--bad-wash); color: var(--bad); }
   div:is([part="note"], [part="problem"]), [part="actions"] {
     display: flex;
     flex-wrap: wrap;
