@@ -230,7 +230,7 @@ async def test_a_context_over_its_limit_is_told_as_one(
 async def test_long_ledgers_are_drawn_in_parts(open_page: OpenPage, scene: Scene) -> None:
     """The rest comes when it is asked for; the filter looks at all of it."""
     await scene.remember(640, "long-1")
-    options = {"memory_limit": None, "memory_tokens": 200, "strategy": "importance"}
+    options: dict[str, Any] = {"memory_limit": None, "memory_tokens": 200, "strategy": "importance"}
     name = await ask(scene, "long-1", "And now?", "long-1-1", **options)
     decisions = (await scene.get(f"/v1/builds/{name}", owner="long-1")).json()["decisions"]
     assert len(decisions) > 300

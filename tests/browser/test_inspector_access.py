@@ -29,7 +29,7 @@ def views(family: Sequence[str]) -> dict[str, str]:
     """Return the link of every view, and what is there once all of it is."""
     build = f"builds/{family[0]}"
     return {
-        "builds": "Choose a build",
+        "builds": f"{len(family)} builds",
         build: "What it is",
         f"{build}/ledger": "decisions on",
         f"{build}/messages": "[THIS_MOMENT]",
@@ -50,9 +50,6 @@ async def test_every_view_is_for_everybody(
     await expect(page.get_by_role("heading", name="Whose builds?")).to_be_visible()
     assert await violations(page) == []
     for path, text in views(family).items():
-        if path == "builds" and width < 960:
-            # the list stands alone there
-            text = f"{len(family)} builds"
         await page.goto(scene.served.address + at(FAMILY, path))
         await expect(page.get_by_text(text).locator("visible=true").first).to_be_visible()
         assert await violations(page) == [], path
@@ -85,8 +82,8 @@ async def test_narrow_windows_need_no_scrolling_sideways(
     page = await open_page(at(FAMILY), width=320)
     for path, text in views(family).items():
         await page.goto(scene.served.address + at(FAMILY, path))
+        await expect(page.get_by_text(text).locator("visible=true").first).to_be_visible()
         if path != "builds":
-            await expect(page.get_by_text(text).locator("visible=true").first).to_be_visible()
             await expect(page.get_by_role("link", name="All builds")).to_be_visible()
         assert await fits(page), path
     await page.get_by_role("link", name="All builds").click()
@@ -136,7 +133,7 @@ async def press(page: Page, key: str, until: str, most: int = 40) -> None:
 async def test_everything_can_be_reached_with_the_keyboard(
     open_page: OpenPage, family: Sequence[str]
 ) -> None:
-    """From the owner to a difference, with Tab, arrows and Enter alone; the focus is always seen."""
+    """From the owner to a difference with Tab, arrows and Enter; the focus is always seen."""
     page = await open_page()
     await press(page, "Tab", "Skip to the build")
     await press(page, "Tab", "Owner key")
@@ -177,14 +174,14 @@ async def test_single_keys_do_what_the_list_of_them_says(
     """Not while somebody types; and not at all where they are switched off."""
     page = await open_page(at(FAMILY))
     await expect(page.locator("a[data-build]")).to_have_count(len(family))
-    for keys, path in (
+    for pressed, path in (
         ("jj", f"builds/{family[1]}"),
         ("k", f"builds/{family[0]}"),
         ("]", f"builds/{family[0]}/ledger"),
         ("[[", f"builds/{family[0]}/what-if"),
         ("d", f"builds/{family[1]}/diff/{family[0]}"),
     ):
-        for key in keys:
+        for key in pressed:
             await page.keyboard.press(key)
         await expect(page).to_have_url(scene.served.address + at(FAMILY, path))
     await page.keyboard.press("/")

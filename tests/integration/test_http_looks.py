@@ -71,11 +71,11 @@ async def test_a_build_tells_how_long_its_parts_took(scene: Scene) -> None:
     name = (await scene.built())["build_id"]
     own = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
     scene.served.recent.drop(name)
-    anothers = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
+    elsewhere = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
 
     assert own.keys() == {"gather", "fit"}
     assert all(took > 0 for took in own.values())
-    assert anothers is None
+    assert elsewhere is None
 
 
 async def departed(scene: Scene) -> list[ArchivedRow]:
