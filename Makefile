@@ -79,6 +79,11 @@ reference: $(READY) ## Write what is generated in docs/: schemas, errors, settin
 docs: $(READY) ## Build the site of docs/ into site/
 	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
 
+.PHONY: pictures
+pictures: $(READY) ## Take the pictures of the inspector anew, in Chromium
+	mkdir -p docs/images
+	CTXB_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_inspector_pictures.py
+
 .PHONY: bench
 bench: $(READY) ## Measure everything, with DATA=folder, and write docs/benchmarks.md; ARGS=--quick doesn't
 	$(BIN)/python -m bench.scoreboard $(if $(DATA),--data $(DATA)) \

@@ -175,7 +175,7 @@ def test_documents_are_short_and_calm(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert len(text.splitlines()) < MOST_LINES.get(path.name, 250)
-    assert "!" not in prose(text)
+    assert "!" not in prose(text).replace("![", "[")  # but before a picture
 
 
 @each_document
