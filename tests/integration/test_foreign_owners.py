@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import redis.asyncio as redis
 
-from formatters.rows import Row
+from formatters.model import Row
 from service.adapters.health.opening import open_health
 from service.adapters.health.prometheus import PrometheusMetrics
 from service.adapters.http.opening import Served, open_http
@@ -124,9 +124,7 @@ async def stage_of(url: str, prefix: str, folder: Path) -> AsyncIterator[Stage]:
 
 async def furnish(stage: Stage, owner: str, words: str) -> None:
     """Give an owner rows, a pruned one, a profile, a summary, and builds that are kept."""
-    rows: list[Row] = [
-        row(n, ("HUMAN", "AI")[n % 2], f"{words} {n}. " * 3) for n in range(40)
-    ]
+    rows: list[Row] = [row(n, ("HUMAN", "AI")[n % 2], f"{words} {n}. " * 3) for n in range(40)]
     await stage.builder.history.append(owner, rows, conversation_id="trip")
     await stage.builder.history.prune(owner, ["m3"])
     profile = {"prompt_overrides": {"friends_profile": words}}
@@ -147,9 +145,7 @@ async def newer(stage: Stage, last: int) -> bool:
     return stage.served.recent.last > last
 
 
-async def answer_to(
-    request: Mapping[str, Any], responses: AsyncIterator[bytes]
-) -> dict[str, Any]:
+async def answer_to(request: Mapping[str, Any], responses: AsyncIterator[bytes]) -> dict[str, Any]:
     """Return the response to a request of an owner, of all that come."""
     async with asyncio.timeout(20):
         while True:
@@ -216,7 +212,7 @@ async def by_replies(stage: Stage) -> object:
     return seen
 
 
-async def replied(stage: Stage, place: str, kind: str) -> Any:  # noqa: ANN401 - what Redis gives
+async def replied(stage: Stage, place: str, kind: str) -> Any:
     """Return what stands in a list or a stream."""
     if kind == "list":
         found: Any = stage.client.lrange(place, 0, -1)
@@ -231,11 +227,12 @@ def by_results(topic: str, role: str) -> Path_:
         hers = await stage.builder.history.rows("ana", ["m1"])
         fields = {"id": "m1", "owner_key": "bob", "role": role, "content": "said by bob"}
         await stage.bus.append(topic, json.dumps({**SHARED, **fields}).encode())
-        marked = {**SHARED, **fields, "id": f"last-{role}", "metadata": {"tool_call_id": "c1"}}
+        last = f"last-{role}"
+        marked = {**SHARED, **fields, "id": last, "metadata": {"tool_call_id": "c1"}}
         await stage.bus.append(topic, json.dumps(marked).encode())
-        rows = await until(lambda: stage.builder.history.rows("bob", [marked["id"]]))
+        rows = await until(lambda: stage.builder.history.rows("bob", [last]))
         assert await stage.builder.history.rows("ana", ["m1"]) == hers
-        assert await stage.builder.history.rows("ana", [marked["id"]]) == []
+        assert await stage.builder.history.rows("ana", [last]) == []
         return [rows, await stage.submitted(stage.request("bob", "What was said?"))]
 
     return act

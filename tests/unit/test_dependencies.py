@@ -4,6 +4,7 @@ import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_a_licence_is_what_the_page_says(name: str) -> None:
     if extra not in ("dev", "docs", "release"):
         assert not any(word in licence for word in FAR_REACHING)
     try:
-        metadata = distribution(name).metadata
+        metadata: Any = distribution(name).metadata
     except PackageNotFoundError:
         pytest.skip(f"{name} is not installed, of the extra {extra!r}")
     declared = metadata.get("License-Expression")
