@@ -45,6 +45,7 @@ VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("config_reloads", "result"): frozenset(get_args(Reload)),
     ("tool_refresh", "outcome"): frozenset(get_args(Refresh)),
     ("reply_dropped", "reason"): frozenset({"no_subscriber"}),
+    ("check_ok", "check"): frozenset({"worker", "bus", "store"}),
     ("stream_lag_messages", "stream"): frozenset({"requests", "results"}),
     ("stream_pending_messages", "stream"): frozenset({"requests", "results"}),
     ("stream_oldest_pending_seconds", "stream"): frozenset({"requests", "results"}),
