@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,7 +85,7 @@ class Stage:
 
 
 #: Does on a path what bob can do there, and returns all that he hears and reads.
-Path_ = Callable[[Stage], Awaitable[object]]
+Act = Callable[[Stage], Awaitable[object]]
 
 
 @asynccontextmanager
@@ -92,7 +93,7 @@ async def stage_of(url: str, prefix: str, folder: Path) -> AsyncIterator[Stage]:
     """Serve everything there is, with all that may be shown switched on."""
     settings = Settings.model_validate(
         {
-            "bus": {"url": url, "prefix": prefix},
+            "bus": {"url": url, "prefix": prefix, "result_ttl_seconds": 600},
             "store": {"url": f"sqlite:///{folder / 'history.db'}"},
             "http": {"port": 0, "content": "full"},
             "events": {"content": True, "archive": True},
@@ -134,7 +135,7 @@ async def furnish(stage: Stage, owner: str, words: str) -> None:
         response = await stage.submitted(stage.request(owner, f"{words}?", context=context))
         assert response["content"]["status"] == "success"
         stage.builds.append(response["content"]["build_id"])
-        await until(lambda last=last: newer(stage, last))  # type: ignore[misc] # bound at once
+        await until(partial(newer, stage, last))
     summaries = stage.builder.sources.summaries
     assert summaries
     await until(lambda: summaries.read(owner, "trip"))
@@ -201,7 +202,7 @@ async def by_replies(stage: Stage) -> object:
                 seen.append(await answer_to(asked, replies))
             continue
         await stage.bus.submit(json.dumps(asked).encode())
-        seen.append(await until(lambda place=place, kind=kind: replied(stage, place, kind)))  # type: ignore[misc] # bound at once
+        seen.append(await until(partial(replied, stage, place, kind)))
     hers = result_key(Identity("ana", "q1"), stage.settings.bus.prefix)
     assert await stage.client.get(hers)
     for kind in ("list", "stream", "channel"):
@@ -220,7 +221,7 @@ async def replied(stage: Stage, place: str, kind: str) -> Any:
     return await stage.client.xrange(place)
 
 
-def by_results(topic: str, role: str) -> Path_:
+def by_results(topic: str, role: str) -> Act:
     """Write rows under the ids of hers: they become bob's, and hers stay."""
 
     async def act(stage: Stage) -> object:
@@ -238,7 +239,7 @@ def by_results(topic: str, role: str) -> Path_:
     return act
 
 
-def by_events(topic: str) -> Path_:
+def by_events(topic: str) -> Act:
     """Hear what is told when bob's history no longer fits, in a conversation named like hers."""
 
     async def act(stage: Stage) -> object:
@@ -262,12 +263,18 @@ def by_events(topic: str) -> Path_:
 
 async def by_the_dead_letter(stage: Stage) -> object:
     """What can't be answered is buried with bob's own bytes."""
-    await stage.bus.submit(b'{"owner_key": "bob", "id"')
-    return await until(lambda: replied(stage, stage.topic(Topics.CONTEXT_BUILD_DEAD), "stream"))
+    torn = b'{"owner_key": "bob", "id"'
+
+    async def buried() -> object:
+        found = await replied(stage, stage.topic(Topics.CONTEXT_BUILD_DEAD), "stream")
+        return found if any(fields[b"data"] == torn for _, fields in found) else None
+
+    await stage.bus.submit(torn)
+    return await until(buried)
 
 
 #: What bob does, by the name that a channel has in the AsyncAPI document.
-ON_TOPICS: Final[Mapping[str, Path_]] = {
+ON_TOPICS: Final[Mapping[str, Act]] = {
     "requestStream": by_the_stream,
     "requestChannel": by_the_channel,
     "responseChannel": on_the_common_channel,
