@@ -163,7 +163,9 @@ def test_links_lead_somewhere(path: Path) -> None:
 @each_document
 def test_files_that_are_named_exist(path: Path) -> None:
     """A path below one of our folders, or a document's name, is that of a file."""
-    named = re.compile(r"(?:service|formatters|prompts|tests|docs|bench)/[\w./-]*|[A-Z]{5,}\.md")
+    named = re.compile(
+        r"(?:service|formatters|prompts|tests|docs|bench|deploy)/[\w./-]*|[A-Z]{5,}\.md"
+    )
     for span in CODE.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
         if named.fullmatch(span):
             assert (ROOT / span).exists(), span

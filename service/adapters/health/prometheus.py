@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Info, ProcessCollector
 
 from service.adapters.health.context_sizes import ContextSizes
 from service.adapters.health.naming import PREFIX, counter, histogram
+from service.error_codes import CODES
 from service.metrics import Burial, Duplicate, Part, Refresh, Reload, Sizes, Stage, SummaryOutcome
 
 #: Seconds: from a small build to the longest that a request waits by default.
@@ -50,7 +51,8 @@ class PrometheusMetrics:
             "Requests answered for the first time: `success`, or the code of the error.",
             "outcome",
         )
-        self._outcomes.labels("success")
+        for outcome in ("success", *(each.code for each in CODES.values() if each.on_the_wire)):
+            self._outcomes.labels(outcome)
         self._sizes = ContextSizes(registry)
         self._duplicates = self._each(
             "duplicates_suppressed",

@@ -1,7 +1,7 @@
 """What is not counted but looked up when somebody asks: the streams, and work in hand."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from service.bus import Bus
 from service.errors import BusError
+from service.health import Check
 from service.inbox import Depth, Inbox
 
 #: Seconds that the bus has to tell how much waits.
@@ -49,6 +50,11 @@ class Watched(Collector):
         self._in_flight = in_flight
         self._inboxes: Mapping[str, Inbox] = {"requests": bus.requests, "results": bus.results}
         self._depths: dict[str, Depth] = {}
+        self._checks: Sequence[Check] = ()
+
+    def checked(self, checks: Sequence[Check]) -> None:
+        """Note what was found of the worker's readiness."""
+        self._checks = checks
 
     async def refresh(self) -> None:
         """Ask the bus, for `collect` can't wait."""
@@ -72,14 +78,18 @@ class Watched(Collector):
             pending.add_metric([stream], depth.pending)
             oldest.add_metric([stream], depth.oldest_pending_seconds)
         yield from (lag, pending, oldest)
+        checks = _gauges("check_ok", "Whether a check of readiness holds.", "check")
+        for check in self._checks:
+            checks.add_metric([check.name], check.ok)
+        yield checks
 
 
 def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"contextbuilder_{name}", about, value)
 
 
-def _gauges(name: str, about: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"contextbuilder_{name}", about, labels=["stream"])
+def _gauges(name: str, about: str, label: str = "stream") -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"contextbuilder_{name}", about, labels=[label])
 
 
 def _counter(name: str, about: str, value: float) -> CounterMetricFamily:
