@@ -1,5 +1,7 @@
 # The worker as an image: installed in one stage, run in another that has nothing to install with.
 FROM python:3.11-slim AS build
+# docker build --build-arg EXTRAS=llm,mcp,otel,postgres . for one that asks models and tool servers
+ARG EXTRAS=otel,postgres
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY formatters formatters
@@ -8,7 +10,7 @@ COPY service service
 # without pip: what runs in the end can't install anything
 RUN python -m venv --without-pip /opt/ctxb \
  && pip --python /opt/ctxb/bin/python install --no-cache-dir --disable-pip-version-check \
-        --constraint constraints.txt '.[postgres]'
+        --constraint constraints.txt ".[${EXTRAS}]"
 
 FROM python:3.11-slim
 COPY --from=build /opt/ctxb /opt/ctxb

@@ -9,7 +9,9 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.ready-demo
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 # `fast` counts with another tokenizer; its tests are skipped without it
-EXTRAS ?= docs,embedded,llm,mcp,otel,postgres,release,dev
+EXTRAS ?= docs,embedded,llm,mcp,otel,postgres,dev
+# the extras of the image, of which a release lists its parts
+RELEASED ?= otel,postgres
 # one more than there are cores: tests of processes wait most of their time
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_VENV := .venv-bench
@@ -52,7 +54,7 @@ laws: $(READY) ## Test the laws on 2,000 examples each, as CI does
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses=auto tests/laws
 
 .PHONY: check
-check: lint types ## Run everything that reads the code without running it
+check: lint types secrets ## Run everything that reads the code without running it
 
 .PHONY: lint
 lint: $(READY) ## Check style, spelling and import rules
@@ -65,15 +67,30 @@ lint: $(READY) ## Check style, spelling and import rules
 types: $(READY) ## Check types
 	$(BIN)/mypy
 
+.PHONY: secrets
+secrets: $(READY) ## Look for keys and passwords in what is, or would be, committed
+	git ls-files -z --cached --others --exclude-standard | xargs -0 \
+		$(BIN)/kingfisher scan --quiet --no-validate --no-update-check --git-history none
+
 .PHONY: format
 format: $(READY) ## Put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.PHONY: schemas
-schemas: $(READY) ## Write the wire contract and its errors into docs/, and the example where packages look
+.PHONY: reference
+reference: $(READY) ## Write what is generated: of docs/ schemas, errors, settings, commands, metrics; the packaged example
 	cp config.example.yml service/config/example.yml
 	$(BIN)/python -m service.contract.documents docs
+	$(BIN)/python -m scripts.reference docs
+
+.PHONY: docs
+docs: $(READY) ## Build the site of docs/ into site/
+	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
+
+.PHONY: pictures
+pictures: $(READY) ## Take the pictures of the inspector anew, in Chromium
+	mkdir -p docs/images
+	CTXB_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_inspector_pictures.py
 
 .PHONY: bench
 bench: $(READY) ## Measure everything, with DATA=folder, and write docs/benchmarks.md; ARGS=--quick doesn't
@@ -92,6 +109,20 @@ $(BENCH_READY): pyproject.toml constraints.txt bench/requirements.txt
 	grep -v '^openai==' constraints.txt > $(BENCH_VENV)/constraints.txt # litellm asks for an older one
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(BENCH_VENV)/constraints.txt -r bench/requirements.txt -e .
 	@touch $@
+
+# what the image has, installed as the image does it
+.PHONY: sbom
+sbom: $(READY) ## List all parts of a release with versions and licences: dist/sbom.json
+	rm -rf build && mkdir -p build dist
+	$(PYTHON) -m venv --without-pip build/sbom
+	$(BIN)/python -m pip --python build/sbom/bin/python install --quiet --disable-pip-version-check \
+		-c constraints.txt '.[$(RELEASED)]'
+	$(PYTHON) -m venv build/lister # apart: what it brings along makes every test's start slower
+	build/lister/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt '.[release]'
+	build/lister/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/sbom.json build/sbom/bin/python
+	$(BIN)/python -m scripts.check_sbom dist/sbom.json $(RELEASED)
 
 .PHONY: up
 up: ## Start the local stack with docker compose

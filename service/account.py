@@ -45,12 +45,11 @@ def account(
     kept, dropped = tally(decisions)
     form, management = request.options.format or CANONICAL, _management(request)
     stable = _stable(fitted)
-    marked = len(render(block for block in stable if block.native or not _grows(block)))
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, tools, marked, management),
+        provider_request=provider_request(form, messages, tools, _marked(stable), management),
         usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
         build_id=_build_id(request, messages),
         kept=kept,
@@ -63,6 +62,20 @@ def account(
             *_form_warnings(request, form, management),
         ],
     )
+
+
+def body_in(
+    form: str, request: BuildRequest, fitted: Fitted, content: BuildSuccess
+) -> Mapping[str, Any]:
+    """Return the body fields of a context in any form, whichever the request asked for."""
+    marked, tools = _marked(_stable(fitted)), content.tools
+    body = provider_request(form, content.messages, tools, marked, _management(request))
+    return body or {"messages": content.messages, **({"tools": tools} if tools else {})}
+
+
+def _marked(stable: Sequence[Block]) -> int:
+    """Return how many messages at the beginning the next build has as they are."""
+    return len(render(block for block in stable if block.native or not _grows(block)))
 
 
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:

@@ -107,30 +107,31 @@ class ContextBuilder:
         """Build a context; raises `ContextBuilderError` where there is none."""
         receipt = request.received_at or self.clock()
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
-        with timed(self.metrics, "gather"):
+        with timed(self.metrics, "gather") as gathering:
             gathered = await gather(request, plan, self.sources, self.settings, self.metrics)
         counter = self.tokenizers.counter(plan.tokenizer)
         prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
         facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
 
         def finish() -> Built:
-            fitting, told = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
+            offered, told = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
             past = gathered.history
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
-            fitted = self._fit(replace(told, injections=due), plan, counter, fitting.toolset)
-            content = account(request, plan, fitting, fitted, counter)
+            fitted = self._fit(replace(told, injections=due), plan, counter, offered.toolset)
+            content = account(request, plan, offered, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,
                 prompt=prompt,
-                gathered=fitting,
+                gathered=offered,
                 fitted=fitted,
                 content=content,
             )
 
         small = weight(facts) + len(gathered.toolset.json) < LARGE
-        with timed(self.metrics, "fit"):
-            return finish() if small else await asyncio.to_thread(finish)
+        with timed(self.metrics, "fit") as fitting:
+            built = finish() if small else await asyncio.to_thread(finish)
+        return replace(built, seconds={"gather": gathering.seconds, "fit": fitting.seconds})
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
         defaults = self.settings.user_defaults.prompts.friends_profile

@@ -122,8 +122,9 @@ _LISTED: Final = (
         code="forbidden",
         title="The request may not be made",
         on_the_wire=False,
-        when="A request over HTTP comes from another site, or building over HTTP is switched off.",
-        remedy="Send it from a program or from the service's own page; see `http.build`.",
+        when="A page of another origin asks over HTTP, or building over HTTP is switched off.",
+        remedy="Send it from a program or from the service's own page, or allow the page; see "
+        "`http.allowed_origins` and `http.build`.",
     ),
     ErrorCode(
         code="not_found",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, Self
 
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
 Part = Literal["queue", "build", "gather", "fit", "record", "send"]
@@ -127,17 +127,20 @@ UNMEASURED: Final[Metrics] = Unmeasured()
 
 
 class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
-    """Note how long the context took, however it ended."""
+    """Note how long the context took, however it ended; ``seconds`` tells it afterwards."""
 
-    __slots__ = ("_began", "_metrics", "_stage")
+    __slots__ = ("_began", "_metrics", "_stage", "seconds")
 
     def __init__(self, metrics: Metrics, stage: Stage) -> None:
         self._metrics = metrics
         self._stage: Stage = stage
         self._began = 0.0
+        self.seconds = 0.0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._began = perf_counter()
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._metrics.took(self._stage, perf_counter() - self._began)
+        self.seconds = perf_counter() - self._began
+        self._metrics.took(self._stage, self.seconds)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -50,6 +50,8 @@ class Built:
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
+    #: How long its parts took, by their names among the stages of `service.metrics`.
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cause(self) -> EventMetadata:
@@ -199,7 +201,7 @@ def _strategy(strategy: Strategy) -> dict[str, Any]:
     if isinstance(strategy, Composite):
         told["strategies"] = [_strategy(member) for member in strategy.strategies]
     elif is_dataclass(strategy):
-        values = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+        values = {each.name: getattr(strategy, each.name) for each in fields(strategy)}
         told |= {name: value for name, value in values.items() if isinstance(value, PLAIN)}
     return told
 

@@ -1,14 +1,38 @@
 """The settings of the HTTP interface: where it is, who may use it, and what it shows."""
 
+import re
 from ipaddress import ip_address
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
 from service.config.section import Section, Text
 
 #: Characters of a token: fewer can be tried out.
 SHORTEST_TOKEN: Final = 16
+
+#: What browsers leave out of an origin.
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+
+
+def _origin(value: str) -> str:
+    """Return an origin that can match: it is compared letter by letter with what browsers send."""
+    url = urlsplit(value)
+    host = url.hostname or ""
+    if url.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host):
+        raise ValueError(
+            "must be an origin, such as https://app.example.com: any page, *, can't be allowed"
+        )
+    port = "" if url.port in (None, _DEFAULT_PORTS[url.scheme]) else f":{url.port}"
+    sent = f"{url.scheme}://{bracketed(host)}{port}"
+    if value != sent:
+        raise ValueError(f"must be written as browsers send it: {sent}")
+    return value
+
+
+Origin = Annotated[str, AfterValidator(_origin)]
 
 
 class HttpSettings(Section):
@@ -21,6 +45,8 @@ class HttpSettings(Section):
     token: SecretStr | None = None
     #: Names under which callers reach it, besides its address.
     allowed_hosts: tuple[Text, ...] = ()
+    #: Pages of other origins that may ask, and read what is answered.
+    allowed_origins: tuple[Origin, ...] = ()
     #: Whether messages and rows are shown with what was said in them.
     content: Literal["redacted", "full"] = "redacted"
     #: Whether contexts can be asked for.
@@ -52,3 +78,8 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it stands in an address."""
+    return f"[{host}]" if ":" in host else host

@@ -11,9 +11,11 @@ from service.config.section import Count, Seconds, Section, Text
 class PromptSection(Section):
     """A section of the system message, behind the identity."""
 
+    #: Its heading.
     label: Text
-    #: What it says: the text itself, or the file that holds it.
+    #: What it says; either this or a file.
     text: Text | None = None
+    #: The file that says it.
     file: Path | None = None
     #: Lower goes first.
     priority: int = 0
@@ -28,6 +30,7 @@ class PromptSection(Section):
 class Injection(Section):
     """A reminder in [THIS_MOMENT], and when it is due."""
 
+    #: What it says.
     text: Text
     #: In each turn that is a multiple of it.
     every_n_turns: Count | None = None

@@ -101,10 +101,11 @@ class WorkerSettings(Section):
 class ModelLimit(Section):
     """What a model takes."""
 
-    #: Tokens.
+    #: Tokens of a context.
     max_input: Count
     #: Tokens of an answer; None for what the shipped table says.
     max_output: Count | None = None
+    #: By which tokens are counted; None for what the shipped table says.
     tokenizer: Text | None = None
     #: What the tokenizer's counts are multiplied by; they are estimates then.
     factor: Factor | None = None

@@ -20,6 +20,7 @@ class McpServerSettings(Section):
     name: Annotated[str, Field(pattern=SERVER_NAME, max_length=24)]
     #: Speaks MCP on its standard input and output.
     command: Text | None = None
+    #: What the command is started with.
     args: tuple[str, ...] = ()
     #: Variables of the command besides a few of this process, such as PATH and HOME.
     env: Mapping[str, SecretStr] = {}

@@ -9,7 +9,7 @@ _HEAD: Final = """\
 # Errors
 
 Every code that `content.error.code` of a [response](wire.md#errors) may have, and some more.
-This page and [errors.json](schemas/errors.json) are written by `make schemas`.
+This page and [errors.json](schemas/errors.json) are written by `make reference`.
 Bear codes that you don't know, and go by `retryable`: a minor version may add some.
 """
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.config.http import HttpSettings, is_loopback
+from service.config.http import HttpSettings, bracketed, is_loopback
 from service.errors import ContextBuilderError
+from service.inspector.endpoint import OWNER_HEADER
 from service.inspector.errors import (
     MisdirectedError,
     RefusedError,
@@ -39,9 +41,33 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 
 
+#: What pages of allowed origins may send, and read of an answer, beyond what any page may.
+_SENT: Final = ("Authorization", "Content-Type", OWNER_HEADER, "Last-Event-ID")
+_READ: Final = ("Retry-After", "WWW-Authenticate")
+
+
+def checked(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
+    """Return an application behind all checks.
+
+    The page is checked before the token: a browser asks whether a page may ask without one.
+    Between the two stands what tells a browser that it may, so that also a refusal can be read.
+    """
+    asked: ASGIApp = TokenCheck(app=app, settings=settings)
+    if settings.allowed_origins:
+        asked = CORSMiddleware(
+            asked,
+            allow_origins=settings.allowed_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=_SENT,
+            expose_headers=_READ,
+            allow_private_network=True,
+        )
+    return PageCheck(app=asked, settings=settings)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessCheck:
-    """An application behind the checks that all of its routes need."""
+class PageCheck:
+    """An application that hosts and pages reach which may; every answer carries `HEADERS`."""
 
     app: ASGIApp
     settings: HttpSettings
@@ -68,8 +94,7 @@ class AccessCheck:
 
         Raises:
             MisdirectedError: It names a host that isn't served: a name was bound to our address.
-            RefusedError: A page of another origin makes it.
-            UnauthorizedError: It has not the token.
+            RefusedError: A page of another origin makes it, which isn't allowed to.
         """
         host = headers.get("Host", "")
         if not self._serves(host):
@@ -77,19 +102,41 @@ class AccessCheck:
         if not path.startswith(_GUARDED):
             return
         origin = headers.get("Origin")
+        if origin in self.settings.allowed_origins:
+            return
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise RefusedError("pages of other origins may not ask")
+            raise RefusedError("http.allowed_origins doesn't name the page that asks")
         if headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES:
             raise RefusedError("pages of other sites may not ask")
-        if not self._knows(headers.getlist("Authorization")):
-            raise UnauthorizedError("the header Authorization has to be: Bearer, and the token")
 
     def _serves(self, host: str) -> bool:
         """Tell whether a host is ours; who listens for other machines need not know his names."""
         ours = self.settings.allowed_hosts
         if not is_loopback(self.settings.host):
             return not ours or _name(host) in map(str.lower, ours)
-        return _name(host) in {*_LOCAL, *map(str.lower, ours), _bracketed(self.settings.host)}
+        return _name(host) in {*_LOCAL, *map(str.lower, ours), bracketed(self.settings.host)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCheck:
+    """An application for those who have the token; its files are everybody's."""
+
+    app: ASGIApp
+    settings: HttpSettings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        try:
+            self.check(Headers(scope=scope), scope["path"])
+        except ContextBuilderError as error:
+            await error_response(error)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def check(self, headers: Headers, path: str) -> None:
+        """Raise unless the request may be made; raises `UnauthorizedError`."""
+        if path.startswith(_GUARDED) and not self._knows(headers.getlist("Authorization")):
+            raise UnauthorizedError("the header Authorization has to be: Bearer, and the token")
 
     def _knows(self, given: list[str]) -> bool:
         if self.settings.token is None:
@@ -104,7 +151,3 @@ def _name(host: str) -> str:
     """Return a host without its port, in lower case."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).lower()
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from service.builder import ContextBuilder
 from service.errors import BusError, ContextBuilderError, StoreError
 from service.filing import Filing
-from service.inspector.access import AccessCheck
+from service.inspector.access import checked
 from service.inspector.building import Building, Send
 from service.inspector.builds import Builds
 from service.inspector.desk import Desk
@@ -24,6 +24,7 @@ from service.inspector.openapi import document
 from service.inspector.pruning import Pruning
 from service.inspector.recent_builds import RecentBuilds
 from service.inspector.static_files import static_routes
+from service.inspector.timeline import Timeline
 
 log = structlog.get_logger()
 
@@ -40,6 +41,7 @@ def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send
         recent=recent,
         builds=Builds(recent, filing, builder, shows),
         pruning=Pruning(builder, shows),
+        timeline=Timeline(builder, shows),
         building=Building(send, settings, builder.clock),
         description=json.dumps(document(ENDPOINTS)).encode(),
     )
@@ -60,7 +62,7 @@ def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send
     )
     # a redirect would repeat the host that a stranger named
     app.router.redirect_slashes = False
-    return AccessCheck(app=app, settings=settings.http)
+    return checked(app, settings.http)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

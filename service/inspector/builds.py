@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from service.account import body_in
 from service.builder import ContextBuilder
 from service.compare import compare
 from service.errors import ContextBuilderError
@@ -18,6 +19,7 @@ from service.inspector.shown import (
     Content,
     ShownBuild,
     ShownComparison,
+    ShownForm,
     explained,
     shown_build,
     shown_comparison,
@@ -107,6 +109,18 @@ class Builds:
             messages=shown_messages(again.content, self._shows),
             decisions=explained(again).decisions,
         )
+
+    async def in_form(self, known: Known, form: str) -> ShownForm:
+        """Return the context of a build as the body of a provider's call."""
+        shown = ShownForm(format=form, body=None, content=self._shows)
+        if self._shows == "redacted":
+            return shown
+        try:
+            built = await self._built(known)
+        except NotReplayableError as error:
+            return replace(shown, unavailable=error.detail)
+        body = await asyncio.to_thread(body_in, form, built.request, built.fitted, built.content)
+        return replace(shown, body=body)
 
     async def compare(self, a: Known, b: Known) -> ShownComparison:
         """Compare two builds; raises `NotReplayableError` where one's contents are gone."""

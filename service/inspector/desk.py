@@ -16,7 +16,8 @@ from service.inspector.forms import Page, Version
 from service.inspector.live import events, position
 from service.inspector.pruning import Aim, HistoryStatus, Marked, Preview, Pruning
 from service.inspector.recent_builds import RecentBuilds
-from service.inspector.shown import ShownBuild, ShownComparison, summary_of
+from service.inspector.shown import ShownBuild, ShownComparison, ShownForm, summary_of
+from service.inspector.timeline import ShownTimeline, Timeline
 from service.wire import SCHEMA_VERSION
 
 #: Listeners to the live feed at the same time; each holds a connection.
@@ -33,6 +34,7 @@ class Desk:
         recent: RecentBuilds,
         builds: Builds,
         pruning: Pruning,
+        timeline: Timeline,
         building: Building,
         description: bytes,
     ) -> None:
@@ -41,6 +43,7 @@ class Desk:
         self._recent = recent
         self._builds = builds
         self._pruning = pruning
+        self._timeline = timeline
         self._building = building
         self._description = description
         self._listeners = 0
@@ -66,6 +69,11 @@ class Desk:
         """Show one of them."""
         return await self._builds.show(await self._builds.find(asked.owner_key, asked.path("id")))
 
+    async def show_form(self, asked: Asked) -> ShownForm:
+        """Show one of them as the body of a provider's call."""
+        known = await self._builds.find(asked.owner_key, asked.path("id"))
+        return await self._builds.in_form(known, asked.query.format)
+
     async def diff(self, asked: Asked) -> ShownComparison:
         """Compare two of them."""
         a, b = [await self._builds.find(asked.owner_key, asked.path(side)) for side in ("a", "b")]
@@ -80,6 +88,10 @@ class Desk:
     async def status(self, asked: Asked) -> HistoryStatus:
         """Tell how full the owner's history is."""
         return await self._pruning.status(asked.owner_key, asked.query.model)
+
+    async def events(self, asked: Asked) -> ShownTimeline:
+        """Tell what has become of the owner's history."""
+        return await self._timeline.of(asked.owner_key, asked.query.conversation_id)
 
     async def preview(self, asked: Asked) -> Preview:
         """Tell what pruning would hide."""

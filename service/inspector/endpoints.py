@@ -8,15 +8,18 @@ from service.inspector.endpoint import Endpoint
 from service.inspector.forms import (
     IDS_BYTES,
     AimBody,
+    FormQuery,
     IdsBody,
     ModelQuery,
     Page,
     PageQuery,
+    TimelineQuery,
     Version,
     WhatIfBody,
 )
 from service.inspector.pruning import HistoryStatus, Marked, Preview
-from service.inspector.shown import ShownBuild, ShownComparison
+from service.inspector.shown import ShownBuild, ShownComparison, ShownForm
+from service.inspector.timeline import ShownTimeline
 from service.wire import BuildResponse
 
 ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
@@ -55,6 +58,17 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
     ),
     Endpoint(
         method="GET",
+        path="/v1/builds/{id}/raw",
+        name="show_form",
+        about="Show the context of a build as the body of a provider's call.",
+        handle=Desk.show_form,
+        answer=ShownForm,
+        query=FormQuery,
+        costly=True,
+        statuses=(404, 503),
+    ),
+    Endpoint(
+        method="GET",
         path="/v1/builds/{a}/diff/{b}",
         name="diff_builds",
         about="Compare two builds of the owner.",
@@ -82,6 +96,16 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         handle=Desk.status,
         answer=HistoryStatus,
         query=ModelQuery,
+        statuses=(503,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/timeline",
+        name="timeline",
+        about="Tell what has become of the owner's history: summaries, and rows that fell out.",
+        handle=Desk.events,
+        answer=ShownTimeline,
+        query=TimelineQuery,
         statuses=(503,),
     ),
     Endpoint(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, get_type_hints
+from typing import Annotated, Final, Literal, get_type_hints
 
 from pydantic import Field, create_model
 
@@ -52,6 +52,18 @@ class ModelQuery(Query):
     """Whose window it is; without a model, that of the settings."""
 
     model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+class FormQuery(Query):
+    """Which form the body is in."""
+
+    format: Literal["openai", "openai_responses", "anthropic", "gemini"] = "openai"
+
+
+class TimelineQuery(Query):
+    """Whose events are told: of one conversation, or of the history of all of them."""
+
+    conversation_id: _Id | None = None
 
 
 #: Options of a context that may be others; what is left out stays as it was.

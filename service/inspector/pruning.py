@@ -16,6 +16,7 @@ from formatters.model import Role, Row
 from formatters.rows import read_content, read_role
 from service.budget.limits import Window, window
 from service.budget.strategies.importance import Importance
+from service.budget.strategy_names import read_strategy
 from service.builder import ContextBuilder
 from service.conversation.pruning import TARGET_UTILIZATION
 from service.conversation.units import Price, Units, read_units
@@ -53,6 +54,10 @@ class HistoryStatus:
     archived: int
     summaries: int
     model: str | None
+    #: How history gives way by itself, in builds that don't say how; ``none`` refuses them instead.
+    strategy: str
+    #: The newest row's own time; null where it has none, or there is no row.
+    last_message_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +117,13 @@ class Pruning:
         self._history = builder.history
         self._builder = builder
         self._shows = shows
+        self._strategy = read_strategy(builder.settings.budget.strategy, builder.strategies)
 
     async def status(self, owner_key: str, model: str | None) -> HistoryStatus:
         """Tell how full an owner's history is; raises `InvalidRequestError`."""
         room = self._window(model)
         stats = await self._history.stats(owner_key)
+        newest = await self._history.recent(owner_key, max_rows=1)
         target = int(room.available * TARGET_UTILIZATION)
         due = stats.tokens > target
         calm: Literal["active", "idle"] = "active" if stats.rows else "idle"
@@ -136,6 +143,8 @@ class Pruning:
             archived=stats.archived,
             summaries=stats.summaries,
             model=model or self._builder.settings.budget.model,
+            strategy=self._strategy.name,
+            last_message_at=_moment(newest.rows[0]) if newest.rows else None,
         )
 
     async def preview(self, owner_key: str, aim: Aim) -> Preview:
@@ -201,7 +210,7 @@ class Pruning:
         return ShownRow(
             id=str(row["id"]),
             role=str(row.get("role")),
-            timestamp=None if row.get("timestamp") is None else str(row["timestamp"]),
+            timestamp=_moment(row),
             conversation_id=None if conversation_id is None else str(conversation_id),
             tokens=tokens,
             content=_plain(row.get("content")) if self._shows == "full" else None,
@@ -228,6 +237,10 @@ def _printed_tokens(row: Row, counter: TokenCounter) -> int:
     if len(text) > STORED_CHARS:
         text = text[: STORED_CHARS - len(_CUT)] + _CUT
     return counter.count(text)
+
+
+def _moment(row: Row) -> str | None:
+    return None if row.get("timestamp") is None else str(row["timestamp"])
 
 
 def _plain(content: object) -> object:

@@ -71,6 +71,19 @@ class ShownBuild:
     content: Content
     #: Why messages are not shown, where that has another reason than the settings.
     unavailable: str | None = None
+    #: Milliseconds that gathering and fitting took; null where another worker built it.
+    timings: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownForm:
+    """A context as the body of a provider's call."""
+
+    format: str
+    #: Null where content is redacted, or not there any more.
+    body: Mapping[str, Any] | None
+    content: Content
+    unavailable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +140,7 @@ def shown_build(
         warnings=content.warnings,
         source="memory",
         content=shows,
+        timings={part: round(took * 1000, 3) for part, took in built.seconds.items()},
     )
 
 

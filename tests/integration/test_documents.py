@@ -59,11 +59,18 @@ ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 DOCUMENTS = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
 
-#: Lines that each may have.
-MOST_LINES = {"README.md": 300, "ARCHITECTURE.md": 120, "wire.md": 280}
+#: Lines that each may have; those that are made from the code have what that has.
+MOST_LINES = {
+    **dict.fromkeys(("commands.md", "configuration.md", "messages.md"), 2_000),
+    "README.md": 300,
+    "ARCHITECTURE.md": 120,
+    "tutorial.md": 280,
+    "wire.md": 280,
+}
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+COMMENT = re.compile(r"<!--.*?-->")
 CODE = re.compile(r"`([^`\n]+)`")
 PAYLOAD = re.compile(r"'(\{.*\})'")
 
@@ -81,8 +88,8 @@ def fences(text: str, language: str) -> list[str]:
 
 
 def prose(text: str) -> str:
-    """Return a document without its code blocks and code spans."""
-    return CODE.sub("", FENCE.sub("", text))
+    """Return a document without its code blocks, code spans and comments."""
+    return CODE.sub("", COMMENT.sub("", FENCE.sub("", text)))
 
 
 def section(text: str, heading: str) -> str:
@@ -116,7 +123,8 @@ def documents_json() -> list[Any]:
     blocks = [body for text in texts for body in fences(text, "json")]
     commands = [body for text in texts for body in fences(text, "console")]
     payloads = [found for body in commands for found in PAYLOAD.findall(body)]
-    return [json.loads(text) for text in (*blocks, *payloads)]
+    found = [json.loads(text) for text in (*blocks, *payloads)]
+    return [each for each in found if isinstance(each, dict)]
 
 
 def is_event(message: Mapping[str, Any]) -> bool:
@@ -155,7 +163,9 @@ def test_links_lead_somewhere(path: Path) -> None:
 @each_document
 def test_files_that_are_named_exist(path: Path) -> None:
     """A path below one of our folders, or a document's name, is that of a file."""
-    named = re.compile(r"(?:service|formatters|prompts|tests|docs|bench)/[\w./-]*|[A-Z]{5,}\.md")
+    named = re.compile(
+        r"(?:service|formatters|prompts|tests|docs|bench|deploy)/[\w./-]*|[A-Z]{5,}\.md"
+    )
     for span in CODE.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
         if named.fullmatch(span):
             assert (ROOT / span).exists(), span
@@ -167,7 +177,7 @@ def test_documents_are_short_and_calm(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert len(text.splitlines()) < MOST_LINES.get(path.name, 250)
-    assert "!" not in prose(text)
+    assert "!" not in prose(text).replace("![", "[")  # but before a picture
 
 
 @each_document
@@ -463,7 +473,8 @@ def test_commands_that_are_shown_exist(path: Path) -> None:
 def check_command(line: str) -> None:
     """Follow the words of a command through the command line."""
     command: Any = typer.main.get_command(app)
-    for word in re.sub(r"'[^']*'|\"[^\"]*\"", "text", line).split():
+    alone = re.split(r" [|>] ", re.sub(r"'[^']*'|\"[^\"]*\"", "text", line))[0]
+    for word in alone.split():
         if word.startswith("--") and command.name != "healthcheck":
             assert word in {name for option in command.params for name in option.opts}, line
         elif hasattr(command, "commands"):

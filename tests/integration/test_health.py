@@ -252,7 +252,7 @@ async def test_metrics_name_nobody(scene: Scene) -> None:
 
     assert {name for name, _ in labels} == {
         *("le", "stage", "outcome", "reason", "stream", "version"),
-        *("backend", "block", "result", "strategy"),
+        *("backend", "block", "check", "result", "strategy"),
     }
     assert ("block", "custom") in labels
     assert not [value for _, value in labels if "ana" in value.lower() or "msg" in value]

@@ -203,9 +203,11 @@ async def test_every_route_does_what_its_description_says(scene: Scene) -> None:
         "build": ("POST", "/v1/build", asking(id="msg_9")),
         "list_builds": ("GET", "/v1/builds?limit=1", None),
         "show_build": ("GET", f"/v1/builds/{a}", None),
+        "show_form": ("GET", f"/v1/builds/{a}/raw?format=gemini", None),
         "diff_builds": ("GET", f"/v1/builds/{a}/diff/{b}", None),
         "what_if": ("POST", f"/v1/builds/{a}/what-if", {"memory_limit": 2}),
         "history_status": ("GET", "/v1/history?model=gpt-5", None),
+        "timeline": ("GET", "/v1/timeline", None),
         "preview_pruning": ("POST", "/v1/prune/preview", {"target_tokens": 10}),
         "prune": ("POST", "/v1/prune", {"ids": ["m0"]}),
         "undo_pruning": ("POST", "/v1/prune/undo", {"ids": ["m0"]}),
@@ -261,7 +263,7 @@ async def test_methods_and_paths_that_there_are_not(scene: Scene) -> None:
     wrong = await scene.http.delete("/v1/builds")
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
     assert set(wrong.headers["allow"].split(", ")) == {"GET", "HEAD"}
-    for path in ("/v1/nothing", "/v1/builds/", "/", "/static/../app.py"):
+    for path in ("/v1/nothing", "/v1/builds/", "/index.html/", "/static/../app.py"):
         nothing = await scene.get(path)
         assert (nothing.status_code, nothing.json()["error"]["code"]) == (404, "not_found")
 
@@ -287,6 +289,7 @@ async def test_words_are_shown_only_where_that_is_set() -> None:
         answers = [
             await scene.get("/v1/builds"),
             await scene.get(f"/v1/builds/{a}"),
+            await scene.get(f"/v1/builds/{a}/raw"),
             await scene.get(f"/v1/builds/{a}/diff/{b}"),
             await scene.post(f"/v1/builds/{a}/what-if", {"memory_limit": 2}),
             await scene.post("/v1/prune/preview", {"target_tokens": 0}),

@@ -55,7 +55,7 @@ async def test_no_route_shows_what_is_somebody_elses(scene: Scene) -> None:
             assert answer.status_code == 404
         asked += 1
 
-    assert asked == 11
+    assert asked == 13
     assert await scene.builder.history.stats("ana") == before
     assert (await scene.get(f"/v1/builds/{a}")).status_code == 200
     assert SECRET in (await scene.get(f"/v1/builds/{a}")).text

@@ -267,8 +267,12 @@ def test_the_database_is_asked_whether_it_is_ready(postgres: PostgresServer) -> 
 
 
 def test_the_image_has_the_driver() -> None:
-    """What is installed is the service with what Postgres needs."""
-    assert any("'.[postgres]'" in rest for name, rest in stages()[0] if name == "RUN")
+    """What is installed is the service with what Postgres and traces need; all names are extras."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (extras,) = (rest.removeprefix("EXTRAS=") for name, rest in stages()[0] if name == "ARG")
+
+    assert {"otel", "postgres"} <= set(extras.split(",")) <= set(known["optional-dependencies"])
+    assert any('".[${EXTRAS}]"' in rest for name, rest in stages()[0] if name == "RUN")
 
 
 def redis_flags() -> dict[str, str]:

@@ -19,13 +19,34 @@ class ContextSizes:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._utilization = histogram(
-            registry, "context_utilization_ratio", "Tokens by those there was room for.", RATIOS
+            registry,
+            "context_utilization_ratio",
+            "The tokens of a context by those there was room for, from 0 to 1.",
+            RATIOS,
         )
-        tokens = histogram(registry, "context_tokens", "Tokens by block.", TOKENS, "block")
+        tokens = histogram(
+            registry,
+            "context_tokens",
+            "Tokens of each block of a context, by its tag, and of the array of `tools`; `custom` "
+            "is any block that a request brought along.",
+            TOKENS,
+            "block",
+        )
         gave_way = counter(
-            registry, "blocks_dropped", "Blocks left out or shortened.", "block", "reason"
+            registry,
+            "blocks_dropped",
+            "Blocks other than history that gave way: left out (`block_dropped`) or shortened "
+            "(`block_shortened`).",
+            "block",
+            "reason",
         )
-        saved = counter(registry, "tokens_saved", "Tokens of history left out.", "strategy")
+        saved = counter(
+            registry,
+            "tokens_saved",
+            "Tokens of history that was read and not sent, since the strategy left it out, "
+            "shortened or cleared it.",
+            "strategy",
+        )
         # to look a label up takes longer than to count; there are few
         self._tokens = cache(tokens.labels)
         self._gave_way = cache(gave_way.labels)

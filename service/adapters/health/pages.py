@@ -50,6 +50,7 @@ class Pages:
 
     async def measured(self, _request: Request) -> Response:
         """Give the metrics in Prometheus' text format."""
+        self.watched.checked(await self.readiness.checks())
         await self.watched.refresh()
         return Response(self.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

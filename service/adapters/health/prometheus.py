@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Info, ProcessCollector
 
 from service.adapters.health.context_sizes import ContextSizes
 from service.adapters.health.naming import PREFIX, counter, histogram
+from service.error_codes import CODES
 from service.metrics import Burial, Duplicate, Part, Refresh, Reload, Sizes, Stage, SummaryOutcome
 
 #: Seconds: from a small build to the longest that a request waits by default.
@@ -25,40 +26,76 @@ class PrometheusMetrics:
         """Begin to count; ``store`` is the scheme of the store's URL, which is a label."""
         self.registry = registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=registry)
-        info = Info(f"{PREFIX}build", "The version.", registry=registry)
+        info = Info(f"{PREFIX}build", "1, with the version of the service.", registry=registry)
         info.info({"version": version("context-builder")})
         seconds = histogram(
-            registry, "build_duration_seconds", "Time of the parts of a request.", BUCKETS, "stage"
+            registry,
+            "build_duration_seconds",
+            "Time of a part of a request: its wait in the stream (`queue`), all of the build "
+            "(`build`) with its `gather`, `fit` and `record`, and the way to the bus (`send`).",
+            BUCKETS,
+            "stage",
         )
         self._stages = {stage: seconds.labels(stage) for stage in get_args(Part)}
         fetched = histogram(
-            registry, "history_fetch_duration_seconds", "Time to read.", BUCKETS, "backend"
+            registry,
+            "history_fetch_duration_seconds",
+            "Time to read an owner's history, a part of `gather`, by the scheme of `store.url`.",
+            BUCKETS,
+            "backend",
         )
         self._stages["history"] = fetched.labels(store)
         self._outcomes = counter(
-            registry, "build_requests", "Requests that got an answer of their own.", "outcome"
+            registry,
+            "build_requests",
+            "Requests answered for the first time: `success`, or the code of the error.",
+            "outcome",
         )
-        self._outcomes.labels("success")
+        for outcome in ("success", *(each.code for each in CODES.values() if each.on_the_wire)):
+            self._outcomes.labels(outcome)
         self._sizes = ContextSizes(registry)
         self._duplicates = self._each(
-            "duplicates_suppressed", "Deliveries kept from a second answer.", "reason", Duplicate
+            "duplicates_suppressed",
+            "Deliveries kept from a second answer of their own: answered with the stored one "
+            "(`stored`), or taken over by another worker, so that nothing was sent (`lease_lost`).",
+            "reason",
+            Duplicate,
         )
         self._burials = self._each(
-            "dead_letters", "Entries sent to the dead letter.", "reason", Burial
+            "dead_letters",
+            "Entries sent to the dead letter: nobody can be answered (`unreadable`), handed out "
+            "too often (`deliveries`), no row or one that the store refuses (`result`).",
+            "reason",
+            Burial,
         )
-        dropped = counter(registry, "reply_dropped", "Replies that nobody got.", "reason")
+        dropped = counter(
+            registry,
+            "reply_dropped",
+            "Replies on a channel that nobody was subscribed to (`no_subscriber`).",
+            "reason",
+        )
         self._unheard = dropped.labels("no_subscriber")
         self._events_lost = counter(registry, "events_lost", "Events that could not be told.")
         self._summaries = self._each(
-            "summary_requests", "Summaries that builds asked for.", "outcome", SummaryOutcome
+            "summary_requests",
+            "Summaries that builds asked for: `made` or `failed`; too many waited (`postponed`); "
+            "there was nothing to make (`not_needed`), another worker was at it (`busy`), or came "
+            "first (`overtaken`).",
+            "outcome",
+            SummaryOutcome,
         )
         self._reloads = self._each(
-            "config_reloads", "Texts that changed and were read again.", "result", Reload
+            "config_reloads",
+            "Prompt files that changed: `reloaded`, or `failed`, which counts on at each look "
+            "while they can't be used.",
+            "result",
+            Reload,
         )
         self._refreshes = counter(
             registry,
             "tool_refresh",
-            "Times that servers were asked for tools.",
+            "Times that a server of `tools.mcp` was asked for its tools: `changed`, `unchanged`, "
+            "or `failed`.",
             "source",
             "outcome",
         )

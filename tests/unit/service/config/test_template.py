@@ -26,7 +26,7 @@ def wrong(text: str) -> list[str]:
 
 
 def test_packages_hold_the_same_example() -> None:
-    """`make schemas` copies it: the folder above the packages is in none of them."""
+    """`make reference` copies it: the folder above the packages is in none of them."""
     assert EXAMPLE.read_bytes() == (ROOT / "config.example.yml").read_bytes()
 
 

@@ -8,10 +8,10 @@ ROOT = Path(__file__).parents[4]
 
 
 def test_the_published_documents_are_those_of_the_code(tmp_path: Path) -> None:
-    """`make schemas` would change nothing in docs."""
+    """`make reference` would change nothing in docs."""
     write(tmp_path)
     for name, text in documents().items():
-        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, "run make schemas"
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, "run make reference"
         assert (tmp_path / name).read_text(encoding="utf-8") == text
 
 

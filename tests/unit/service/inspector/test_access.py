@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 
 from service.config.http import HttpSettings
-from service.inspector.access import AccessCheck
+from service.inspector.access import PageCheck, TokenCheck
 from service.inspector.errors import MisdirectedError, RefusedError, UnauthorizedError
 
 TOKEN = "a-token-for-these-tests"
@@ -16,8 +16,9 @@ OPEN = HttpSettings(port=8766, host="0.0.0.0", token=SecretStr(TOKEN))  # noqa: 
 
 def check(settings: HttpSettings, path: str = "/v1/builds", **headers: str) -> None:
     """Check a request."""
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    AccessCheck(app=Starlette(), settings=settings).check(Headers(given), path)
+    given = Headers({name.replace("_", "-"): value for name, value in headers.items()})
+    for kind in (PageCheck, TokenCheck):
+        kind(app=Starlette(), settings=settings).check(given, path)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8766", "localhost", "LOCALHOST:1", "[::1]:8766"])
@@ -56,6 +57,45 @@ def test_pages_of_others_are_refused(headers: dict[str, str]) -> None:
     """Even where the browser would send what they ask for."""
     with pytest.raises(RefusedError):
         check(LOCAL, host="localhost:8766", **headers)
+
+
+ALLOWED = LOCAL.model_copy(update={"allowed_origins": ("https://app.example",)})
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin"])
+def test_pages_that_are_allowed_may_ask(site: str) -> None:
+    """From wherever they are; and nobody else thereby."""
+    check(ALLOWED, host="localhost", origin="https://app.example", sec_fetch_site=site)
+    check(ALLOWED, host="localhost", origin="http://localhost", sec_fetch_site="same-origin")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://app.example"},
+        {"origin": "https://app.example:8443"},
+        {"origin": "https://app.example.evil.example"},
+        {"origin": "https://evil.example"},
+        {"origin": "HTTPS://APP.EXAMPLE"},
+        {"origin": "null"},
+        {"origin": ""},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+    ],
+)
+def test_others_are_refused_where_one_is_allowed(headers: dict[str, str]) -> None:
+    """Also what is like its name, and what doesn't say where it comes from."""
+    with pytest.raises(RefusedError):
+        check(ALLOWED, host="localhost", **headers)
+
+
+def test_a_page_that_is_allowed_needs_the_token_too() -> None:
+    """And has to name a host that is served."""
+    settings = ALLOWED.model_copy(update={"token": SecretStr(TOKEN)})
+    with pytest.raises(UnauthorizedError):
+        check(settings, host="localhost", origin="https://app.example")
+    with pytest.raises(MisdirectedError):
+        check(settings, host="evil.example", origin="https://app.example")
 
 
 def test_links_on_other_pages_lead_to_ours() -> None:

@@ -160,3 +160,24 @@ async def test_a_reserve_that_leaves_nothing_is_said(make_builder: MakeBuilder) 
     budget = BudgetSettings(reserve_tokens=400_000)
     with pytest.raises(InvalidRequestError):
         await Pruning(make_builder(settings=Settings(budget=budget)), "full").status("o", "gpt-4o")
+
+
+async def test_the_status_tells_when_something_was_said_last(builder: ContextBuilder) -> None:
+    """By the newest row's own time; of an owner without rows there is none, nor of hidden rows."""
+    pruning = Pruning(builder, "redacted")
+    assert (await pruning.status("o", None)).last_message_at == "2025-12-09T00:39:00Z"
+    await pruning.commit("o", ["m39"])
+    assert (await pruning.status("o", None)).last_message_at == "2025-12-09T00:38:00Z"
+    assert (await pruning.status("nobody", None)).last_message_at is None
+
+
+async def test_the_status_tells_how_history_gives_way_by_itself(make_builder: MakeBuilder) -> None:
+    """By the name of the strategy that is configured, also of several."""
+    for spec, name in (
+        ("none", "none"),
+        ({"name": "window_size", "max_messages": 4}, "window_size"),
+        (["tool_result_clearing", "oldest_first"], "composite"),
+    ):
+        settings = Settings(budget=BudgetSettings(strategy=spec))
+        status = await Pruning(make_builder(settings=settings), "redacted").status("o", None)
+        assert status.strategy == name

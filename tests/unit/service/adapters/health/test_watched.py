@@ -11,6 +11,7 @@ from service.adapters.health.watched import Watched
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError
+from service.health import Check
 from service.inbox import Delivery, Depth
 from tests.probing import Measured
 
@@ -79,3 +80,18 @@ async def test_the_bus_in_memory_tells_how_much_waits() -> None:
     assert depth.oldest_pending_seconds == pytest.approx(8, abs=0.01)
     await bus.requests.ack(taken)
     assert await bus.requests.depth() == Depth(lag=1, pending=0, oldest_pending_seconds=0)
+
+
+async def test_checks_are_told_as_they_were_found() -> None:
+    """Each by its name, as 1 or 0; before the first look there are none."""
+    registry, seen = (
+        CollectorRegistry(auto_describe=True),
+        Watched(MemoryBus(MemoryHub(), BusOptions()), lambda: 0),
+    )
+    registry.register(seen)
+    assert "check_ok{" not in generate_latest(registry).decode()
+
+    seen.checked([Check("bus", ok=True, detail="answers"), Check("store", ok=False, detail="gone")])
+
+    now = Measured(generate_latest(registry).decode())
+    assert (now("check_ok", "bus"), now("check_ok", "store")) == (1, 0)

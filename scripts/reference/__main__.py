@@ -1,0 +1,26 @@
+"""Write the pages that are made from the code into a folder: ``docs``."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from scripts.reference import commands, configuration, messages, metrics
+
+#: What each page is made by.
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "commands.md": commands.page,
+    "configuration.md": configuration.page,
+    "messages.md": messages.page,
+    "metrics.md": metrics.page,
+}
+
+
+def write(folder: Path) -> None:
+    """Write every page into a folder."""
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

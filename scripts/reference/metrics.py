@@ -1,0 +1,53 @@
+"""The table of metrics, from the registry in which a worker counts."""
+
+from pathlib import Path
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.health.naming import PREFIX
+from service.adapters.health.prometheus import PrometheusMetrics
+from service.adapters.health.watched import Watched
+from service.adapters.memory.bus import MemoryBus
+from service.adapters.memory.hub import MemoryHub
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+_FROM: Final = "[//]: # (metrics, written by make reference: from here)\n"
+_TO: Final = "[//]: # (metrics: to here)\n"
+
+_HEAD: Final = "| Name | Labels | Kind | What |\n| --- | --- | --- | --- |\n"
+
+#: What the text format puts behind a name, by its kind.
+_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
+
+
+def page() -> str:
+    """Return the page as it is, with the table written anew."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_FROM)
+    _, _, behind = rest.partition(_TO)
+    return f"{before}{_FROM}\n{table()}\n{_TO}{behind}"
+
+
+def table() -> str:
+    """Return a line for each metric of ours."""
+    metrics = PrometheusMetrics(store="memory")
+    metrics.registry.register(Watched(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
+    rows = [
+        _row(family, collector)
+        # the registry doesn't tell its collectors, nor these the names of their labels
+        for collector in metrics.registry._collector_to_names  # noqa: SLF001 - as above
+        for family in collector.collect()
+        if family.name.startswith(PREFIX)
+    ]
+    return _HEAD + "".join(rows)
+
+
+def _row(family: Metric, collector: Collector) -> str:
+    given = [*getattr(collector, "_labelnames", ()), *getattr(family, "_labelnames", ())]
+    seen = [label for sample in family.samples for label in sample.labels if label != "le"]
+    labels = ", ".join(f"`{label}`" for label in dict.fromkeys([*given, *seen]))
+    name = family.name + _SUFFIXES.get(family.type, "")
+    return f"| `{name}` | {labels} | {family.type} | {family.documentation} |\n"

@@ -1,0 +1,237 @@
+/** <build-list>: an owner's builds, newest first, with a filter, and two of them to be compared. */
+
+import { el } from "./dom.js";
+import { clock, count, dayAndClock, number, percent } from "./format.js";
+import { empty } from "./notices.js";
+import { linkToBuild, linkToDiff } from "./router.js";
+
+const KINDS = {
+  all: ["All builds", () => true],
+  dropped: ["Something dropped", ({ dropped }) => dropped > 0],
+  warned: ["With warnings", ({ warnings }) => warnings.length > 0],
+  full: ["More than 90 % full", ({ utilization }) => utilization > 0.9],
+};
+
+class BuildList extends HTMLElement {
+  #builds = [];
+  #rows = new Map();
+  #picked = [];
+  #owner = "";
+  #current = "";
+  #next = null;
+  #wish = { text: "", kind: "all" };
+  #list = el("ol", { class: "plain builds" });
+  #state = el("div");
+  #told = el("p", { class: "soft", role: "status" });
+  #compare = el("div", { class: "compare", hidden: true });
+  #more = el(
+    "button",
+    { type: "button", class: "earlier", onclick: () => this.onmore?.() },
+    "Show earlier builds",
+  );
+  #search = el("input", {
+    type: "search",
+    placeholder: "id, run, model, strategy",
+    oninput: ({ target }) => this.#filter({ text: target.value }),
+  });
+
+  connectedCallback() {
+    if (this.children.length) return;
+    const kinds = Object.entries(KINDS).map(([value, [name]]) => el("option", { value }, name));
+    const onchange = ({ target }) => this.#filter({ kind: target.value });
+    this.append(
+      el(
+        "div",
+        { class: "filters" },
+        el("label", { class: "field grow" }, el("span", {}, "Search"), this.#search),
+        el("label", { class: "field" }, el("span", {}, "Show"), el("select", { onchange }, kinds)),
+      ),
+      this.#told,
+      this.#state,
+      this.#list,
+      this.#more,
+      this.#compare,
+    );
+    this.#more.hidden = true;
+  }
+
+  /** The builds in the list, filtered or not. */
+  get builds() {
+    return this.#builds;
+  }
+
+  /** From where on there are earlier ones; null where there are none. */
+  get next() {
+    return this.#next;
+  }
+
+  /** Show an owner's builds; rows that are there stay as they are. */
+  show(builds, owner, next) {
+    if (owner !== this.#owner) this.#rows.clear();
+    this.#owner = owner;
+    this.#builds = builds;
+    this.#next = next;
+    this.#pick(this.#picked.filter((id) => builds.some((each) => each.build_id === id)));
+    this.#draw();
+  }
+
+  /** Put earlier builds below those that are there. */
+  extend(builds, next) {
+    this.#builds = [...this.#builds, ...builds.filter((each) => !this.has(each.build_id))];
+    this.#next = next;
+    this.#draw();
+  }
+
+  /** Put builds on top, the newest last; rows that are there stay as they are. */
+  add(builds) {
+    const fresh = builds.filter((each) => !this.has(each.build_id));
+    this.#builds = [...fresh.toReversed(), ...this.#builds];
+    this.#draw();
+  }
+
+  /** Show something else instead: that builds are loading, or an error. */
+  say(notice) {
+    this.#builds = [];
+    this.#next = null;
+    this.#rows.clear();
+    this.#draw();
+    this.#state.replaceChildren(notice);
+  }
+
+  /** Mark the build that is looked at. */
+  mark(id) {
+    this.#current = id;
+    for (const [each, row] of this.#rows) this.#markRow(each, row);
+  }
+
+  /** Tell whether a build is in the list. */
+  has(id) {
+    return this.#builds.some((each) => each.build_id === id);
+  }
+
+  /** Return the id of the build before one, in time, if the list has it. */
+  before(id) {
+    const at = this.#builds.findIndex((each) => each.build_id === id);
+    return at < 0 ? undefined : this.#builds[at + 1]?.build_id;
+  }
+
+  /** Go so many rows down from the one that is looked at. */
+  step(by) {
+    const links = [...this.#list.querySelectorAll("a")];
+    const at = links.findIndex((link) => link.hasAttribute("aria-current"));
+    const next = at < 0 ? links[0] : links[Math.min(Math.max(at + by, 0), links.length - 1)];
+    next?.click();
+    next?.focus();
+  }
+
+  /** Go to the search. */
+  search() {
+    this.#search.focus();
+  }
+
+  #filter(wish) {
+    this.#wish = { ...this.#wish, ...wish };
+    this.#draw();
+  }
+
+  #draw() {
+    const shown = this.#builds.filter((each) => matches(each, this.#wish));
+    const rows = shown.map((each) => this.#rowOf(each));
+    // rows that stay are not moved, so that focus and selection survive
+    for (const row of [...this.#list.children]) if (!rows.includes(row)) row.remove();
+    rows.forEach((row, place) => {
+      if (this.#list.children[place] !== row) {
+        this.#list.insertBefore(row, this.#list.children[place] ?? null);
+      }
+    });
+    this.#state.replaceChildren(...(this.#builds.length || !this.#owner ? [] : [noBuilds()]));
+    const all = this.#builds.length === shown.length;
+    const told = all ? count(shown.length, "build") : `${number(shown.length)} of ${count(this.#builds.length, "build")}`;
+    this.#told.textContent = this.#builds.length ? told : "";
+    this.#more.hidden = this.#next === null;
+  }
+
+  #rowOf(summary) {
+    const id = summary.build_id;
+    const known = this.#rows.get(id);
+    if (known) return known;
+    const row = el("li", {}, link(summary, this.#owner), this.#tick(id));
+    this.#rows.set(id, row);
+    this.#markRow(id, row);
+    return row;
+  }
+
+  #tick(id) {
+    const onchange = ({ target }) =>
+      this.#pick(
+        target.checked ? [...this.#picked, id].slice(-2) : this.#picked.filter((each) => each !== id),
+      );
+    const box = el("input", { type: "checkbox", value: id, onchange });
+    return el("label", { class: "tick" }, box, el("span", { class: "unseen" }, `Compare ${id}`));
+  }
+
+  #pick(ids) {
+    this.#picked = ids;
+    for (const box of this.#list.querySelectorAll("input")) box.checked = ids.includes(box.value);
+    this.#compare.hidden = !ids.length;
+    // the older one first, so that the other tells what has changed since
+    const places = ids.map((id) => this.#builds.findIndex((each) => each.build_id === id));
+    const [a, b] = places[0] < places[1] ? ids.toReversed() : ids;
+    this.#compare.replaceChildren(
+      b
+        ? el("a", { class: "button primary", href: linkToDiff(a, b, this.#owner) }, "Compare the two")
+        : el("p", { class: "soft" }, "Pick another build to compare with."),
+    );
+  }
+
+  #markRow(id, row) {
+    const anchor = row.querySelector("a");
+    if (id === this.#current) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
+  }
+}
+
+function link(summary, owner) {
+  const { build_id: id, at, total, available, dropped, strategy, model, warnings } = summary;
+  const fill = el("span", { class: "fill" });
+  fill.style.width = `${Math.min((total / available) * 100, 100)}%`;
+  return el(
+    "a",
+    { href: linkToBuild(id, owner), "data-build": id },
+    el(
+      "span",
+      { class: "line" },
+      el("time", { datetime: at, title: dayAndClock(at) }, clock(at)),
+      el("span", { class: "figure" }, `${number(total)} tokens`),
+    ),
+    el("span", { class: "track", "aria-hidden": "true" }, fill),
+    el(
+      "span",
+      { class: "line soft" },
+      el("span", {}, [strategy, model].filter(Boolean).join(" · ")),
+      el("span", {}, percent(total, available)),
+    ),
+    el(
+      "span",
+      { class: "line soft" },
+      el("code", {}, id.slice(0, 12)),
+      el("span", {}, [dropped && `${number(dropped)} dropped`, warnings.length && count(warnings.length, "warning")].filter(Boolean).join(" · ")),
+    ),
+  );
+}
+
+function matches(summary, { text, kind }) {
+  const { build_id: id, run_id: run, request_id: request, conversation_id: talk } = summary;
+  const words = [id, run, request, talk, summary.model, summary.strategy].join(" ").toLowerCase();
+  return KINDS[kind][1](summary) && words.includes(text.trim().toLowerCase());
+}
+
+function noBuilds() {
+  return empty(
+    "No builds yet",
+    "Send a request for this owner over the bus or to /v1/build: it shows up here as it is built.",
+    "A worker lists its own builds only, for as long as manifests.ttl_seconds says.",
+  );
+}
+
+customElements.define("build-list", BuildList);

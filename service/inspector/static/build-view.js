@@ -1,0 +1,175 @@
+/** The view of one build: its figures, its bar, and a tab for each look at it. */
+
+import { get } from "./api.js";
+import { el, fact } from "./dom.js";
+import { count, dayAndClock, milliseconds, number, percent, shortId } from "./format.js";
+import { ledger } from "./ledger.js";
+import { messages } from "./messages.js";
+import { failed, loading } from "./notices.js";
+import { rawForms } from "./raw-forms.js";
+import { linkTo, linkToDiff } from "./router.js";
+import { tabs } from "./tabs.js";
+import "./token-bar.js";
+import { tokenTable } from "./token-table.js";
+import { whatIf } from "./what-if.js";
+
+const NAMES = {
+  tokens: "Tokens",
+  ledger: "Kept and dropped",
+  messages: "Messages",
+  raw: "Raw",
+  "what-if": "What if",
+};
+
+/**
+ * Return the view of a build, which is asked for at once. `before(id)` gives the id of the build
+ * before it, and `onchoose(tab)` is told of a tab that was chosen.
+ */
+export function buildView({ id, owner, tab, before, onchoose }) {
+  // the heading may have the focus while the rest comes
+  const head = heading(id);
+  const body = el("div", { class: "view" }, loading("the build"));
+  const view = el("article", { class: "view" }, head, body);
+  let chosen = tab;
+  view.choose = (name) => (chosen = name);
+  const load = async () => {
+    try {
+      const build = await get(`/v1/builds/${encodeURIComponent(id)}`, { owner });
+      const bar = document.createElement("token-bar");
+      bar.show(build.usage);
+      const panel = looks(build, bar, { owner, chosen, onchoose });
+      view.choose = panel.choose;
+      head.append(compareWithBefore(id, owner, before));
+      body.replaceChildren(
+        figures(build.summary, build.usage),
+        bar,
+        ...notes(build),
+        panel,
+        origin(build),
+      );
+    } catch (error) {
+      body.replaceChildren(failed(error, load));
+    }
+  };
+  load();
+  return view;
+}
+
+function heading(id) {
+  const title = el("h2", { tabindex: "-1" }, "Build ", el("code", {}, shortId(id)));
+  return el("header", { class: "title" }, title);
+}
+
+function looks(build, bar, { owner, chosen, onchoose }) {
+  const show = {
+    tokens: () => tokenTable(build.usage, bar),
+    ledger: () => ledger(build.decisions),
+    messages: () => messages(build),
+    raw: () => rawForms(build, owner),
+    "what-if": () => whatIf(build, owner),
+  };
+  return tabs({
+    label: "Looks at the build",
+    names: NAMES,
+    chosen,
+    show: (name) => show[name](),
+    onchoose,
+  });
+}
+
+function compareWithBefore(id, owner, before) {
+  const place = el("span", { class: "actions" });
+  before(id).then((other) => {
+    if (!other) return;
+    const href = linkToDiff(other, id, owner);
+    place.append(el("a", { class: "button", href }, "Compare with the one before"));
+  });
+  return place;
+}
+
+function figures({ kept, dropped }, usage) {
+  const prefix = percent(usage.cacheable_prefix, usage.total);
+  return el(
+    "dl",
+    { class: "figures" },
+    figure("Tokens", number(usage.total), `of ${number(usage.available)} available`),
+    figure("Used", percent(usage.total, usage.available), usage.exact ? "exact" : "estimated"),
+    figure("Kept", number(kept), kept === 1 ? "message" : "messages"),
+    figure("Dropped", number(dropped), dropped === 1 ? "message" : "messages"),
+    figure("Cacheable", prefix, `${number(usage.cacheable_prefix)} tokens`),
+  );
+}
+
+function figure(term, value, note) {
+  return el(
+    "div",
+    { class: "card" },
+    el("dt", {}, term),
+    el("dd", {}, el("strong", {}, value), " ", el("span", { class: "soft" }, note)),
+  );
+}
+
+function notes({ usage, warnings }) {
+  const over = usage.total - usage.available;
+  return [
+    ...(over > 0 ? [overLimit(over)] : []),
+    ...(warnings.length ? [warned(warnings)] : []),
+  ];
+}
+
+function overLimit(tokens) {
+  return el(
+    "p",
+    { class: "notice slim error", role: "note" },
+    el("strong", {}, `${count(tokens, "token")} over what is available. `),
+    "Take a strategy that leaves something out, or a larger limit.",
+  );
+}
+
+function warned(warnings) {
+  const items = warnings.map(({ code, detail, pointer }) =>
+    el(
+      "li",
+      {},
+      el("code", { class: "tag" }, code),
+      detail && ` ${detail} `,
+      pointer && el("code", { class: "id" }, pointer),
+    ),
+  );
+  return el(
+    "section",
+    { class: "notice slim warning" },
+    el("h3", {}, count(warnings.length, "warning")),
+    el("ul", {}, items),
+  );
+}
+
+function origin({ summary, usage, strategy, source, timings }) {
+  const took = Object.entries(timings ?? {}).map(([name, ms]) => `${name} ${milliseconds(ms)}`);
+  const parameters = Object.entries(strategy).filter(([name]) => name !== "name");
+  const given = parameters.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
+  return el(
+    "footer",
+    { class: "origin" },
+    el("h3", {}, "Where it comes from"),
+    el(
+      "dl",
+      { class: "facts" },
+      fact("Build", el("code", { class: "id" }, summary.build_id)),
+      fact("Built", el("time", { datetime: summary.at }, dayAndClock(summary.at))),
+      fact("Took", took.join(", ") || "not known: another worker built it"),
+      fact("Model", summary.model ?? "none named"),
+      fact("Strategy", strategy.name, given && el("span", { class: "soft" }, ` ${given}`)),
+      fact("Tokenizer", `${usage.tokenizer}, ${usage.exact ? "exact" : "an estimate"}`),
+      fact("Request", el("code", { class: "id" }, summary.request_id)),
+      fact("Run", el("code", { class: "id" }, summary.run_id)),
+      fact("Conversation", el("code", { class: "id" }, summary.conversation_id ?? "–")),
+      fact("Shown from", source === "memory" ? "this worker's memory" : "its manifest on the bus"),
+    ),
+  );
+}
+
+/** Return the link back to all builds, for narrow windows. */
+export function backLink(owner) {
+  return el("a", { class: "back", href: linkTo("builds", owner) }, "‹ All builds");
+}

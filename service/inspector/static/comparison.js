@@ -1,0 +1,180 @@
+/** Two builds side by side: tokens, decisions and words that differ. */
+
+import { blockOf } from "./blocks.js";
+import { cell, el, table } from "./dom.js";
+import { count, number, signed, words } from "./format.js";
+import { outcomeBadge } from "./ledger.js";
+import { redacted } from "./notices.js";
+import { swatch } from "./swatch.js";
+
+const SUMS = {
+  total: ["Sent", "total"],
+  cacheable_prefix: ["Stays the same", "cacheable prefix"],
+};
+
+/** Return what differs between two builds, under these names for them. */
+export function comparison(found, names) {
+  return el(
+    "div",
+    { class: "comparison" },
+    headline(found),
+    tokenChanges(found.tokens, names),
+    found.settings.length > 0 && settingChanges(found.settings, names),
+    part("Decisions that differ", found.history, (changes) => historyChanges(changes, names)),
+    part("Messages that differ", found.messages, (changes) => messageChanges(changes, found)),
+    toolChanges(found.tools),
+    warnings(found, names),
+  );
+}
+
+function headline({ identical, messages, tools }) {
+  if (identical) {
+    return el("p", { class: "verdict same" }, "Both send the same messages and tools.");
+  }
+  const places = messages.flatMap(({ a, b }) => [a, b]).filter((place) => place !== null);
+  const first = places.length ? Math.min(...places) : 0;
+  const named = tools.added.length + tools.removed.length + tools.changed.length;
+  // a provider reads the tools before the messages
+  const told = named
+    ? "The tools differ, so nothing of one is cached for the other."
+    : first === 0
+      ? "They differ from the first message on, so nothing of one is cached for the other."
+      : `The first ${count(first, "message")} are the same: up to there a provider's cache holds.`;
+  return el("p", { class: "verdict" }, told);
+}
+
+function tokenChanges(tokens, [one, other]) {
+  const rows = tokens.map(({ name, a, b }) => {
+    const block = blockOf(name);
+    const change = (b ?? 0) - (a ?? 0);
+    const label = SUMS[name]?.[0] ?? block.label;
+    const heading = [SUMS[name] ? null : swatch(block), label];
+    return el(
+      "tr",
+      { class: SUMS[name] ? "sum" : null },
+      cell(heading, { heading: true }),
+      cell(number(a), { numeric: true }),
+      cell(number(b), { numeric: true }),
+      cell(el("span", { class: kindOf(change) }, signed(change)), { numeric: true }),
+    );
+  });
+  const numeric = true;
+  return table({
+    caption: "Tokens of both builds",
+    columns: [
+      { name: "Part" },
+      { name: one, numeric },
+      { name: other, numeric },
+      { name: "Change", numeric },
+    ],
+    rows,
+    kind: "tokens",
+  });
+}
+
+function settingChanges(changes, names) {
+  const rows = changes.map(({ name, a, b }) =>
+    el("tr", {}, cell(words(name), { heading: true }), cell(plain(a)), cell(plain(b))),
+  );
+  return el(
+    "section",
+    {},
+    el("h3", {}, "Settings that differ"),
+    table({
+      caption: "Settings that differ",
+      columns: [{ name: "Setting" }, { name: names[0] }, { name: names[1] }],
+      rows,
+    }),
+  );
+}
+
+function historyChanges(changes, [one, other]) {
+  const rows = changes.map(({ message_id: id, a, b }) =>
+    el("tr", {}, cell(el("code", { class: "id" }, id), { heading: true }), fate(a), fate(b)),
+  );
+  return table({
+    caption: "Decisions that differ",
+    columns: [{ name: "Message" }, { name: one }, { name: other }],
+    rows,
+  });
+}
+
+function fate(decision) {
+  if (!decision) return cell("No candidate", { class: "soft" });
+  return cell([outcomeBadge(decision.decision), el("code", { class: "tag" }, decision.reason)]);
+}
+
+function messageChanges(changes, { content }) {
+  return el(
+    "div",
+    { class: "changes" },
+    content === "redacted" && redacted(),
+    changes.map(messageChange),
+  );
+}
+
+function messageChange({ role, block, a, b, added, removed, lines }) {
+  const shown = block && blockOf(block);
+  const place = (at) => (at === null ? "not sent" : `message ${at + 1}`);
+  const head = [
+    shown && swatch(shown),
+    el("span", { class: "role" }, role),
+    shown && el("span", {}, shown.label),
+    el("span", { class: "soft" }, a === b ? place(a) : `${place(a)} → ${place(b)}`),
+    el("span", { class: "lines-added" }, `+${number(added)}`),
+    el("span", { class: "lines-removed" }, `−${number(removed)}`),
+    el("span", { class: "soft" }, "lines"),
+  ];
+  if (!lines) return el("p", { class: "message closed" }, head);
+  const open = lines.length <= 60;
+  return el(
+    "details",
+    { class: "message", open },
+    el("summary", {}, head),
+    el("pre", { class: "diff", tabindex: "0" }, lines.map(line)),
+  );
+}
+
+function line(text) {
+  const kind = { "+": "ins", "-": "del" }[text.charAt(0)] ?? "span";
+  return el(kind, { class: text.startsWith("@@") ? "hunk" : null }, `${text}\n`);
+}
+
+function toolChanges(tools) {
+  const kinds = Object.entries(tools).filter(([, names]) => names.length);
+  if (!kinds.length) return null;
+  return el(
+    "section",
+    {},
+    el("h3", {}, "Tools that differ"),
+    el("dl", { class: "facts" }, kinds.map(([kind, names]) =>
+      el("div", { class: "fact" }, el("dt", {}, kind), el("dd", {}, names.join(", "))),
+    )),
+  );
+}
+
+function warnings({ warnings_a: a, warnings_b: b }, [one, other]) {
+  if (!a.length && !b.length) return null;
+  const items = (found, name) =>
+    found.map(({ code, detail }) =>
+      el("li", {}, el("code", { class: "tag" }, code), ` ${detail || "no details"} (${name} only)`),
+    );
+  return el(
+    "section",
+    {},
+    el("h3", {}, "Warnings of one of them"),
+    el("ul", {}, items(a, one), items(b, other)),
+  );
+}
+
+function part(title, changes, show) {
+  return el(
+    "section",
+    {},
+    el("h3", {}, `${title} (${number(changes.length)})`),
+    changes.length ? show(changes) : el("p", { class: "soft" }, "None."),
+  );
+}
+
+const kindOf = (change) => (change > 0 ? "more" : change < 0 ? "less" : "soft");
+const plain = (value) => (typeof value === "number" ? number(value) : String(value ?? "–"));

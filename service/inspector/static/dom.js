@@ -1,0 +1,58 @@
+/** Make elements; whatever comes from the API becomes text, never markup. */
+
+/**
+ * Return an element. `properties` are attributes; a function under `onclick` and the like is
+ * listened with, `false` and null leave an attribute out, and true sets it without a value.
+ */
+export function el(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") made.addEventListener(name.replace(/^on/, ""), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat().filter((child) => child || child === 0));
+  return made;
+}
+
+/** Rows of a table that are drawn without being asked for: thousands would hold up the page. */
+const MOST_ROWS = 300;
+
+/** Return a table with a caption for those who can't see where it stands. */
+export function table({ caption, columns, rows, kind = "" }) {
+  const head = columns.map(({ name, numeric }) =>
+    el("th", { scope: "col", class: numeric ? "number" : null }, name),
+  );
+  const body = el("tbody", {}, rows.slice(0, MOST_ROWS));
+  return el(
+    "div",
+    { class: "scroller", tabindex: "0", role: "region", "aria-label": caption },
+    el(
+      "table",
+      { class: kind || null },
+      el("caption", { class: "unseen" }, caption),
+      el("thead", {}, el("tr", {}, head)),
+      body,
+    ),
+    rows.length > MOST_ROWS && others(rows.slice(MOST_ROWS), body),
+  );
+}
+
+function others(rows, body) {
+  const onclick = ({ target }) => {
+    body.append(...rows);
+    target.remove();
+  };
+  return el("button", { type: "button", class: "others", onclick }, `Show ${rows.length} more rows`);
+}
+
+/** Return a cell; those of numbers line up. */
+export function cell(content, { numeric = false, heading = false, ...more } = {}) {
+  const properties = { ...more, class: numeric ? "number" : (more.class ?? null) };
+  return el(heading ? "th" : "td", heading ? { ...properties, scope: "row" } : properties, content);
+}
+
+/** Return a pair of a term and what it is, for a list of descriptions. */
+export function fact(term, ...content) {
+  return el("div", { class: "fact" }, el("dt", {}, term), el("dd", {}, ...content));
+}

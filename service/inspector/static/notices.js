@@ -1,0 +1,59 @@
+/** What stands where there is nothing to see: loading, empty, or an error, and what to do. */
+
+import { el } from "./dom.js";
+
+const ADVICE = {
+  unauthorized: "This worker wants a token: enter the one of the setting http.token above.",
+  forbidden: "This address may not be asked from here: open the page at the worker's own address.",
+  misdirected: "Open the page under a name of the setting http.allowed_hosts.",
+  not_found:
+    "Builds can be seen for as long as manifests.ttl_seconds says, and by their own owner only.",
+  not_replayable:
+    "Its words were not kept by this worker, and can't be made again: look at a newer build.",
+  overloaded: "The worker has much to do. Try again in a moment.",
+  unreachable: "Start the worker, or wait for it: the page tries again by itself.",
+  history_unavailable: "The store is away. Try again when it is back.",
+  internal: "The worker's log says more. Try again in a moment.",
+};
+
+/** Return what is shown while something is on its way. */
+export function loading(what) {
+  return el("p", { class: "notice loading", role: "status" }, `Loading ${what} …`);
+}
+
+/** Return what is shown where there is nothing: a heading, and what to do about it. */
+export function empty(title, ...advice) {
+  return el(
+    "div",
+    { class: "notice" },
+    el("h2", {}, title),
+    ...advice.map((line) => el("p", {}, line)),
+  );
+}
+
+/** Return what is shown of an error, with a button that tries again where one is given. */
+export function failed(error, again = null) {
+  const advice = ADVICE[error.code] ?? null;
+  return el(
+    "div",
+    { class: "notice error", role: "alert" },
+    el("h2", {}, error.title || "Something went wrong on this page"),
+    el("p", {}, error.detail ?? error.message),
+    advice && el("p", {}, advice),
+    again && el("button", { type: "button", onclick: again }, "Try again"),
+  );
+}
+
+/** Return why words are not shown, and what would show them. */
+export function redacted() {
+  return el(
+    "p",
+    { class: "notice slim", role: "note" },
+    el("strong", {}, "Words are redacted. "),
+    "Set ",
+    el("code", {}, "http.content: full"),
+    " on the worker (or ",
+    el("code", {}, "CTXB_HTTP__CONTENT=full"),
+    ") to show what people said; counts, ids and reasons are shown in any case.",
+  );
+}

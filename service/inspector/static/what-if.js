@@ -1,0 +1,151 @@
+/** A build as it would be with another budget or strategy: shown beside what it was, kept nowhere. */
+
+import { post } from "./api.js";
+import { comparison } from "./comparison.js";
+import { el } from "./dom.js";
+import { count, number, signed } from "./format.js";
+import { failed, loading } from "./notices.js";
+import { STRATEGIES } from "./strategies.js";
+import { widthOf } from "./token-bar.js";
+
+/** Milliseconds of rest after a change, before the worker is asked. */
+const REST = 250;
+const LAYOUTS = ["tagged", "chat"];
+
+/** Return the form of wishes for a build, and below it what would come of them. */
+export function whatIf(build, owner) {
+  const results = el("div", { class: "results", "aria-live": "off" });
+  const told = el("p", { class: "verdict", role: "status" });
+  const ask = asking(build, owner, results, told);
+  const wishes = {};
+  const wish = (name, value) => {
+    if (value === null) delete wishes[name];
+    else wishes[name] = value;
+    ask({ ...wishes });
+  };
+  told.textContent = "Change something: nothing is stored, recorded or sent.";
+  return el(
+    "section",
+    { class: "what-if" },
+    el(
+      "form",
+      { class: "wishes", onsubmit: (event) => event.preventDefault() },
+      budget(build.usage, wish),
+      strategy(build.strategy.name, wish),
+      memory(wish),
+      layout(wish),
+    ),
+    told,
+    results,
+  );
+}
+
+function asking(build, owner, results, told) {
+  let timer = 0;
+  let running = null;
+  return (wishes) => {
+    clearTimeout(timer);
+    running?.abort();
+    if (!Object.keys(wishes).length) {
+      told.textContent = "As it was.";
+      results.replaceChildren();
+      return;
+    }
+    timer = setTimeout(async () => {
+      running = new AbortController();
+      const { signal } = running;
+      if (!results.children.length) results.replaceChildren(loading("what would be"));
+      const path = `/v1/builds/${build.summary.build_id}/what-if`;
+      try {
+        const found = await post(path, wishes, { owner, signal });
+        told.textContent = verdict(build, found.build);
+        results.replaceChildren(outcome(build, found));
+      } catch (error) {
+        if (error.name === "AbortError") return;
+        told.textContent = "It can't be built like that.";
+        results.replaceChildren(failed(error));
+      }
+    }, REST);
+  };
+}
+
+function verdict(then, now) {
+  const kept = now.summary.kept - then.summary.kept;
+  const tokens = now.usage.total - then.usage.total;
+  const change =
+    kept === 0 ? "As many messages are kept" : `${count(Math.abs(kept), "message")} ${kept > 0 ? "more" : "fewer"} would be kept`;
+  return `${change} (${number(now.summary.kept)} of ${number(now.summary.kept + now.summary.dropped)}), ${signed(tokens)} tokens.`;
+}
+
+function outcome(then, { build: now, comparison: found }) {
+  const scale = Math.max(widthOf(then.usage), widthOf(now.usage));
+  const bar = (name, { usage }, legend) => {
+    const made = document.createElement("token-bar");
+    made.show(usage, { scale, legend });
+    return el("div", { class: "beside" }, el("span", { class: "soft" }, name), made);
+  };
+  return el(
+    "div",
+    {},
+    bar("As it was", then, false),
+    bar("As it would be", now, true),
+    comparison(found, ["As it was", "As it would be"]),
+  );
+}
+
+function budget(usage, wish) {
+  const step = 10 ** Math.max(Math.floor(Math.log10(usage.budget)) - 2, 0);
+  const least = Math.max(Math.ceil(usage.budget / 20 / step) * step, step);
+  const common = { min: least, value: usage.budget };
+  const most = Math.ceil((usage.budget * 2) / step) * step;
+  const range = el("input", { ...common, type: "range", max: most, step, id: "wish-budget" });
+  const exact = el("input", {
+    type: "number",
+    min: 1,
+    value: usage.budget,
+    "aria-label": "Token limit, as a number",
+  });
+  // a slider snaps to its steps, so that the build's own limit has to be set apart
+  range.value = usage.budget;
+  const changed = (from, to) => () => {
+    if (!from.validity.valid || !from.value) return;
+    to.value = from.value;
+    const value = Number(from.value);
+    wish("max_tokens", value === usage.budget ? null : value);
+  };
+  range.addEventListener("input", changed(range, exact));
+  exact.addEventListener("input", changed(exact, range));
+  return el(
+    "div",
+    { class: "field grow" },
+    el("label", { for: "wish-budget" }, "Token limit"),
+    el("div", { class: "pair" }, range, exact),
+  );
+}
+
+function strategy(own, wish) {
+  const names = STRATEGIES.includes(own) ? STRATEGIES : [own, ...STRATEGIES];
+  return choice("Strategy", names, own, (name) => wish("strategy", name === own ? null : name));
+}
+
+function memory(wish) {
+  const input = el("input", { type: "number", min: 64, placeholder: "as it was", id: "wish-memory" });
+  input.addEventListener("input", () => {
+    if (input.validity.valid) wish("memory_tokens", input.value ? Number(input.value) : null);
+  });
+  return el("label", { class: "field" }, el("span", {}, "Tokens for history"), input);
+}
+
+function layout(wish) {
+  return choice("Layout", ["as it was", ...LAYOUTS], "as it was", (name) =>
+    wish("layout", name === "as it was" ? null : name),
+  );
+}
+
+function choice(label, names, chosen, onchange) {
+  const options = names.map((name) =>
+    el("option", { value: name, selected: name === chosen }, name),
+  );
+  const select = el("select", { onchange: ({ target }) => onchange(target.value) }, options);
+  return el("label", { class: "field" }, el("span", {}, label), select);
+}

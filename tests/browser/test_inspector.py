@@ -1,0 +1,242 @@
+"""The inspector shows what a context was made of, what was left out, and why."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, Route, expect
+
+from service.recall.strategies import RANKING_STRATEGIES
+from tests.browser.demo_builds import FAMILY, ask
+from tests.browser.opening import OpenPage, Watched, at
+from tests.serving import Scene, serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def shown(scene: Scene, build_id: str) -> dict[str, Any]:
+    """Return a build as the API shows it."""
+    found: dict[str, Any] = (await scene.get(f"/v1/builds/{build_id}", owner=FAMILY)).json()
+    return found
+
+
+async def test_five_clicks_lead_to_tokens_ledger_and_difference(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """From the empty page: the owner, a build, its ledger, and what differs from the one before."""
+    page = await open_page()
+    await page.get_by_label("Owner key").fill(FAMILY)
+    await page.get_by_role("button", name="Open").click()
+    await page.locator(f'a[data-build="{family[0]}"]').click()
+    usage = (await shown(scene, family[0]))["usage"]
+    await expect(page.get_by_role("row", name="Sent All blocks")).to_contain_text(
+        f"{usage['total']:,}"
+    )
+    await page.get_by_role("tab", name="Kept and dropped").click()
+    await expect(page.get_by_role("cell", name="× dropped").first).to_be_visible()
+    await page.get_by_role("link", name="Compare with the one before").click()
+    await expect(page.get_by_role("heading", name="Two builds, side by side")).to_be_visible()
+    await expect(page.get_by_role("columnheader", name=family[0][:12]).first).to_be_visible()
+    await expect(page.get_by_role("columnheader", name=family[1][:12]).first).to_be_visible()
+
+
+async def test_bar_and_table_have_the_same_parts(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """As long as their tokens, with what is free and what is kept for the answer."""
+    page = await open_page(at(FAMILY, f"builds/{family[0]}"))
+    await expect(page.locator("token-bar")).to_be_visible()
+    grown: dict[str, str] = await page.locator("token-bar .strip").first.evaluate(
+        "bar => Object.fromEntries([...bar.children].map(s => [s.dataset.tag, s.style.flexGrow]))"
+    )
+    usage = (await shown(scene, family[0]))["usage"]
+    assert {name: int(grow) for name, grow in grown.items()} == {
+        **usage["blocks"],
+        "tools": usage["tools"],
+        "free": usage["available"] - usage["total"],
+        "reserve": usage["reserve"],
+    }
+    rows = await page.get_by_role("region", name="Tokens by block").get_by_role("row").count()
+    assert rows == 1 + len(grown) + 3
+
+
+async def test_the_ledger_can_be_asked_for_a_reason(
+    open_page: OpenPage, family: Sequence[str]
+) -> None:
+    """And says how many decisions on how many messages have it."""
+    page = await open_page(at(FAMILY, f"builds/{family[0]}/ledger"))
+    reason = page.get_by_label("Reason")
+    await expect(page.get_by_role("cell", name="✓ kept").first).to_be_visible()
+    options = await reason.locator("option").all_text_contents()
+    dropped = next(text for text in options if text.startswith("dropped: score"))
+    await reason.select_option(label=dropped)
+
+    await expect(page.get_by_role("cell", name="✓ kept")).to_have_count(0)
+    rows = page.get_by_role("region", name="Kept and dropped").locator("tbody tr")
+    scores = [float(text) for text in await rows.locator("td:nth-child(5)").all_text_contents()]
+    assert len(scores) > 1
+    await page.get_by_label("Order").select_option(label="Highest score first")
+    ordered = await rows.locator("td:nth-child(5)").all_text_contents()
+    assert [float(text) for text in ordered] == sorted(scores, reverse=True)
+    messages = dropped.split("(")[1].rstrip(")")
+    told = page.get_by_text(f"{len(scores)} decisions on {messages} messages")
+    await expect(told).to_be_visible()
+
+
+async def test_messages_and_forms_are_those_of_the_build(
+    open_page: OpenPage, family: Sequence[str]
+) -> None:
+    """In words, and as bodies of providers' calls."""
+    page = await open_page(at(FAMILY, f"builds/{family[0]}/messages"))
+    await expect(page.get_by_text("how much did we spend so far?").first).to_be_visible()
+    await expect(page.locator(".names")).to_contain_text("add_expense")
+    await page.get_by_role("tab", name="Raw").click()
+    json = page.get_by_role("region", name="JSON")
+    await expect(json).to_contain_text('"role": "system"')
+    await page.get_by_role("tab", name="Gemini").click()
+    await expect(json).to_contain_text('"contents"')
+    await page.get_by_role("tab", name="Account").click()
+    await expect(json).to_contain_text(f'"build_id": "{family[0]}"')
+
+
+async def test_any_two_builds_can_be_picked(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """The older one comes first, whichever was picked first; a third one replaces the first."""
+    page = await open_page(at(FAMILY))
+    for place in (0, 1, 3):
+        await page.get_by_label(f"Compare {family[place]}").check()
+    await page.get_by_role("link", name="Compare the two").click()
+    await expect(page).to_have_url(
+        scene.served.address + at(FAMILY, f"builds/{family[3]}/diff/{family[1]}")
+    )
+    await expect(page.get_by_role("heading", name="Decisions that differ")).to_be_visible()
+    await page.get_by_role("link", name="The other way round").click()
+    await expect(page).to_have_url(
+        scene.served.address + at(FAMILY, f"builds/{family[1]}/diff/{family[3]}")
+    )
+
+
+async def test_a_list_can_be_searched(open_page: OpenPage, family: Sequence[str]) -> None:
+    """By what stands in its lines, and for builds of a kind."""
+    page = await open_page(at(FAMILY))
+    lines = page.locator("a[data-build]")
+    await expect(lines).to_have_count(len(family))
+    await page.get_by_label("Search").fill("RELEVANCE")
+    await expect(lines).to_have_count(1)
+    await page.get_by_label("Search").fill("")
+    await page.get_by_label("Show").select_option("dropped")
+    await expect(lines).to_have_count(2)
+    await expect(page.get_by_text(f"2 of {len(family)} builds")).to_be_visible()
+
+
+async def dragged(page: Page, *shares: float) -> None:
+    """Drag the slider of the token limit over shares of 8,000."""
+    await page.get_by_label("Token limit", exact=True).evaluate(
+        """(slider, shares) => shares.forEach((share) => {
+            slider.value = 8000 * share;
+            slider.dispatchEvent(new Event("input", { bubbles: true }));
+        })""",
+        shares,
+    )
+
+
+async def test_what_would_be_is_shown_and_kept_nowhere(
+    open_page: OpenPage, scene: Scene, family: Sequence[str], watched: Watched
+) -> None:
+    """With another budget and another strategy; what can't be built is said in words."""
+    before = await scene.builder.history.stats(FAMILY)
+    page = await open_page(at(FAMILY, f"builds/{family[-1]}/what-if"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await dragged(page, 0.9, 0.8, 0.7, 0.6, 0.5)
+    await expect(page.get_by_text("fewer would be kept")).to_be_visible()
+    # one request for all places that the slider was dragged over
+    assert len([url for url in asked if url.endswith("what-if")]) == 1
+    await page.get_by_label("Strategy").select_option("importance")
+    await expect(page.get_by_role("region", name="Decisions that differ")).to_contain_text("score")
+    await dragged(page, 0.05)
+    await expect(page.get_by_role("alert")).to_contain_text("budget")
+    assert ["422" in error for error in watched.errors] == [True]
+    watched.errors.clear()
+    await page.get_by_label("Token limit, as a number").fill("8000")
+    await page.get_by_label("Strategy").select_option("oldest_first")
+    await expect(page.get_by_text("As it was.", exact=True)).to_be_visible()
+
+    assert await scene.builder.history.stats(FAMILY) == before
+    assert (await scene.get("/v1/builds", owner=FAMILY)).json()["builds"][0]["build_id"] == family[
+        0
+    ]
+
+
+async def test_every_strategy_can_be_tried(open_page: OpenPage, family: Sequence[str]) -> None:
+    """All that come with the service."""
+    page = await open_page(at(FAMILY, f"builds/{family[0]}/what-if"))
+    names = await page.get_by_label("Strategy").locator("option").all_text_contents()
+    assert set(names) == set(RANKING_STRATEGIES)
+
+
+async def test_the_history_tells_what_fell_out(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """With the build that left it out, beside the widget that prunes."""
+    page = await open_page(at(FAMILY, "history"))
+    entry = page.get_by_role("listitem").filter(has_text="fell out").last
+    await expect(entry).to_contain_text("middle: ")
+    await entry.get_by_text("Which").click()
+    await expect(entry.locator("code").first).to_be_visible()
+    await expect(page.get_by_role("button", name="Prune Context Now")).to_be_visible()
+    await entry.get_by_role("link").click()
+    await expect(page).to_have_url(scene.served.address + at(FAMILY, f"builds/{family[2]}/ledger"))
+
+
+async def test_redacted_words_are_said_to_be_so(open_page: OpenPage) -> None:
+    """With the setting that shows them; counts and reasons are there all the same."""
+    async with serving() as scene:
+        await scene.remember(6)
+        names = [(await scene.built(id=f"msg_{n}"))["build_id"] for n in range(2)]
+        page = await open_page(
+            at("ana", f"builds/{names[1]}/messages"), address=scene.served.address
+        )
+        hint = page.get_by_text("http.content: full")
+        await expect(hint).to_be_visible()
+        await page.get_by_role("tab", name="Raw").click()
+        await expect(hint).to_be_visible()
+        await page.get_by_role("tab", name="Kept and dropped").click()
+        await expect(page.get_by_text("It fits into the budget.").first).to_be_visible()
+        await page.get_by_role("link", name="Compare with the one before").click()
+        await expect(hint).to_be_visible()
+        assert "Secret" not in await page.content()
+        await page.close()
+
+
+async def test_a_context_over_its_limit_is_told_as_one(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """By the bar, in words and in the description that is read out."""
+    page = await open_page()
+
+    async def over(route: Route) -> None:
+        build = await shown(scene, family[0])
+        build["usage"]["available"] = build["usage"]["total"] - 250
+        await route.fulfill(json=build)
+
+    await page.route(f"**/v1/builds/{family[0]}", over)
+    await page.goto(scene.served.address + at(FAMILY, f"builds/{family[0]}"))
+    await expect(page.get_by_text("250 tokens over what is available.")).to_be_visible()
+    await expect(page.get_by_role("img", name="250 over the limit")).to_be_visible()
+
+
+async def test_long_ledgers_are_drawn_in_parts(open_page: OpenPage, scene: Scene) -> None:
+    """The rest comes when it is asked for; the filter looks at all of it."""
+    await scene.remember(640, "long-1")
+    options: dict[str, Any] = {"memory_limit": None, "memory_tokens": 200, "strategy": "importance"}
+    name = await ask(scene, "long-1", "And now?", "long-1-1", **options)
+    decisions = (await scene.get(f"/v1/builds/{name}", owner="long-1")).json()["decisions"]
+    assert len(decisions) > 300
+    page = await open_page(at("long-1", f"builds/{name}/ledger"))
+    rows = page.get_by_role("region", name="Kept and dropped").locator("tbody tr")
+    await expect(rows).to_have_count(300)
+    await expect(page.get_by_text(f"{len(decisions)} decisions on 640 messages")).to_be_visible()
+    await page.get_by_role("button", name="more rows").click()
+    await expect(rows).to_have_count(len(decisions))

