@@ -60,6 +60,8 @@ async def test_the_demo_keeps_the_inspector_open(options: list[str], ctxb: Ctxb)
     newest = builds["builds"][0]["build_id"]
     shown = await asyncio.to_thread(fetched, f"{address}/v1/builds/{newest}", owner)
     assert "feeds the cat" in json.dumps(shown["messages"])
+    with await asyncio.to_thread(urlopen, address, timeout=HUNG) as page:
+        assert page.headers.get_content_type() == "text/html"
 
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(HUNG):
