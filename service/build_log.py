@@ -11,6 +11,7 @@ from service.builder import Answered
 from service.inbox import Delivery
 from service.metrics import Metrics, Sizes
 from service.provenance import Built
+from service.tracing import current, fail
 
 #: Named, so that the name need not be looked for with each answer.
 log = structlog.get_logger(__name__)
@@ -43,6 +44,7 @@ def note_build(
     if content.status == "error":
         # places, not details: those may quote the request
         places = [problem["pointer"] for problem in content.error.errors]
+        fail(current(), content.error.code)
         log.warning("context.refused", **told, code=content.error.code, places=places)
         return
     log.info(

@@ -6,11 +6,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from formatters.rows import well_formed
 from service.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
 from service.tolerant import Tolerant
+from service.tracing import MAX_TRACEPARENT, MAX_TRACESTATE, carried, ignored
+
+#: The longest that each key of a trace is read.
+_LONGEST = {"traceparent": MAX_TRACEPARENT, "tracestate": MAX_TRACESTATE}
+
+
+def _or_none(value: object, info: ValidationInfo) -> object:
+    """Read a key of a trace that is no such thing as absent: no request fails for its trace."""
+    key = str(info.field_name)
+    if value is None or (isinstance(value, str) and len(value) <= _LONGEST[key]):
+        return value
+    ignored(key)
+    return None
 
 
 class RequestMetadata(Tolerant):
@@ -26,7 +39,14 @@ class RequestMetadata(Tolerant):
     timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
     #: The moment until which an answer is wanted; goes before ``timeout_ms``.
     deadline: Annotated[datetime, Field(strict=False)] | None = None
-    traceparent: Annotated[str, Field(max_length=256)] | None = None
+    #: The span that led to the request, as W3C's header of that name has it.
+    traceparent: Annotated[
+        Annotated[str, Field(max_length=MAX_TRACEPARENT)] | None, BeforeValidator(_or_none)
+    ] = None
+    #: What its tracing systems note beside it, likewise.
+    tracestate: Annotated[
+        Annotated[str, Field(max_length=MAX_TRACESTATE)] | None, BeforeValidator(_or_none)
+    ] = None
 
     def wanted_until(self, received_at: datetime, default_ms: int) -> datetime:
         """Return until when an answer is wanted; a deadline without a time zone is in UTC."""
@@ -45,6 +65,27 @@ class Envelope:
     run_id: str | None
     fingerprint: str
     metadata: RequestMetadata
+
+
+class ResponseMetadata(BaseModel):
+    """What ties a response to its request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+
+
+def echo(envelope: Envelope) -> ResponseMetadata:
+    """Return what a response repeats of its request; in a trace of ours it names our span."""
+    asked = envelope.metadata
+    return ResponseMetadata(
+        request_id=envelope.id,
+        correlation_id=asked.correlation_id,
+        **carried(asked.traceparent, asked.tracestate),
+    )
 
 
 def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:

@@ -1,9 +1,14 @@
 """What is counted and timed of a worker: the port, and the one that does nothing with it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from types import TracebackType
 from typing import Final, Literal, Protocol
+
+from opentelemetry.trace import SpanKind
+
+from service.tracing import within
 
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
 Part = Literal["queue", "build", "gather", "fit", "record", "send"]
@@ -126,10 +131,18 @@ class Unmeasured:
 UNMEASURED: Final[Metrics] = Unmeasured()
 
 
-class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
-    """Note how long the context took, however it ended."""
+#: What is asked of others while it lasts; the rest is our own work.
+_KINDS: Final[Mapping[Stage, SpanKind]] = {
+    "history": SpanKind.CLIENT,
+    "record": SpanKind.CLIENT,
+    "send": SpanKind.CLIENT,
+}
 
-    __slots__ = ("_began", "_metrics", "_stage")
+
+class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
+    """Note how long the context took, however it ended; in a trace it is a span of its own."""
+
+    __slots__ = ("_began", "_metrics", "_span", "_stage")
 
     def __init__(self, metrics: Metrics, stage: Stage) -> None:
         self._metrics = metrics
@@ -138,6 +151,14 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
 
     def __enter__(self) -> None:
         self._began = perf_counter()
+        self._span = within(self._stage, _KINDS.get(self._stage, SpanKind.INTERNAL))
+        self._span.__enter__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._span.__exit__(kind, error, where)
         self._metrics.took(self._stage, perf_counter() - self._began)

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from opentelemetry.trace import Tracer
+
 from service.adapters import STORES, SUMMARIZERS, mcp_servers
 from service.adapters.model_table import load_models
+from service.adapters.otel import opening
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
 from service.adapters.summarizers.breaker import CircuitBreaker
@@ -69,6 +72,11 @@ async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIte
             failures=chosen.breaker_failures,
             open_seconds=chosen.breaker_seconds,
         )
+
+
+def open_tracer(settings: Settings) -> AbstractAsyncContextManager[Tracer | None]:
+    """Open what sends spans, as the settings and OpenTelemetry's variables say."""
+    return opening.open_tracer(settings.telemetry)
 
 
 def open_registry(settings: Settings) -> InMemoryToolRegistry:

@@ -50,6 +50,8 @@ class Built:
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
+    #: Where in a trace it was built, as `EventMetadata` has it.
+    traced: Mapping[str, str | None]
 
     @property
     def cause(self) -> EventMetadata:
@@ -58,8 +60,8 @@ class Built:
         return EventMetadata(
             request_id=self.request.id,
             correlation_id=asked.correlation_id,
-            traceparent=asked.traceparent,
             build_id=self.content.build_id,
+            **self.traced,
         )
 
 

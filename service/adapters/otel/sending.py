@@ -1,0 +1,53 @@
+"""Send spans to a collector over OTLP, in the background."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from threading import Thread
+from typing import Final
+
+import structlog
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Tracer
+
+from service.config.masking import mask_urls
+from service.config.telemetry import endpoint
+from service.errors import ConfigError
+from service.tracing import SCOPE
+
+log = structlog.get_logger()
+
+#: Seconds that the last spans have to get out: a collector that is away must not hold up an end.
+LAST_SECONDS: Final = 3.0
+
+
+@asynccontextmanager
+async def sending_spans() -> AsyncIterator[Tracer]:
+    """Yield a tracer whose spans are sent; what is left at the end is sent then.
+
+    The standard variables say where to, how many and as what. Raises `ConfigError` where they
+    can't be understood.
+    """
+    try:
+        provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    except ValueError as error:
+        raise ConfigError(f"telemetry.traces: {error}") from error
+    log.info("telemetry.sending", endpoint=mask_urls(endpoint()))
+    try:
+        yield provider.get_tracer(SCOPE, version(SCOPE))
+    finally:
+        # no executor: the process would wait for its threads, however long they take
+        ending = Thread(target=provider.shutdown, daemon=True)
+        ending.start()
+        await asyncio.to_thread(ending.join, LAST_SECONDS)
+
+
+def _resource() -> Resource:
+    """Describe this process; what the variables say of it goes before."""
+    ours = Resource.create({"service.name": SCOPE, "service.version": version(SCOPE)})
+    return ours.merge(OTELResourceDetector().detect())
