@@ -6,7 +6,7 @@ from typing import Final
 from opentelemetry.trace import Span, Tracer
 
 from service.provenance import Built
-from service.tracing import NOTHING, Attributes, Beginning, Spanning, carried, current
+from service.tracing import NOTHING, Attributes, Beginning, Carried, Spanning, carried, current
 from service.wire import BuildRequest
 
 #: Names of the field's, where it has any.
@@ -46,7 +46,7 @@ def built_as(built: Built) -> None:
     )
 
 
-def trace_of(request: BuildRequest) -> dict[str, str | None]:
+def trace_of(request: BuildRequest) -> Carried:
     """Return what events say of the trace in which a request is built."""
     return carried(request.metadata.traceparent, request.metadata.tracestate)
 

@@ -158,7 +158,7 @@ class BusSpans:
         """Return a request that names the current span as what led to it."""
         if self._tracer is None:
             return request
-        named = {key: value for key, value in carried(None, None).items() if value is not None}
+        named = {key: value for key, value in carried()._asdict().items() if value is not None}
         kept = {k: v for k, v in (request.get("metadata") or {}).items() if k not in _TRACE_KEYS}
         return {**request, "metadata": {**kept, **named}}
 

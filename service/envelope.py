@@ -81,10 +81,12 @@ class ResponseMetadata(BaseModel):
 def echo(envelope: Envelope) -> ResponseMetadata:
     """Return what a response repeats of its request; in a trace of ours it names our span."""
     asked = envelope.metadata
+    traceparent, tracestate = carried(asked.traceparent, asked.tracestate)
     return ResponseMetadata(
         request_id=envelope.id,
         correlation_id=asked.correlation_id,
-        **carried(asked.traceparent, asked.tracestate),
+        traceparent=traceparent,
+        tracestate=tracestate,
     )
 
 

@@ -1,6 +1,7 @@
 """What is counted and timed of a worker: the port, and the one that does nothing with it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
@@ -8,7 +9,7 @@ from typing import Final, Literal, Protocol
 
 from opentelemetry.trace import SpanKind
 
-from service.tracing import within
+from service.tracing import is_traced, within
 
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
 Part = Literal["queue", "build", "gather", "fit", "record", "send"]
@@ -148,11 +149,13 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
         self._metrics = metrics
         self._stage: Stage = stage
         self._began = 0.0
+        self._span: AbstractContextManager[object] | None = None
 
     def __enter__(self) -> None:
         self._began = perf_counter()
-        self._span = within(self._stage, _KINDS.get(self._stage, SpanKind.INTERNAL))
-        self._span.__enter__()
+        if is_traced():
+            self._span = within(self._stage, _KINDS.get(self._stage, SpanKind.INTERNAL))
+            self._span.__enter__()
 
     def __exit__(
         self,
@@ -160,5 +163,6 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        self._span.__exit__(kind, error, where)
+        if self._span:
+            self._span.__exit__(kind, error, where)
         self._metrics.took(self._stage, perf_counter() - self._began)

@@ -26,6 +26,7 @@ from service.gather import Gathered
 from service.manifest import Candidate, Ground, Manifest, MessageRecord, ReadRecord, RequestRecord
 from service.plan import Plan
 from service.result import BuildSuccess
+from service.tracing import Carried
 from service.wire import BuildRequest
 
 #: Hex digits of a hash: enough to see a change, too few to tell all texts apart.
@@ -50,8 +51,8 @@ class Built:
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
-    #: Where in a trace it was built, as `EventMetadata` has it.
-    traced: Mapping[str, str | None]
+    #: Where in a trace it was built.
+    traced: Carried
 
     @property
     def cause(self) -> EventMetadata:
@@ -61,7 +62,8 @@ class Built:
             request_id=self.request.id,
             correlation_id=asked.correlation_id,
             build_id=self.content.build_id,
-            **self.traced,
+            traceparent=self.traced.traceparent,
+            tracestate=self.traced.tracestate,
         )
 
 

@@ -43,6 +43,13 @@ _callers: ContextVar[str | None] = ContextVar("callers", default=None)
 Attributes = Mapping[str, str | int | float | bool]
 
 
+class Carried(NamedTuple):
+    """What a message says of its trace."""
+
+    traceparent: str | None
+    tracestate: str | None
+
+
 class Ids(NamedTuple):
     """A place in a trace, in hex digits as they stand on the wire."""
 
@@ -126,6 +133,11 @@ def following(traceparent: str | None) -> AbstractContextManager[None]:
     return _Following(traceparent) if traceparent else NOTHING
 
 
+def is_traced() -> bool:
+    """Tell whether spans are begun here."""
+    return _tracer.get() is not None
+
+
 def within(name: str, kind: SpanKind = SpanKind.INTERNAL) -> AbstractContextManager[Span | None]:
     """Return a span below the one that is current, if that is ours; else nothing."""
     tracer = _tracer.get()
@@ -164,13 +176,13 @@ def fail(span: Span | None, error: BaseException | str) -> None:
 # --- the wire --------------------------------------------------------------------------------
 
 
-def carried(traceparent: str | None, tracestate: str | None) -> dict[str, str | None]:
+def carried(traceparent: str | None = None, tracestate: str | None = None) -> Carried:
     """Return what a message says of its trace: our span, else what the caller said."""
     if _tracer.get() is None:
-        return {"traceparent": traceparent, "tracestate": tracestate}
+        return Carried(traceparent, tracestate)
     carrier: dict[str, str] = {}
     _W3C.inject(carrier)
-    return {name: carrier.get(name) for name in ("traceparent", "tracestate")}
+    return Carried(carrier.get("traceparent"), carrier.get("tracestate"))
 
 
 def remote(traceparent: str | None, tracestate: str | None = None) -> Context:
@@ -198,11 +210,10 @@ def ignored(key: str) -> None:
 
 
 def ids() -> Ids | None:
-    """Return where in a trace this is: our span, or the caller's."""
-    found = trace.get_current_span().get_span_context()
-    if found.is_valid:
-        span = (trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id))
-        return Ids(*span)
+    """Return where in a trace this is: in our span, or below the caller's."""
+    if _tracer.get() is not None:
+        found = trace.get_current_span().get_span_context()
+        return Ids(trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id))
     callers = _callers.get()
     read = _TRACEPARENT.match(callers) if callers else None
     return Ids(read[1], read[2]) if read else None
