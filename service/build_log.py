@@ -9,7 +9,7 @@ from formatters.structure import BUILT_IN_TAGS
 from service.account import HISTORY_BLOCKS
 from service.builder import Answered
 from service.inbox import Delivery
-from service.metrics import Metrics, Sizes
+from service.metrics import NO_MODEL, OTHER_MODEL, Metrics, Sizes
 from service.provenance import Built
 from service.tracing import current, fail
 
@@ -65,7 +65,9 @@ def sizes_of(built: Built) -> Sizes:
     """Return what a context came to, in labels of ours."""
     fitted, content = built.fitted, built.content
     history = HISTORY_BLOCKS[built.plan.layout]
+    plan = built.plan
     return Sizes(
+        model=plan.known_model or (OTHER_MODEL if plan.model else NO_MODEL),
         blocks=[
             (TOOLS, fitted.tools),
             *((_label(tag), tokens) for tag, tokens in fitted.tokens.items()),

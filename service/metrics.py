@@ -32,6 +32,10 @@ SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed",
 #: ``reloaded``: others are in effect; ``failed``: the files changed and can't be used.
 Reload = Literal["reloaded", "failed"]
 
+#: How a model that no table knows is named, and none.
+OTHER_MODEL: Final = "other"
+NO_MODEL: Final = "none"
+
 #: What came of asking a server for its tools; ``failed``: those of the last time stay.
 Refresh = Literal["changed", "unchanged", "failed"]
 
@@ -40,6 +44,8 @@ Refresh = Literal["changed", "unchanged", "failed"]
 class Sizes:
     """What a context came to; no word in it comes from a request."""
 
+    #: The name under which the model is known, `OTHER_MODEL`, or `NO_MODEL`.
+    model: str
     #: Tokens by block, the array of tools among them; several may have the same label.
     blocks: Sequence[tuple[str, int]]
     #: Tokens by those that there was room for.
@@ -49,6 +55,17 @@ class Sizes:
     strategy: str
     #: Tokens of history that the strategy left out.
     saved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A request over HTTP, in few words of our own."""
+
+    #: The template of its path.
+    route: str
+    method: str
+    #: Its class, as in 2xx.
+    status: str
 
 
 class Metrics(Protocol):
@@ -94,6 +111,10 @@ class Metrics(Protocol):
         """Count a time that a server was asked for its tools; its name is the operator's."""
         ...
 
+    def requested(self, request: HttpRequest, seconds: float) -> None:
+        """Count a request over HTTP, and note how long its answer took to begin."""
+        ...
+
 
 class Unmeasured:
     """The `Metrics` of a process that nobody watches."""
@@ -126,6 +147,9 @@ class Unmeasured:
         """Do nothing."""
 
     def refreshed(self, source: str, outcome: Refresh) -> None:
+        """Do nothing."""
+
+    def requested(self, request: HttpRequest, seconds: float) -> None:
         """Do nothing."""
 
 

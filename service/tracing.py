@@ -50,6 +50,9 @@ class Carried(NamedTuple):
     tracestate: str | None
 
 
+UNTRACED: Final = Carried(None, None)
+
+
 class Ids(NamedTuple):
     """A place in a trace, in hex digits as they stand on the wire."""
 

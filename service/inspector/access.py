@@ -23,7 +23,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 #: What begins so is for our own page and who has the token. The files of the page hold nobody's
 #: data, and a link on any other page may lead to them.
-_GUARDED: Final = ("/v1/", "/version")
+GUARDED: Final = ("/v1/", "/version")
 
 #: Nothing but our own files is loaded, run or connected to, and nobody may frame the page.
 HEADERS: Final[Mapping[str, str]] = {
@@ -74,7 +74,7 @@ class AccessCheck:
         host = headers.get("Host", "")
         if not self._serves(host):
             raise MisdirectedError("this host is not served here; http.allowed_hosts names others")
-        if not path.startswith(_GUARDED):
+        if not path.startswith(GUARDED):
             return
         origin = headers.get("Origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):

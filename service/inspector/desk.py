@@ -17,6 +17,7 @@ from service.inspector.live import events, position
 from service.inspector.pruning import Aim, HistoryStatus, Marked, Preview, Pruning
 from service.inspector.recent_builds import RecentBuilds
 from service.inspector.shown import ShownBuild, ShownComparison, summary_of
+from service.tracing import carried
 from service.wire import SCHEMA_VERSION
 
 #: Listeners to the live feed at the same time; each holds a connection.
@@ -47,7 +48,8 @@ class Desk:
 
     async def build(self, asked: Asked) -> Response:
         """Build a context."""
-        status, response = await self._building.answer(asked.body)
+        named = (asked.request.headers.get(key) for key in ("traceparent", "tracestate"))
+        status, response = await self._building.answer(asked.body, carried(*named))
         return Response(
             response.model_dump_json(),
             status_code=status,
