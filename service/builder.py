@@ -114,7 +114,7 @@ class ContextBuilder:
 
     async def built(self, request: BuildRequest) -> Built:
         """Build a context; raises `ContextBuilderError` where there is none."""
-        receipt = request.received_at or self.clock()
+        receipt, traced = request.received_at or self.clock(), trace_of(request)
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         with timed(self.metrics, "gather"):
             gathered = await gather(request, plan, self.sources, self.settings, self.metrics)
@@ -136,7 +136,7 @@ class ContextBuilder:
                 gathered=fitting,
                 fitted=fitted,
                 content=content,
-                traced=trace_of(request),
+                traced=traced,
             )
 
         small = weight(facts) + len(gathered.toolset.json) < LARGE
