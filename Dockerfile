@@ -8,7 +8,7 @@ COPY service service
 # without pip: what runs in the end can't install anything
 RUN python -m venv --without-pip /opt/ctxb \
  && pip --python /opt/ctxb/bin/python install --no-cache-dir --disable-pip-version-check \
-        --constraint constraints.txt '.[postgres]'
+        --constraint constraints.txt '.[otel,postgres]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/ctxb /opt/ctxb

@@ -28,7 +28,7 @@ class TelemetrySettings(Section):
             return False
         if self.traces == "otlp":
             return True
-        named = variables.get(EXPORTERS, "otlp").split(",")
+        named = (variables.get(EXPORTERS) or "otlp").split(",")
         return _first(ENDPOINTS, variables) is not None and "otlp" in map(str.strip, named)
 
 

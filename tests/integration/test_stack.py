@@ -268,7 +268,7 @@ def test_the_database_is_asked_whether_it_is_ready(postgres: PostgresServer) -> 
 
 def test_the_image_has_the_driver() -> None:
     """What is installed is the service with what Postgres needs."""
-    assert any("'.[postgres]'" in rest for name, rest in stages()[0] if name == "RUN")
+    assert any("'.[otel,postgres]'" in rest for name, rest in stages()[0] if name == "RUN")
 
 
 def redis_flags() -> dict[str, str]:

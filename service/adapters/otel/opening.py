@@ -41,9 +41,12 @@ def _sending() -> AbstractAsyncContextManager[Tracer]:
     if asked is not None:
         raise ConfigError(f"telemetry.traces: {PROTOCOL} is spoken, not {asked}")
     try:
-        from service.adapters.otel.sending import sending_spans  # noqa: PLC0415 - of the extra
+        from service.adapters.otel.sending import (  # noqa: PLC0415 - of the extra
+            make_provider,
+            sending_spans,
+        )
     except ImportError as error:
         raise ConfigError(
             "telemetry.traces: needs the extra: pip install 'context-builder[otel]'"
         ) from error
-    return sending_spans()
+    return sending_spans(make_provider())

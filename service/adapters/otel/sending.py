@@ -22,21 +22,25 @@ from service.tracing import SCOPE
 log = structlog.get_logger()
 
 #: Seconds that the last spans have to get out: a collector that is away must not hold up an end.
-LAST_SECONDS: Final = 3.0
+LAST_SECONDS: Final = 2.0
 
 
-@asynccontextmanager
-async def sending_spans() -> AsyncIterator[Tracer]:
-    """Yield a tracer whose spans are sent; what is left at the end is sent then.
+def make_provider() -> TracerProvider:
+    """Return what sends spans to where the standard variables say, as many and as what they say.
 
-    The standard variables say where to, how many and as what. Raises `ConfigError` where they
-    can't be understood.
+    Raises `ConfigError` where they can't be understood.
     """
+    provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
     try:
-        provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ValueError as error:
         raise ConfigError(f"telemetry.traces: {error}") from error
+    return provider
+
+
+@asynccontextmanager
+async def sending_spans(provider: TracerProvider) -> AsyncIterator[Tracer]:
+    """Yield a tracer whose spans are sent; what is left at the end is sent then."""
     log.info("telemetry.sending", endpoint=mask_urls(endpoint()))
     try:
         yield provider.get_tracer(SCOPE, version(SCOPE))
