@@ -73,7 +73,7 @@ async def open_builder(
     """
     keep_to_stderr()
     settings = settings or Settings()
-    strategies = check_strategy(settings)
+    strategies, tracer = check_strategy(settings), tracer or find_tracer()
     tokenizers, models = TiktokenTokenizers(), open_models().models
     await asyncio.to_thread(tokenizers.load, *_used_by_default(settings, models))
     async with AsyncExitStack() as stack:
@@ -99,7 +99,7 @@ async def open_builder(
                 settings=settings.summaries,
             )
             compactor = await stack.enter_async_context(
-                running(Compactor(maker, sources.lacking, events, metrics))
+                running(Compactor(maker, sources.lacking, events, metrics, tracer))
             )
         yield ContextBuilder(
             sources=sources,
@@ -109,7 +109,7 @@ async def open_builder(
             strategies=strategies,
             models=models,
             metrics=metrics,
-            tracer=tracer or find_tracer(),
+            tracer=tracer,
             filing=Filing(MemoryManifests(), settings),
             compactor=compactor,
         )

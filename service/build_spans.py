@@ -5,8 +5,18 @@ from typing import Final
 
 from opentelemetry.trace import Span, Tracer
 
+from service.event import EventMetadata
 from service.provenance import Built
-from service.tracing import NOTHING, Attributes, Beginning, Carried, Spanning, carried, current
+from service.tracing import (
+    NOTHING,
+    Attributes,
+    Beginning,
+    Carried,
+    Spanning,
+    carried,
+    current,
+    remote,
+)
 from service.wire import BuildRequest
 
 #: Names of the field's, where it has any.
@@ -44,6 +54,14 @@ def built_as(built: Built) -> None:
             f"{OURS}warnings": [warning.code for warning in content.warnings],
         }
     )
+
+
+def summarizing(tracer: Tracer | None, cause: EventMetadata) -> AbstractContextManager[Span | None]:
+    """Return the span of what is made of older history, below the build that asked for it."""
+    if tracer is None:
+        return NOTHING
+    place = remote(cause.traceparent, cause.tracestate)
+    return Spanning(tracer, Beginning(name="summarize history", parent=place))
 
 
 def trace_of(request: BuildRequest) -> Carried:

@@ -40,7 +40,7 @@ _tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
 #: The trace of the request in work, where nobody collects ours.
 _callers: ContextVar[str | None] = ContextVar("callers", default=None)
 
-Attributes = Mapping[str, str | int | float | bool]
+Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
 class Carried(NamedTuple):
@@ -141,12 +141,14 @@ def is_traced() -> bool:
     return _tracer.get() is not None
 
 
-def within(name: str, kind: SpanKind = SpanKind.INTERNAL) -> AbstractContextManager[Span | None]:
+def within(
+    name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes | None = None
+) -> AbstractContextManager[Span | None]:
     """Return a span below the one that is current, if that is ours; else nothing."""
     tracer = _tracer.get()
     if tracer is None:
         return NOTHING
-    return Spanning(tracer, Beginning(name=name, kind=kind))
+    return Spanning(tracer, Beginning(name=name, kind=kind, attributes=attributes or {}))
 
 
 def current() -> Span | None:
@@ -168,12 +170,15 @@ def fail(span: Span | None, error: BaseException | str) -> None:
     """Mark a span as failed, by the code of the error or the name of its class."""
     if span is None:
         return
-    if isinstance(error, ContextBuilderError):
-        error = error.code
-    elif isinstance(error, BaseException):
-        error = type(error).__name__
-    span.set_attribute(ERROR_TYPE, error)
+    span.set_attribute(ERROR_TYPE, error if isinstance(error, str) else _kind(error))
     span.set_status(Status(StatusCode.ERROR))
+
+
+def _kind(error: BaseException) -> str:
+    """Return an error's code, unless it has none of its own."""
+    if isinstance(error, ContextBuilderError) and error.code != ContextBuilderError.code:
+        return error.code
+    return type(error).__name__
 
 
 # --- the wire --------------------------------------------------------------------------------

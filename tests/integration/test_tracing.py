@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from formatters.model import Message
 from service.app import open_builder, open_bus
 from service.builder import ContextBuilder
 from service.bus import Bus
 from service.bus_spans import BusSpans
 from service.client import ContextClient, NoAnswerError, open_client
 from service.config.settings import BusSettings, EventSettings, Settings
+from service.errors import NoSummaryError
 from service.events import BusEvents
 from service.tracing import ignored
 from service.wire import BuildRequest, Topics
 from service.worker import Worker
+from tests.openings import Openings
 from tests.serving import asking, working
 from tests.support import BrokenHistory, row
 from tests.tracing import Collected
@@ -28,6 +31,16 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CALLER = f"00-{TRACE}-{SPAN}-01"
 SETTINGS = Settings(bus=BusSettings(url="memory://"), events=EventSettings(content=True))
 PROCESS, SEND = "process context.build.request", "send context.build.request"
+
+
+class Mute:
+    """A summariser that has nothing to say."""
+
+    name = "mute"
+
+    async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """Fail."""
+        raise NoSummaryError("nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,3 +332,23 @@ async def test_spans_hold_nothing_that_anybody_said(scene: Scene) -> None:
 
     assert secret in response.model_dump_json()
     assert [span.name for span in scene.collected.spans if secret in span.to_json()] == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_summary_hangs_below_the_build_that_asked_for_it(fails: bool) -> None:
+    """Though that was answered before; where there is none, the span says so."""
+    collected = Collected()
+    said = [row(n, ("HUMAN", "AI")[n % 2], f"words of message {n} " * 6) for n in range(40)]
+    context = {"strategy": "summarization", "memory_tokens": 600, "memory_limit": None}
+    asked = asking(content={"current_input": "Well?", "context": context})
+    summarizer = Mute() if fails else Openings()
+    with capture_logs():
+        async with open_builder(
+            Settings(), summarizer=summarizer, tracer=collected.tracer
+        ) as builder:
+            await builder.history.append("ana", said)
+            await builder.build(BuildRequest.model_validate(asked))
+    span = collected.named("summarize history")
+
+    assert collected.above(span) == "build context"
+    assert (span.attributes or {}).get("error.type") == ("NoSummaryError" if fails else None)
