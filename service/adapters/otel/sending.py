@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Tracer
 
+from service.adapters.otel.outages import OnceTold
 from service.config.masking import mask_urls
 from service.config.telemetry import endpoint
 from service.errors import ConfigError
@@ -32,7 +33,7 @@ def make_provider() -> TracerProvider:
     """
     provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
     try:
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        provider.add_span_processor(BatchSpanProcessor(OnceTold(OTLPSpanExporter())))
     except ValueError as error:
         raise ConfigError(f"telemetry.traces: {error}") from error
     return provider
