@@ -11,9 +11,7 @@ from service.tracing import (
     NOTHING,
     Attributes,
     Beginning,
-    Carried,
     Spanning,
-    carried,
     current,
     remote,
 )
@@ -62,11 +60,6 @@ def summarizing(tracer: Tracer | None, cause: EventMetadata) -> AbstractContextM
         return NOTHING
     place = remote(cause.traceparent, cause.tracestate)
     return Spanning(tracer, Beginning(name="summarize history", parent=place))
-
-
-def trace_of(request: BuildRequest) -> Carried:
-    """Return what events say of the trace in which a request is built."""
-    return carried(request.metadata.traceparent, request.metadata.tracestate)
 
 
 def _asked(request: BuildRequest) -> Attributes:

@@ -31,7 +31,7 @@ from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
 from service.budget.recalling import ranking
 from service.budget.toolset import Toolset
-from service.build_spans import building, built_as, trace_of
+from service.build_spans import building, built_as
 from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
@@ -43,7 +43,7 @@ from service.ports import HistoryStore, TokenCounter, Tokenizers
 from service.provenance import Built
 from service.recall.strategies import RANKING_STRATEGIES
 from service.tool_share import with_tools_that_fit
-from service.tracing import current, fail, within
+from service.tracing import carried, current, fail, is_traced, within
 from service.weight import LARGE, weight
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
@@ -114,7 +114,7 @@ class ContextBuilder:
 
     async def built(self, request: BuildRequest) -> Built:
         """Build a context; raises `ContextBuilderError` where there is none."""
-        receipt, traced = request.received_at or self.clock(), trace_of(request)
+        receipt, traced = request.received_at or self.clock(), carried() if is_traced() else None
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         with timed(self.metrics, "gather"):
             gathered = await gather(request, plan, self.sources, self.settings, self.metrics)

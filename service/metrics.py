@@ -173,13 +173,10 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
         self._metrics = metrics
         self._stage: Stage = stage
         self._began = 0.0
-        self._span: AbstractContextManager[object] | None = None
 
     def __enter__(self) -> None:
         self._began = perf_counter()
-        if is_traced():
-            self._span = within(self._stage, _KINDS.get(self._stage, SpanKind.INTERNAL))
-            self._span.__enter__()
+        self._span = _begun(self._stage) if is_traced() else None
 
     def __exit__(
         self,
@@ -190,3 +187,9 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
         if self._span:
             self._span.__exit__(kind, error, where)
         self._metrics.took(self._stage, perf_counter() - self._began)
+
+
+def _begun(stage: Stage) -> AbstractContextManager[object]:
+    span = within(stage, _KINDS.get(stage, SpanKind.INTERNAL))
+    span.__enter__()
+    return span

@@ -51,19 +51,20 @@ class Built:
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
-    #: Where in a trace it was built.
-    traced: Carried
+    #: Where in a trace it was built; None where spans of ours are not collected.
+    traced: Carried | None
 
     @property
     def cause(self) -> EventMetadata:
         """Return what events name of the build that led to them."""
         asked = self.request.metadata
+        trace = self.traced or asked
         return EventMetadata(
             request_id=self.request.id,
             correlation_id=asked.correlation_id,
             build_id=self.content.build_id,
-            traceparent=self.traced.traceparent,
-            tracestate=self.traced.tracestate,
+            traceparent=trace.traceparent,
+            tracestate=trace.tracestate,
         )
 
 

@@ -6,7 +6,7 @@ spans within one take its tracer, so that only the outermost has to be given any
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -119,8 +119,20 @@ class _Following(AbstractContextManager[None]):
         _callers.reset(self._token)
 
 
+class _Nothing(AbstractContextManager[None]):
+    """A context of which nothing comes; the library's takes half as long again."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, _error: object, _where: object) -> None:
+        pass
+
+
 #: The context of what is not traced.
-NOTHING: Final[AbstractContextManager[None]] = nullcontext()
+NOTHING: Final = _Nothing()
 
 
 def find_tracer() -> Tracer | None:
