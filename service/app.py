@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
+from opentelemetry.trace import Tracer
 
 from service.adapters import BUSES
 from service.adapters.bus_options import bus_options
@@ -19,6 +20,7 @@ from service.adapters.tools.opening import open_tools
 from service.budget.limits import Models
 from service.builder import ContextBuilder
 from service.bus import Bus, Events
+from service.bus_spans import BusSpans
 from service.client import ContextClient, open_client
 from service.compaction.compactor import Compactor, running
 from service.compaction.making import Maker
@@ -37,9 +39,11 @@ from service.parts import (
     open_prompts,
     open_stores,
     open_summarizer,
+    open_tracer,
 )
 from service.plan import limits_of
 from service.ports import Summarizer
+from service.tracing import find_tracer
 from service.worker import Worker
 
 log = structlog.get_logger()
@@ -52,10 +56,12 @@ async def open_builder(
     summarizer: Summarizer | None = None,
     events: Events | None = None,
     metrics: Metrics = UNMEASURED,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[ContextBuilder]:
     """Open a builder for use in this process, without a bus; its store is in memory by default.
 
-    In the background it makes the summaries that its builds need, with the configured summarizer
+    Without a ``tracer``, the spans of its builds go to the process's provider, if it has one. In
+    the background it makes the summaries that its builds need, with the configured summarizer
     unless one is given, and tells of them where it may.
 
     Raises:
@@ -67,7 +73,7 @@ async def open_builder(
     """
     keep_to_stderr()
     settings = settings or Settings()
-    strategies = check_strategy(settings)
+    strategies, tracer = check_strategy(settings), tracer or find_tracer()
     tokenizers, models = TiktokenTokenizers(), open_models().models
     await asyncio.to_thread(tokenizers.load, *_used_by_default(settings, models))
     async with AsyncExitStack() as stack:
@@ -93,7 +99,7 @@ async def open_builder(
                 settings=settings.summaries,
             )
             compactor = await stack.enter_async_context(
-                running(Compactor(maker, sources.lacking, events, metrics))
+                running(Compactor(maker, sources.lacking, events, metrics, tracer))
             )
         yield ContextBuilder(
             sources=sources,
@@ -103,6 +109,7 @@ async def open_builder(
             strategies=strategies,
             models=models,
             metrics=metrics,
+            tracer=tracer,
             filing=Filing(MemoryManifests(), settings),
             compactor=compactor,
         )
@@ -155,17 +162,19 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
     """Open a worker with what it serves over HTTP; raises `ConfigError` if a port is taken."""
     async with AsyncExitStack() as stack:
         enter, metrics, served = stack.enter_async_context, None, None
+        tracer = await enter(open_tracer(settings))
         if settings.health.port is not None:
             from service.adapters.health.prometheus import PrometheusMetrics  # noqa: PLC0415 - only here
 
             metrics = PrometheusMetrics(settings.store.url.get_secret_value().partition(":")[0])
         measured = metrics or UNMEASURED
         events = BusEvents(bus, measured)
-        builder = await enter(open_builder(settings, events=events, metrics=measured))
+        opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
+        builder = await enter(opened)
         if settings.http.port is not None:
             from service.adapters.http.opening import open_http  # noqa: PLC0415 - likewise
 
-            client = await enter(connect_client(settings, bus))
+            client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))
         worker = Worker(bus, builder, served.recent.add if served else None)
         if metrics and settings.health.port is not None:
@@ -176,12 +185,15 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
 
 
 @asynccontextmanager
-async def connect_client(settings: Settings, bus: Bus) -> AsyncIterator[ContextClient]:
+async def connect_client(
+    settings: Settings, bus: Bus, tracer: Tracer | None = None
+) -> AsyncIterator[ContextClient]:
     """Open a client on a bus; raises `ConfigError` where the settings allow no replies."""
     prefixes = settings.bus.reply_prefixes
     if not prefixes:
         raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
-    async with open_client(bus, reply_prefix=prefixes[0]) as client:
+    spans = BusSpans(tracer or find_tracer(), settings.bus)
+    async with open_client(bus, reply_prefix=prefixes[0], spans=spans) as client:
         yield client
 
 

@@ -9,8 +9,9 @@ from formatters.structure import BUILT_IN_TAGS
 from service.account import HISTORY_BLOCKS
 from service.builder import Answered
 from service.inbox import Delivery
-from service.metrics import Metrics, Sizes
+from service.metrics import NO_MODEL, OTHER_MODEL, Metrics, Sizes
 from service.provenance import Built
+from service.tracing import current, fail
 
 #: Named, so that the name need not be looked for with each answer.
 log = structlog.get_logger(__name__)
@@ -43,6 +44,7 @@ def note_build(
     if content.status == "error":
         # places, not details: those may quote the request
         places = [problem["pointer"] for problem in content.error.errors]
+        fail(current(), content.error.code)
         log.warning("context.refused", **told, code=content.error.code, places=places)
         return
     log.info(
@@ -63,7 +65,9 @@ def sizes_of(built: Built) -> Sizes:
     """Return what a context came to, in labels of ours."""
     fitted, content = built.fitted, built.content
     history = HISTORY_BLOCKS[built.plan.layout]
+    plan = built.plan
     return Sizes(
+        model=plan.known_model or (OTHER_MODEL if plan.model else NO_MODEL),
         blocks=[
             (TOOLS, fitted.tools),
             *((_label(tag), tokens) for tag, tokens in fitted.tokens.items()),

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
+from opentelemetry.trace import Tracer
+
 from formatters.friends_info import friends_info
 from formatters.model import Facts, Formatter
 from formatters.rows import well_formed
@@ -29,6 +31,7 @@ from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
 from service.budget.recalling import ranking
 from service.budget.toolset import Toolset
+from service.build_spans import building, built_as
 from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
@@ -40,6 +43,7 @@ from service.ports import HistoryStore, TokenCounter, Tokenizers
 from service.provenance import Built
 from service.recall.strategies import RANKING_STRATEGIES
 from service.tool_share import with_tools_that_fit
+from service.tracing import carried, current, fail, is_traced, within
 from service.weight import LARGE, weight
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
 
@@ -78,6 +82,8 @@ class ContextBuilder:
     filing: Filing | None = None
     #: Told how long the parts of a build took.
     metrics: Metrics = UNMEASURED
+    #: Begins the span of each build; None where nobody collects them.
+    tracer: Tracer | None = None
     #: Makes the summaries that builds turn out to need, when their answers are out.
     compactor: Compactor | None = None
 
@@ -97,15 +103,18 @@ class ContextBuilder:
 
     async def answer(self, request: BuildRequest) -> Answered:
         """Answer a request, and tell what the context was made of; files nothing."""
-        try:
-            built = await self.built(request)
-        except ContextBuilderError as error:
-            return Answered(failed(request.envelope, error, self.clock()))
-        return Answered(succeeded(request.envelope, built.content, self.clock()), built)
+        with building(self.tracer, request):
+            try:
+                built = await self.built(request)
+            except ContextBuilderError as error:
+                fail(current(), error)
+                return Answered(failed(request.envelope, error, self.clock()))
+            built_as(built)
+            return Answered(succeeded(request.envelope, built.content, self.clock()), built)
 
     async def built(self, request: BuildRequest) -> Built:
         """Build a context; raises `ContextBuilderError` where there is none."""
-        receipt = request.received_at or self.clock()
+        receipt, traced = request.received_at or self.clock(), carried() if is_traced() else None
         plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
         with timed(self.metrics, "gather") as gathering:
             gathered = await gather(request, plan, self.sources, self.settings, self.metrics)
@@ -118,7 +127,8 @@ class ContextBuilder:
             past = gathered.history
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
             fitted = self._fit(replace(told, injections=due), plan, counter, offered.toolset)
-            content = account(request, plan, offered, fitted, counter)
+            with within("account"):
+                content = account(request, plan, offered, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,
@@ -126,6 +136,7 @@ class ContextBuilder:
                 gathered=offered,
                 fitted=fitted,
                 content=content,
+                traced=traced,
             )
 
         small = weight(facts) + len(gathered.toolset.json) < LARGE
@@ -161,7 +172,10 @@ class ContextBuilder:
             memory=plan.memory_tokens,
             rank=ranking(plan.strategy, facts.current_input, plan.now),
         )
-        return fit_blocks(arranged(self.blocks, facts, toolset), budget, counting(counter))
+        with within("render"):
+            blocks = arranged(self.blocks, facts, toolset)
+        with within("choose"):
+            return fit_blocks(blocks, budget, counting(counter))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.

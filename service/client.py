@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from formatters.rows import well_formed
 from service.bus import Bus
+from service.bus_spans import BusSpans
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -27,6 +28,7 @@ from service.errors import (
     UnsupportedVersionError,
 )
 from service.result import BuildSuccess, ErrorBody
+from service.tracing import current, fail, find_tracer
 from service.wire import BuildResponse, Topics
 
 log = structlog.get_logger()
@@ -62,8 +64,17 @@ class ContextClient:
     is sent. A request that got no answer can be sent again under its id: it is built once.
     """
 
-    def __init__(self, bus: Bus, reply_to: str, *, timeout_seconds: float = 15.0) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        reply_to: str,
+        *,
+        timeout_seconds: float = 15.0,
+        spans: BusSpans | None = None,
+    ) -> None:
+        """Send over a bus; without ``spans``, those of the process's provider are begun."""
         self._bus = bus
+        self._spans = spans or BusSpans(find_tracer())
         self._reply_to = reply_to
         self._timeout_seconds = timeout_seconds
         #: By owner and id: owners who choose the same id must not get each other's responses.
@@ -101,6 +112,15 @@ class ContextClient:
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildResponse:
         """Send a request and return the response, whatever it says; raises as `build` does."""
+        with self._spans.request(request):
+            response = await self._answer(request, timeout_seconds, via)
+            if response.content.status == "error":
+                fail(current(), response.content.error.code)
+        return response
+
+    async def _answer(
+        self, request: Mapping[str, Any], timeout_seconds: float | None, via: str
+    ) -> BuildResponse:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[BuildResponse] = asyncio.get_running_loop().create_future()
@@ -109,7 +129,8 @@ class ContextClient:
         self._waiting[whose].add(waiting)
         try:
             async with asyncio.timeout(seconds):
-                await self._put(json.dumps(sent).encode(), via)
+                with self._spans.send(sent):
+                    await self._put(json.dumps(self._spans.traced(sent)).encode(), via)
                 return await waiting
         except TimeoutError as error:
             raise NoAnswerError(f"no response to {sent['id']} in {seconds:g} s") from error
@@ -164,11 +185,15 @@ class ContextClient:
 
 @asynccontextmanager
 async def open_client(
-    bus: Bus, *, reply_prefix: str = "context.reply.", timeout_seconds: float = 15.0
+    bus: Bus,
+    *,
+    reply_prefix: str = "context.reply.",
+    timeout_seconds: float = 15.0,
+    spans: BusSpans | None = None,
 ) -> AsyncIterator[ContextClient]:
     """Open a client on a bus; its channel stands before the first request is sent."""
     reply_to = f"{reply_prefix}{uuid.uuid4().hex}"
-    client = ContextClient(bus, reply_to, timeout_seconds=timeout_seconds)
+    client = ContextClient(bus, reply_to, timeout_seconds=timeout_seconds, spans=spans)
     async with bus.listen(reply_to) as replies:
         # no task group: it would wrap the errors of the body into a group
         listening = asyncio.create_task(client.receive(replies))

@@ -4,13 +4,34 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import with_default_schema
 
 from formatters.rows import well_formed
 from service.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
 from service.tolerant import Tolerant
+from service.tracing import MAX_TRACEPARENT, MAX_TRACESTATE, carried, ignored, is_traced
+
+
+@dataclass(frozen=True, slots=True)
+class _OrAbsent:
+    """Reads a key of a trace that is no such thing as absent: no request fails for its trace.
+
+    Without a function of ours for each request that has the key: that would take a microsecond.
+    """
+
+    key: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return with_default_schema(
+            handler(source), default_factory=partial(ignored, self.key), on_error="default"
+        )
 
 
 class RequestMetadata(Tolerant):
@@ -26,7 +47,14 @@ class RequestMetadata(Tolerant):
     timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
     #: The moment until which an answer is wanted; goes before ``timeout_ms``.
     deadline: Annotated[datetime, Field(strict=False)] | None = None
-    traceparent: Annotated[str, Field(max_length=256)] | None = None
+    #: The span that led to the request, as W3C's header of that name has it.
+    traceparent: Annotated[
+        Annotated[str, Field(max_length=MAX_TRACEPARENT)] | None, _OrAbsent("traceparent")
+    ] = None
+    #: What its tracing systems note beside it, likewise.
+    tracestate: Annotated[
+        Annotated[str, Field(max_length=MAX_TRACESTATE)] | None, _OrAbsent("tracestate")
+    ] = None
 
     def wanted_until(self, received_at: datetime, default_ms: int) -> datetime:
         """Return until when an answer is wanted; a deadline without a time zone is in UTC."""
@@ -45,6 +73,29 @@ class Envelope:
     run_id: str | None
     fingerprint: str
     metadata: RequestMetadata
+
+
+class ResponseMetadata(BaseModel):
+    """What ties a response to its request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+
+
+def echo(envelope: Envelope) -> ResponseMetadata:
+    """Return what a response repeats of its request; in a trace of ours it names our span."""
+    asked = envelope.metadata
+    trace = carried() if is_traced() else asked
+    return ResponseMetadata(
+        request_id=envelope.id,
+        correlation_id=asked.correlation_id,
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+    )
 
 
 def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:

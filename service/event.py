@@ -1,7 +1,7 @@
 """Events as they stand on the bus: what is told of an owner's context, beside the responses."""
 
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -67,6 +67,7 @@ class EventMetadata(BaseModel):
     request_id: str | None = None
     correlation_id: str | None = None
     traceparent: str | None = None
+    tracestate: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     build_id: str | None = None
 
 

@@ -11,8 +11,9 @@ from service.backlog import Afterwards
 from service.build_log import note_build
 from service.builder import Answered, ContextBuilder
 from service.bus import Answer, AnswerMode, Bus, Identity, Outcome, Receipt, ReplyKind, StoredResult
+from service.bus_spans import BusSpans
 from service.config.settings import BusSettings
-from service.envelope import Envelope
+from service.envelope import Envelope, echo
 from service.errors import (
     ContextBuilderError,
     DeadlineExceededError,
@@ -29,7 +30,7 @@ from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
 from service.weight import LARGE
-from service.wire import BuildRequest, BuildResponse, RejectedError, Topics, decode, echo, failed
+from service.wire import BuildRequest, BuildResponse, RejectedError, Topics, decode, failed
 
 log = structlog.get_logger()
 
@@ -66,6 +67,7 @@ class Handler:
         self._recorder = recorder
         self._afterwards = afterwards
         self._metrics = builder.metrics
+        self._spans = BusSpans(builder.tracer, builder.settings.bus)
         self._settings = builder.settings.bus
         self._reply_prefixes = tuple(self._settings.reply_prefixes)
 
@@ -100,6 +102,7 @@ class Handler:
     async def _send(self, incoming: Incoming, answer: Answer, built: Built | None) -> Receipt:
         """Send an answer; what was built for it is worked on when it is out."""
         with timed(self._metrics, "send"):
+            self._spans.sends(answer)
             receipt = await self._sender.send(answer)
         if receipt.outcome is Outcome.FORBIDDEN:
             self._metrics.answered(InvalidRequestError.code)

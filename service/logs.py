@@ -16,6 +16,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from service.config.masking import MASK, mask_urls
+from service.tracing import ids
 
 #: Fields that hold people's words, at any depth.
 CONTENT_FIELDS = frozenset({"content", "text", "payload", "messages", "input"})
@@ -24,7 +25,7 @@ CONTENT_FIELDS = frozenset({"content", "text", "payload", "messages", "input"})
 CHATTY = ("alembic", "aiosqlite", "asyncio", "openai", "httpx2", "httpcore2")
 
 #: Libraries that quote what strangers sent, in errors that we tell of in our own words.
-QUOTING = ("mcp",)
+QUOTING = ("mcp", "opentelemetry.trace")
 
 #: Fields whose name ends like this hold a secret.
 SECRET_FIELD = re.compile(
@@ -59,6 +60,7 @@ def configure_logging(
     threshold = logging.getLevelNamesMapping()[level.upper()]
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_trace,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -110,6 +112,14 @@ def keep_to_stderr() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _with_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Name the trace and the span that a line was written in, where there are any."""
+    place = ids()
+    if place is not None:
+        event["trace_id"], event["span_id"] = place
+    return event
 
 
 def owner_hash(owner_key: object) -> str:

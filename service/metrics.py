@@ -1,9 +1,15 @@
 """What is counted and timed of a worker: the port, and the one that does nothing with it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
+from types import TracebackType
 from typing import Final, Literal, Protocol, Self
+
+from opentelemetry.trace import SpanKind
+
+from service.tracing import is_traced, within
 
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
 Part = Literal["queue", "build", "gather", "fit", "record", "send"]
@@ -26,6 +32,10 @@ SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed",
 #: ``reloaded``: others are in effect; ``failed``: the files changed and can't be used.
 Reload = Literal["reloaded", "failed"]
 
+#: How a model that no table knows is named, and none.
+OTHER_MODEL: Final = "other"
+NO_MODEL: Final = "none"
+
 #: What came of asking a server for its tools; ``failed``: those of the last time stay.
 Refresh = Literal["changed", "unchanged", "failed"]
 
@@ -34,6 +44,8 @@ Refresh = Literal["changed", "unchanged", "failed"]
 class Sizes:
     """What a context came to; no word in it comes from a request."""
 
+    #: The name under which the model is known, `OTHER_MODEL`, or `NO_MODEL`.
+    model: str
     #: Tokens by block, the array of tools among them; several may have the same label.
     blocks: Sequence[tuple[str, int]]
     #: Tokens by those that there was room for.
@@ -43,6 +55,17 @@ class Sizes:
     strategy: str
     #: Tokens of history that the strategy left out.
     saved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A request over HTTP, in few words of our own."""
+
+    #: The template of its path.
+    route: str
+    method: str
+    #: Its class, as in 2xx.
+    status: str
 
 
 class Metrics(Protocol):
@@ -88,6 +111,10 @@ class Metrics(Protocol):
         """Count a time that a server was asked for its tools; its name is the operator's."""
         ...
 
+    def requested(self, request: HttpRequest, seconds: float) -> None:
+        """Count a request over HTTP, and note how long its answer took to begin."""
+        ...
+
 
 class Unmeasured:
     """The `Metrics` of a process that nobody watches."""
@@ -122,14 +149,28 @@ class Unmeasured:
     def refreshed(self, source: str, outcome: Refresh) -> None:
         """Do nothing."""
 
+    def requested(self, request: HttpRequest, seconds: float) -> None:
+        """Do nothing."""
+
 
 UNMEASURED: Final[Metrics] = Unmeasured()
 
 
-class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
-    """Note how long the context took, however it ended; ``seconds`` tells it afterwards."""
+#: What is asked of others while it lasts; the rest is our own work.
+_KINDS: Final[Mapping[Stage, SpanKind]] = {
+    "history": SpanKind.CLIENT,
+    "record": SpanKind.CLIENT,
+    "send": SpanKind.CLIENT,
+}
 
-    __slots__ = ("_began", "_metrics", "_stage", "seconds")
+
+class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
+    """Note how long the context took, however it ended; ``seconds`` tells it afterwards.
+
+    In a trace it is a span of its own.
+    """
+
+    __slots__ = ("_began", "_metrics", "_span", "_stage", "seconds")
 
     def __init__(self, metrics: Metrics, stage: Stage) -> None:
         self._metrics = metrics
@@ -139,8 +180,22 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
 
     def __enter__(self) -> Self:
         self._began = perf_counter()
+        self._span = _begun(self._stage) if is_traced() else None
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if self._span:
+            self._span.__exit__(kind, error, where)
         self.seconds = perf_counter() - self._began
         self._metrics.took(self._stage, self.seconds)
+
+
+def _begun(stage: Stage) -> AbstractContextManager[object]:
+    span = within(stage, _KINDS.get(stage, SpanKind.INTERNAL))
+    span.__enter__()
+    return span

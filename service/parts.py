@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
+
+from opentelemetry.trace import Tracer
 
 from service.adapters import STORES, SUMMARIZERS, mcp_servers
 from service.adapters.bus_options import bus_options
 from service.adapters.embedded.server import find_server
 from service.adapters.model_table import load_models
+from service.adapters.otel import opening
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
 from service.adapters.summarizers.breaker import CircuitBreaker
@@ -74,6 +77,11 @@ async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIte
             failures=chosen.breaker_failures,
             open_seconds=chosen.breaker_seconds,
         )
+
+
+def open_tracer(settings: Settings) -> AbstractAsyncContextManager[Tracer | None]:
+    """Open what sends spans, as the settings and OpenTelemetry's variables say."""
+    return opening.open_tracer(settings.telemetry)
 
 
 def open_registry(settings: Settings) -> InMemoryToolRegistry:

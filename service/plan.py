@@ -8,7 +8,7 @@ from typing import Final, Literal
 from formatters.model import MemoryView
 from formatters.times import local_time, parse_minutes_west, parse_timestamp
 from service.budget.groups import Strategy
-from service.budget.limits import ModelLimits, Models, Window, lookup, window
+from service.budget.limits import ModelLimits, Models, Window, known_name, lookup, window
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
 from service.errors import InvalidRequestError, Problem
@@ -30,6 +30,8 @@ class Plan:
     """The settled choices of one build."""
 
     model: str | None
+    #: The name under which the tables know it, theirs or the configuration's; None for others.
+    known_model: str | None
     window: Window
     tokenizer: str
     #: False where the tokenizer only estimates what the model counts.
@@ -91,6 +93,7 @@ def make_plan(
     unknown = (_warning("unknown_key", "means nothing here", pointer) for pointer in pointers)
     return Plan(
         model=model,
+        known_model=_known(model, models, settings.budget) if model else None,
         window=room,
         tokenizer=limits.counter if limits else settings.budget.tokenizer,
         exact=limits.exact if limits else model is None,
@@ -131,6 +134,12 @@ def limits_of(model: str, models: Models, budget: BudgetSettings) -> ModelLimits
     if factor and not limits.exact:
         limits = replace(limits, factor=factor)
     return _configured(found, limits) if isinstance(found, ModelLimit) else limits
+
+
+def _known(model: str, models: Models, budget: BudgetSettings) -> str | None:
+    configured = {name.lower() for name in budget.model_limits}
+    names = filter(None, (known_name(model, configured), known_name(model, models)))
+    return max(names, key=len, default=None)
 
 
 def _configured(row: ModelLimit, limits: ModelLimits) -> ModelLimits:

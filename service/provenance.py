@@ -26,6 +26,7 @@ from service.gather import Gathered
 from service.manifest import Candidate, Ground, Manifest, MessageRecord, ReadRecord, RequestRecord
 from service.plan import Plan
 from service.result import BuildSuccess
+from service.tracing import Carried
 from service.wire import BuildRequest
 
 #: Hex digits of a hash: enough to see a change, too few to tell all texts apart.
@@ -52,16 +53,20 @@ class Built:
     content: BuildSuccess
     #: How long its parts took, by their names among the stages of `service.metrics`.
     seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Where in a trace it was built; None where spans of ours are not collected.
+    traced: Carried | None
 
     @property
     def cause(self) -> EventMetadata:
         """Return what events name of the build that led to them."""
         asked = self.request.metadata
+        trace = self.traced or asked
         return EventMetadata(
             request_id=self.request.id,
             correlation_id=asked.correlation_id,
-            traceparent=asked.traceparent,
             build_id=self.content.build_id,
+            traceparent=trace.traceparent,
+            tracestate=trace.tracestate,
         )
 
 

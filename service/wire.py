@@ -26,7 +26,7 @@ from service.agreement import (
     leave_derived_out,
     with_ids,
 )
-from service.envelope import Envelope, RequestMetadata, read_envelope
+from service.envelope import Envelope, RequestMetadata, ResponseMetadata, echo, read_envelope
 from service.errors import ContextBuilderError, InvalidRequestError, Problem
 from service.payload import (
     MAX_BYTES,
@@ -182,16 +182,6 @@ class BuildRequest(Tolerant):
 # --- responses -------------------------------------------------------------------------------
 
 
-class ResponseMetadata(BaseModel):
-    """What ties a response to its request."""
-
-    model_config = ConfigDict(frozen=True)
-
-    request_id: str
-    correlation_id: str | None = None
-    traceparent: str | None = None
-
-
 class BuildResponse(BaseModel):
     """The answer to a request; `CONTEXT_BUILD_RESPONSE` on the bus."""
 
@@ -232,16 +222,6 @@ def _response(
         timestamp=at,
         content=content,
         metadata=echo(envelope),
-    )
-
-
-def echo(envelope: Envelope) -> ResponseMetadata:
-    """Return what a response repeats of its request."""
-    asked = envelope.metadata
-    return ResponseMetadata(
-        request_id=envelope.id,
-        correlation_id=asked.correlation_id,
-        traceparent=asked.traceparent,
     )
 
 

@@ -10,6 +10,7 @@ import structlog
 
 from service.builder import ContextBuilder
 from service.bus import Bus, Enqueued, StoredResult
+from service.bus_spans import BusSpans
 from service.departures import Departures
 from service.errors import BusError
 from service.events import BusEvents
@@ -22,6 +23,7 @@ from service.provenance import Built
 from service.recorder import Recorder
 from service.retention import INTERVAL, Retention
 from service.sender import Sender
+from service.tracing import current, fail
 
 log = structlog.get_logger()
 
@@ -49,6 +51,7 @@ class Worker:
         self._prompts = builder.sources.prompts
         #: What probes see of it.
         self.pulse = Pulse()
+        self._spans = BusSpans(builder.tracer, builder.settings.bus)
         self._sender = Sender(bus, builder.metrics, self.pulse)
         recording = builder.settings.recorder.enabled
         recorder = Recorder(builder.history, bus, builder.settings, builder.metrics)
@@ -171,8 +174,10 @@ class Worker:
     async def _start(self, deliveries: Sequence[Delivery]) -> None:
         if not deliveries:
             return
+        began = self._spans.began()
         incoming = await self._handler.read(deliveries)
         stored = await self._bus.stored([each.identity for each in incoming])
+        self._spans.received(incoming, began)
         for each, result in zip(incoming, stored, strict=True):
             # no task group: `_drain` waits for these, and they end with no exception
             task = asyncio.create_task(self._handle(each, result))
@@ -180,12 +185,14 @@ class Worker:
             task.add_done_callback(self._running.pop)
 
     async def _handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
-        try:
-            await self._handler.handle(incoming, stored)
-        except Exception:  # whatever one request does, the worker lives on
-            log.exception("request.failed", request_id=incoming.identity.id)
-            with suppress(BusError):  # its lease will run out by itself
-                await self._bus.requests.release([incoming.delivery])
+        with self._spans.process(incoming):
+            try:
+                await self._handler.handle(incoming, stored)
+            except Exception as error:  # whatever one request does, the worker lives on
+                fail(current(), error)
+                log.exception("request.failed", request_id=incoming.identity.id)
+                with suppress(BusError):  # its lease will run out by itself
+                    await self._bus.requests.release([incoming.delivery])
 
     async def _renew(self) -> None:
         if self._running:

@@ -33,5 +33,9 @@ def count() -> Count:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# spans of workers that tests open here go nowhere, unless a test says so
+for name in [name for name in os.environ if name.startswith("OTEL_")]:
+    del os.environ[name]
+
 # tests of logs configure what they look at, and call this again behind them
 quiet_logs()

@@ -16,7 +16,16 @@ from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.marks import ArchivedRow, Archiving, HistoryStats
-from service.metrics import Burial, Duplicate, Refresh, Reload, Sizes, Stage, SummaryOutcome
+from service.metrics import (
+    Burial,
+    Duplicate,
+    HttpRequest,
+    Refresh,
+    Reload,
+    Sizes,
+    Stage,
+    SummaryOutcome,
+)
 from service.ports import HistoryPage
 from service.wire import BuildRequest
 
@@ -212,3 +221,7 @@ class Noted:
     def refreshed(self, source: str, outcome: Refresh) -> None:
         """Note that a server was asked."""
         self.counted.append(f"{source} {outcome}")
+
+    def requested(self, request: HttpRequest, seconds: float) -> None:
+        """Note a request over HTTP."""
+        self.counted.append(f"{request.method} {request.route} {request.status}")

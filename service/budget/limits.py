@@ -1,6 +1,6 @@
 """How many tokens a model takes, and how many of them a context may use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -83,17 +83,23 @@ class Window:
 
 
 def lookup(model: str, table: Mapping[str, T]) -> T | None:
-    """Return the value of the longest start of a model's name that a table has, or None.
+    """Return the value of the longest start of a model's name that a table has, or None."""
+    known = known_name(model, table)
+    return None if known is None else table[known]
 
-    The keys are in lower case; the model's name is read in any. What a router puts before a name
+
+def known_name(model: str, names: Container[str]) -> str | None:
+    """Return the longest start of a model's name that is among others, or None.
+
+    Those are in lower case; the model's name is read in any. What a router puts before a name
     (``openai/gpt-5``), and the mark of a fine-tuned model (``ft:gpt-4o:…``), are passed over.
     """
     name = model.lower()
     bare = name.rpartition("/")[2]
     for form in (name, bare, bare.removeprefix("ft:")):
         for start in _starts(form):
-            if start in table:
-                return table[start]
+            if start in names:
+                return start
     return None
 
 

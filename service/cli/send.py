@@ -40,6 +40,7 @@ def send(
     from service.cli.answers import show_answer
     from service.cli.start import shared_bus, start
     from service.cli.tables import print_account, print_summary
+    from service.parts import open_tracer
     from service.wire import BuildResponse
 
     settings = shared_bus(start(ctx.obj))
@@ -47,8 +48,9 @@ def send(
 
     async def sent() -> tuple[BuildResponse, float]:
         async with (
+            open_tracer(settings) as tracer,
             open_bus(settings) as connected,
-            connect_client(settings, connected.bus) as client,
+            connect_client(settings, connected.bus, tracer) as client,
         ):
             before = time.perf_counter()
             response = await client.send(request, timeout_seconds=timeout, via=via)

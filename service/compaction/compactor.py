@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
+from opentelemetry.trace import Tracer
 
 from service.backlog import Backlog
+from service.build_spans import summarizing
 from service.bus import Events
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Maker, Unmade
@@ -18,6 +20,7 @@ from service.metrics import UNMEASURED, Metrics
 from service.provenance import Built
 from service.remembered import Remembered
 from service.summaries import Lacking, Scope
+from service.tracing import current, fail
 from service.wire import Topics
 
 log = structlog.get_logger()
@@ -37,11 +40,13 @@ class Compactor:
         lacking: Lacking,
         events: Events | None = None,
         metrics: Metrics = UNMEASURED,
+        tracer: Tracer | None = None,
     ) -> None:
         self._maker = maker
         self._lacking = lacking
         self._events = events
         self._metrics = metrics
+        self._tracer = tracer
         self._settings = maker.settings
         self._backlog = Backlog(self._work_off, size=self._settings.max_waiting, batch=1)
         self._scopes: set[Scope] = set()
@@ -92,7 +97,8 @@ class Compactor:
         for job in jobs:
             made = None
             try:
-                made = await self._attempt(job)
+                with summarizing(self._tracer, job.cause):
+                    made = await self._attempt(job)
                 await self._tell(made, job)
             except Exception:  # whatever a summariser does, builds go on
                 log.exception("summary.broken", owner_key=job.scope.owner_key)
@@ -105,6 +111,7 @@ class Compactor:
         try:
             made = await self._maker.make(job)
         except (StoreError, SummarizerError) as error:
+            fail(current(), error)
             log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
             self._failed(job.scope)
             return None

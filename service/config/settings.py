@@ -22,6 +22,7 @@ from service.config.prompts import PromptsSettings
 from service.config.section import Count, Factor, Ratio, Seconds, Section, StrategySpec, Text
 from service.config.store import StoreSettings
 from service.config.summaries import SummariesSettings
+from service.config.telemetry import TelemetrySettings
 from service.config.tls import TlsSettings
 from service.config.tools import ToolsSettings
 
@@ -257,6 +258,7 @@ class Settings(BaseSettings):
     prompts: PromptsSettings = PromptsSettings()
     user_defaults: UserDefaults = UserDefaults()
     log: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
     @model_validator(mode="before")
     @classmethod

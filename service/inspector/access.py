@@ -25,7 +25,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 #: What begins so is for our own page and who has the token. The files of the page hold nobody's
 #: data, and a link on any other page may lead to them.
-_GUARDED: Final = ("/v1/", "/version")
+GUARDED: Final = ("/v1/", "/version")
 
 #: Nothing but our own files is loaded, run or connected to, and nobody may frame the page.
 HEADERS: Final[Mapping[str, str]] = {
@@ -99,7 +99,7 @@ class PageCheck:
         host = headers.get("Host", "")
         if not self._serves(host):
             raise MisdirectedError("this host is not served here; http.allowed_hosts names others")
-        if not path.startswith(_GUARDED):
+        if not path.startswith(GUARDED):
             return
         origin = headers.get("Origin")
         if origin in self.settings.allowed_origins:
@@ -135,7 +135,7 @@ class TokenCheck:
 
     def check(self, headers: Headers, path: str) -> None:
         """Raise unless the request may be made; raises `UnauthorizedError`."""
-        if path.startswith(_GUARDED) and not self._knows(headers.getlist("Authorization")):
+        if path.startswith(GUARDED) and not self._knows(headers.getlist("Authorization")):
             raise UnauthorizedError("the header Authorization has to be: Bearer, and the token")
 
     def _knows(self, given: list[str]) -> bool:

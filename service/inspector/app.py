@@ -20,6 +20,7 @@ from service.inspector.desk import Desk
 from service.inspector.endpoint import Slots, route
 from service.inspector.endpoints import ENDPOINTS
 from service.inspector.errors import MethodNotAllowedError, NotFoundError, error_response
+from service.inspector.observing import Observed
 from service.inspector.openapi import document
 from service.inspector.pruning import Pruning
 from service.inspector.recent_builds import RecentBuilds
@@ -62,7 +63,7 @@ def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send
     )
     # a redirect would repeat the host that a stranger named
     app.router.redirect_slashes = False
-    return checked(app, settings.http)
+    return Observed(app=checked(app, settings.http), metrics=builder.metrics, tracer=builder.tracer)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

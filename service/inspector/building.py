@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from service.config.settings import Settings
 from service.inspector.errors import RefusedError, status_of
 from service.payload import cleaned, read_json
+from service.tracing import UNTRACED, Carried
 from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed
 
 #: Seconds that a caller waits for an answer at most, whatever the request says.
@@ -33,8 +34,10 @@ class Building:
         self._settings = settings
         self._now = now
 
-    async def answer(self, payload: bytes) -> tuple[int, BuildResponse]:
+    async def answer(self, payload: bytes, trace: Carried = UNTRACED) -> tuple[int, BuildResponse]:
         """Return the status and the response of the wire.
+
+        ``trace`` is where the caller is in one, unless the request says so itself.
 
         Raises:
             RefusedError: The settings allow no builds.
@@ -52,18 +55,22 @@ class Building:
             response = failed(rejected.envelope, rejected.error, self._now())
         else:
             raw: Any = cleaned(read_json(payload, max_bytes=most))
-            response = await self._sent(raw, request)
+            response = await self._sent(raw, request, trace)
         content = response.content
         if content.status == "error":
             error = content.error
             return status_of(error.code, retryable=error.retryable), response
         return 200, response
 
-    async def _sent(self, raw: dict[str, Any], request: BuildRequest) -> BuildResponse:
+    async def _sent(
+        self, raw: dict[str, Any], request: BuildRequest, trace: Carried
+    ) -> BuildResponse:
         """Send a request under the id that it has by its bytes, so that a retry is known as one."""
         now, default_ms = self._now(), self._settings.bus.default_timeout_ms
         wanted = (request.metadata.wanted_until(now, default_ms) - now).total_seconds()
         seconds = max(min(wanted, LONGEST_WAIT), 0)
         metadata = {**(raw.get("metadata") or {}), "timeout_ms": max(int(seconds * 1000), 1)}
+        if request.metadata.traceparent is None and trace.traceparent is not None:
+            metadata |= trace._asdict()
         addressed = {**raw, "id": request.id, "metadata": metadata}
         return await self._send(addressed, timeout_seconds=seconds + MARGIN)

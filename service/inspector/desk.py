@@ -18,6 +18,7 @@ from service.inspector.pruning import Aim, HistoryStatus, Marked, Preview, Pruni
 from service.inspector.recent_builds import RecentBuilds
 from service.inspector.shown import ShownBuild, ShownComparison, ShownForm, summary_of
 from service.inspector.timeline import ShownTimeline, Timeline
+from service.tracing import carried
 from service.wire import SCHEMA_VERSION
 
 #: Listeners to the live feed at the same time; each holds a connection.
@@ -50,7 +51,8 @@ class Desk:
 
     async def build(self, asked: Asked) -> Response:
         """Build a context."""
-        status, response = await self._building.answer(asked.body)
+        named = (asked.request.headers.get(key) for key in ("traceparent", "tracestate"))
+        status, response = await self._building.answer(asked.body, carried(*named))
         return Response(
             response.model_dump_json(),
             status_code=status,

@@ -50,7 +50,8 @@ class Ctxb:
     """Runs commands in a folder, with variables of ours alone."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
+        ours = ("CTXB_", "OTEL_")
+        others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.folder = folder
         self.environment = {**others, **environment}
 

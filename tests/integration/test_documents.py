@@ -407,7 +407,8 @@ def test_settings_that_are_named_exist(path: Path) -> None:
     known = {dotted(keys) for keys, _ in leaves(Settings())}
     variables = {"CTXB_" + name.replace(".", "__").upper() for name in known}
     sections = "|".join(Settings.model_fields)
-    allowed = known | log_events() | set(Topics) | {"memory.history_context_size"}
+    spans = {"http.request.method", "http.route", "http.response.status_code"}
+    allowed = known | log_events() | set(Topics) | spans | {"memory.history_context_size"}
 
     for name in re.findall(r"\bCTXB_[A-Z_]+\b", text):
         assert name in {*variables, CONFIG_VARIABLE, ENV_FILE_VARIABLE}

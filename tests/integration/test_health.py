@@ -23,6 +23,7 @@ from service.config.health import HealthSettings
 from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ConfigError
 from service.health import patience
+from service.metrics import HttpRequest
 from service.wire import Topics
 from service.worker import Worker
 from tests.probing import Measured, asked, measured
@@ -191,7 +192,7 @@ async def test_a_build_moves_its_metrics_by_one(scene: Scene) -> None:
         assert after(name, stage) - before(name, stage) == 1
     for name, *labels in (
         ("history_fetch_duration_seconds_count", "memory"),
-        ("context_utilization_ratio_count",),
+        ("context_utilization_ratio_count", "none"),
         ("context_tokens_count", "THIS_MOMENT"),
     ):
         assert after(name, *labels) - before(name, *labels) == 1
@@ -252,9 +253,9 @@ async def test_metrics_name_nobody(scene: Scene) -> None:
 
     assert {name for name, _ in labels} == {
         *("le", "stage", "outcome", "reason", "stream", "version"),
-        *("backend", "block", "check", "result", "strategy"),
+        *("backend", "block", "check", "model", "result", "strategy"),
     }
-    assert ("block", "custom") in labels
+    assert {("block", "custom"), ("model", "other")} <= labels
     assert not [value for _, value in labels if "ana" in value.lower() or "msg" in value]
 
 
@@ -265,7 +266,8 @@ async def test_every_metric_has_a_line(scene: Scene) -> None:
     # most blocks and strategies have no line before a first build
     tight = {"blocks": {"MOOD": "calm " * 2_000}, "max_tokens": 2_300, "reserve_tokens": 0}
     await scene.client.send(asking(content={"current_input": "Hello", "context": tight}))
-    scene.metrics.refreshed("git", "changed")  # it follows no server of tools
+    scene.metrics.refreshed("git", "changed")  # it follows no server of tools, and serves no HTTP
+    scene.metrics.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.1)
     told: dict[str, set[str]] = {}
     for family in (await measured(scene.address)).families:
         if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):

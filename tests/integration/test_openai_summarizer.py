@@ -1,5 +1,6 @@
 """The summarizer over HTTP, against a server of ours that speaks the protocol."""
 
+import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,8 +19,10 @@ from service.errors import SummarizerError
 from service.logs import configure_logging
 from service.parts import open_summarizer
 from service.ports import Summarizer
+from service.tracing import Beginning, Spanning
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
 from tests.support import logging_put_back
+from tests.tracing import Collected
 
 pytestmark = pytest.mark.integration
 
@@ -209,3 +212,54 @@ async def test_prompts_stay_out_of_the_log(
         await summarizer.summarize(TALK, max_tokens=100)
 
     assert capsys.readouterr().err == ""
+
+
+# --- spans -----------------------------------------------------------------------------------
+
+
+async def test_each_attempt_is_a_span(opened: Opened) -> None:
+    """With what the conventions name, and nothing of prompt, answer or key."""
+    usage = {"prompt_tokens": 120, "completion_tokens": 9}
+    answer = json.dumps({**json.loads(said("Under the blue pot.").body), "usage": usage})
+    collected = Collected()
+    replies = (failed(503, "swordfish"), Reply(body=answer.encode()))
+    async with opened(*replies) as (summarizer, _):
+        with Spanning(collected.tracer, Beginning(name="summarize history")):
+            await summarizer.summarize(TALK, max_tokens=100)
+    first, second, whole = collected.spans
+
+    assert {first.name, second.name} == {"chat small-model"}
+    assert collected.above(first) == collected.above(second) == whole.name
+    assert (first.attributes or {})["error.type"] == "InternalServerError"
+    assert dict(second.attributes or {}) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "small-model",
+        "gen_ai.request.max_tokens": 98,
+        "gen_ai.response.model": "m",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 120,
+        "gen_ai.usage.output_tokens": 9,
+    }
+    told = "".join(span.to_json() for span in collected.spans)
+    assert [word for word in ("swordfish", "blue pot", KEY) if word in told] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no JSON",
+        b"[" * 100_000,
+        b"[]",
+        b'{"model": 7, "usage": {"prompt_tokens": "many"}, "choices": [{"finish_reason": "x"}]}',
+    ],
+)
+async def test_an_answer_that_makes_no_sense_tells_nothing(opened: Opened, body: bytes) -> None:
+    """And fails as it does without a span."""
+    collected = Collected()
+    async with opened(Reply(body=body)) as (summarizer, _):
+        with pytest.raises(SummarizerError), Spanning(collected.tracer, Beginning(name="x")):
+            await summarizer.summarize(TALK, max_tokens=100)
+    (asked, _) = collected.spans
+
+    assert not {name for name in asked.attributes or {} if "response" in name or "usage" in name}

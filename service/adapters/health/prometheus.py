@@ -9,7 +9,17 @@ from prometheus_client import CollectorRegistry, Counter, Info, ProcessCollector
 from service.adapters.health.context_sizes import ContextSizes
 from service.adapters.health.naming import PREFIX, counter, histogram
 from service.error_codes import CODES
-from service.metrics import Burial, Duplicate, Part, Refresh, Reload, Sizes, Stage, SummaryOutcome
+from service.metrics import (
+    Burial,
+    Duplicate,
+    HttpRequest,
+    Part,
+    Refresh,
+    Reload,
+    Sizes,
+    Stage,
+    SummaryOutcome,
+)
 
 #: Seconds: from a small build to the longest that a request waits by default.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
@@ -99,6 +109,23 @@ class PrometheusMetrics:
             "source",
             "outcome",
         )
+        told = ("route", "method", "status")
+        self._requests = counter(
+            registry,
+            "http_requests",
+            "Requests to the HTTP interface, by the template of the path: `page` is any file of "
+            "the page, `other` a path that there isn't, or what was refused before its path was "
+            "looked at; the status is its class, such as `2xx`, and `none` where the caller was "
+            "gone before.",
+            *told,
+        )
+        self._answering = histogram(
+            registry,
+            "http_request_duration_seconds",
+            "Time until the answer to an HTTP request begins.",
+            BUCKETS,
+            "route",
+        )
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
@@ -139,6 +166,11 @@ class PrometheusMetrics:
     def refreshed(self, source: str, outcome: Refresh) -> None:
         """Count a time that a server was asked for its tools."""
         self._refreshes.labels(source, outcome).inc()
+
+    def requested(self, request: HttpRequest, seconds: float) -> None:
+        """Count a request over HTTP, and note how long its answer took to begin."""
+        self._requests.labels(request.route, request.method, request.status).inc()
+        self._answering.labels(request.route).observe(seconds)
 
     def text(self) -> bytes:
         """Write all of it in the text format."""

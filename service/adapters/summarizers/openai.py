@@ -10,6 +10,7 @@ from typing import Any, Final
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 
 from formatters.rows import well_formed
+from service.adapters.summarizers.chat_spans import asking, tell_answer
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.summaries import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
@@ -102,9 +103,11 @@ class OpenAIModel:
         options: dict[str, Any] = {self._settings.limit_field: max_tokens}
         if self._settings.temperature is not None:
             options["temperature"] = self._settings.temperature
-        response = await self._client.chat.completions.with_raw_response.create(
-            model=self.name, messages=[{"role": "user", "content": prompt}], **options
-        )
+        with asking(self.name, max_tokens):
+            response = await self._client.chat.completions.with_raw_response.create(
+                model=self.name, messages=[{"role": "user", "content": prompt}], **options
+            )
+            tell_answer(response.content)
         return read_answer(response.content)
 
 

@@ -11,7 +11,9 @@ import structlog
 from pydantic import SecretStr
 
 from service.logs import configure_logging, keep_to_stderr, owner_hash
+from service.tracing import Beginning, Spanning, following, remote
 from tests.support import logging_put_back
+from tests.tracing import Collected
 
 
 @pytest.fixture(autouse=True)
@@ -291,3 +293,34 @@ def test_whatever_is_logged_is_a_line_of_ascii(
     assert line.isascii()
     assert line.rstrip("\n").isprintable()
     assert json.loads(line)["value"] == value
+
+
+def test_a_line_names_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """That of our span, or the caller's; libraries' lines do too, and others name none."""
+    configure_logging(format="json")
+    collected = Collected()
+    log = structlog.get_logger("service.builder")
+    with Spanning(collected.tracer, Beginning(name="x")):
+        log.info("context.built")
+        logging.getLogger("redis").warning("reconnected")
+    trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    with following(f"00-{trace_id}-{span_id}-01"):
+        log.info("context.built")
+    log.info("worker.stopped")
+    ours, foreign, callers, none = _events(capsys)
+
+    found = collected.ids(collected.named("x"))
+    assert (ours["trace_id"], ours["span_id"]) == found
+    assert (foreign["trace_id"], foreign["span_id"]) == found
+    assert (callers["trace_id"], callers["span_id"]) == (trace_id, span_id)
+    assert "trace_id" not in none
+
+
+def test_what_callers_call_their_trace_is_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The library that reads it would quote what it can't, at any length."""
+    configure_logging(format="json")
+    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for state in (f"{WISH}=1", f"a={WISH},a={WISH}\x7f", "a=1," * 300):
+        remote(caller, state)
+
+    assert _events(capsys) == []

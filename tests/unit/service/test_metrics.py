@@ -2,8 +2,10 @@
 
 import pytest
 
-from service.metrics import UNMEASURED, Sizes, timed
+from service.metrics import UNMEASURED, HttpRequest, Sizes, timed
 from tests.support import Noted
+
+SIZES = Sizes(model="gpt-5", blocks=[], utilization=0, yielded=[], strategy="none", saved=0)
 
 
 def test_time_is_noted_however_it_ended() -> None:
@@ -26,7 +28,8 @@ def test_unmeasured_takes_everything() -> None:
     UNMEASURED.unheard()
     UNMEASURED.buried("result")
     UNMEASURED.event_lost()
-    UNMEASURED.built(Sizes(blocks=[], utilization=0, yielded=[], strategy="none", saved=0))
+    UNMEASURED.built(SIZES)
     UNMEASURED.summarized("made")
     UNMEASURED.reloaded("failed")
     UNMEASURED.refreshed("git", "changed")
+    UNMEASURED.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 1)

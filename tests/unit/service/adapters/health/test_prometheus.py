@@ -3,6 +3,7 @@
 from prometheus_client import REGISTRY
 
 from service.adapters.health.prometheus import PrometheusMetrics
+from service.metrics import HttpRequest
 from tests.probing import Measured
 
 
@@ -23,6 +24,7 @@ def test_everything_is_counted_where_it_belongs() -> None:
     metrics.summarized("overtaken")
     metrics.reloaded("failed")
     metrics.refreshed("git", "changed")
+    metrics.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.25)
     metrics.took("fit", 0.25)
     metrics.took("history", 0.5)
     now = measured(metrics)
@@ -39,6 +41,8 @@ def test_everything_is_counted_where_it_belongs() -> None:
     assert now("build_duration_seconds_count", "history") == 0
     assert now("summary_requests_total", "overtaken") == now("config_reloads_total", "failed") == 1
     assert now("tool_refresh_total", "changed", "git") == 1
+    assert now("http_requests_total", "POST", "/v1/build", "2xx") == 1
+    assert now("http_request_duration_seconds_sum", "/v1/build") == 0.25
 
 
 def test_counts_stand_at_zero_before_anything_happens() -> None:

@@ -1,0 +1,1 @@
+"""Traces, sent to a collector."""
