@@ -90,9 +90,12 @@ async def test_messages_and_forms_are_those_of_the_build(
     page = await open_page(at(FAMILY, f"builds/{family[0]}/messages"))
     await expect(page.get_by_text("how much did we spend so far?").first).to_be_visible()
     await expect(page.locator(".names")).to_contain_text("add_expense")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     await page.get_by_role("tab", name="Raw").click()
     json = page.get_by_role("region", name="JSON")
     await expect(json).to_contain_text('"role": "system"')
+    assert len([url for url in asked if "/raw" in url]) == 1
     await page.get_by_role("tab", name="Gemini").click()
     await expect(json).to_contain_text('"contents"')
     await page.get_by_role("tab", name="Account").click()

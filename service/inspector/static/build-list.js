@@ -115,13 +115,13 @@ class BuildList extends HTMLElement {
     return at < 0 ? undefined : this.#builds[at + 1]?.build_id;
   }
 
-  /** Go so many rows down from the one that is looked at. */
+  /** Go so many rows down from the one that is looked at; returns the id of the build there. */
   step(by) {
     const links = [...this.#list.querySelectorAll("a")];
     const at = links.findIndex((link) => link.hasAttribute("aria-current"));
     const next = at < 0 ? links[0] : links[Math.min(Math.max(at + by, 0), links.length - 1)];
-    next?.click();
     next?.focus();
+    return next?.dataset.build;
   }
 
   /** Go to the search. */

@@ -40,7 +40,7 @@ export function failed(error, again = null) {
     el("h2", {}, error.title || "Something went wrong on this page"),
     el("p", {}, error.detail ?? error.message),
     advice && el("p", {}, advice),
-    again && el("button", { type: "button", onclick: again }, "Try again"),
+    again && el("button", { type: "button", class: "again", onclick: again }, "Try again"),
   );
 }
 
