@@ -58,6 +58,10 @@ async def test_a_page_chooses_theme_and_colours(hosts: Hosts) -> None:
         await expect(section).to_have_css("background-color", "rgb(255, 255, 255)")
         await shown.evaluate("(each) => { each.theme = 'dark'; }")
         await expect(section).to_have_css("background-color", "rgb(23, 27, 35)")
+        await shown.evaluate("(each) => { each.theme = 'inherit'; }")
+        await expect(section).to_have_css("background-color", "rgb(255, 255, 255)")
+        await page.evaluate("document.documentElement.style.colorScheme = 'dark'")
+        await expect(section).to_have_css("background-color", "rgb(23, 27, 35)")
         await page.evaluate("""() => {
           const sheet = new CSSStyleSheet();
           sheet.replaceSync(`

@@ -900,6 +900,7 @@ SHEET.replaceSync(`
   }
   :host([theme="light"]) section { color-scheme: light; }
   :host([theme="dark"]) section { color-scheme: dark; }
+  :host([theme="inherit"]) section { color-scheme: inherit; }
   *, ::before, ::after { box-sizing: border-box; }
   [hidden] { display: none !important; }
   h2, h3, p, dl, dd, ul { margin: 0; padding: 0; }

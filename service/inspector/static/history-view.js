@@ -60,7 +60,7 @@ function shown({ status, timeline, builds, owner, choice }) {
 
 /** Return the widget that prunes, where the worker serves it; it asks with the page's token. */
 function widget(model, owner) {
-  const made = el("context-manager-widget", { owner, model });
+  const made = el("context-manager-widget", { owner, model, theme: "inherit" });
   made.token = token.get();
   return made;
 }
