@@ -123,26 +123,26 @@ class ContextBuilder:
         facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
 
         def finish() -> Built:
-            offered, told = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
+            fitting, told = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
             past = gathered.history
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
-            fitted = self._fit(replace(told, injections=due), plan, counter, offered.toolset)
+            fitted = self._fit(replace(told, injections=due), plan, counter, fitting.toolset)
             with within("account"):
-                content = account(request, plan, offered, fitted, counter)
+                content = account(request, plan, fitting, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,
                 prompt=prompt,
-                gathered=offered,
+                gathered=fitting,
                 fitted=fitted,
                 content=content,
                 traced=traced,
+                seconds={"gather": gathering.seconds, "fit": choosing.seconds},
             )
 
         small = weight(facts) + len(gathered.toolset.json) < LARGE
-        with timed(self.metrics, "fit") as fitting:
-            built = finish() if small else await asyncio.to_thread(finish)
-        return replace(built, seconds={"gather": gathering.seconds, "fit": fitting.seconds})
+        with timed(self.metrics, "fit") as choosing:
+            return finish() if small else await asyncio.to_thread(finish)
 
     def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
         defaults = self.settings.user_defaults.prompts.friends_profile

@@ -165,18 +165,14 @@ _KINDS: Final[Mapping[Stage, SpanKind]] = {
 
 
 class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
-    """Note how long the context took, however it ended; ``seconds`` tells it afterwards.
+    """Note how long the context took, however it ended; in a trace it is a span of its own."""
 
-    In a trace it is a span of its own.
-    """
-
-    __slots__ = ("_began", "_metrics", "_span", "_stage", "seconds")
+    __slots__ = ("_began", "_ended", "_metrics", "_span", "_stage")
 
     def __init__(self, metrics: Metrics, stage: Stage) -> None:
         self._metrics = metrics
         self._stage: Stage = stage
-        self._began = 0.0
-        self.seconds = 0.0
+        self._began = self._ended = 0.0
 
     def __enter__(self) -> Self:
         self._began = perf_counter()
@@ -191,8 +187,13 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
     ) -> None:
         if self._span:
             self._span.__exit__(kind, error, where)
-        self.seconds = perf_counter() - self._began
+        self._ended = perf_counter()
         self._metrics.took(self._stage, self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it took, or has taken by now."""
+        return (self._ended or perf_counter()) - self._began
 
 
 def _begun(stage: Stage) -> AbstractContextManager[object]:

@@ -5,13 +5,16 @@ import shutil
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.browser.demo_builds import FAMILY, SECTIONS, fill
 from tests.browser.opening import OpenPage, Theme, Watched
 from tests.browser.widget_host import Hosts
 from tests.serving import Scene, serving
 from tests.support import lacking
+
+# shared machines stall; a condition that is there costs none of it
+expect.set_options(timeout=20_000)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -58,7 +61,7 @@ async def watched() -> AsyncIterator[Watched]:
 async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
     """Give what pages share: files that were loaded, and what is kept locally."""
     context = await browser.new_context(reduced_motion="reduce")
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(20_000)
     yield context
     await context.close()
 

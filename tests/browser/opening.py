@@ -1,9 +1,9 @@
 """What tests of pages do: open them, watch them, and look at them with axe."""
 
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import quote, urlsplit
 
-from axe_playwright_python.async_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import ConsoleMessage, Page, Request
 
 Theme = Literal["light", "dark"]
@@ -50,13 +50,17 @@ class Watched:
 
 async def violations(page: Page) -> list[str]:
     """Return what axe holds against a page as it is now, a line each, with the places."""
-    options: dict[str, Any] = {"resultTypes": ["violations"], "runOnly": _RULES}
-    found = await Axe().run(page, options=options)
-    return [
-        f"{each['id']}: {node['target']} {node['failureSummary']}"
-        for each in found.response["violations"]
-        for node in each["nodes"]
-    ]
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE_SCRIPT)
+    found: list[str] = await page.evaluate(
+        """async (rules) => {
+            const { violations } = await axe.run({ resultTypes: ["violations"], runOnly: rules });
+            return violations.flatMap(({ id, nodes }) =>
+                nodes.map((node) => `${id}: ${node.target} ${node.failureSummary}`));
+        }""",
+        _RULES,
+    )
+    return found
 
 
 async def fits(page: Page) -> bool:

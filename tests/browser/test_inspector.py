@@ -90,9 +90,12 @@ async def test_messages_and_forms_are_those_of_the_build(
     page = await open_page(at(FAMILY, f"builds/{family[0]}/messages"))
     await expect(page.get_by_text("how much did we spend so far?").first).to_be_visible()
     await expect(page.locator(".names")).to_contain_text("add_expense")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     await page.get_by_role("tab", name="Raw").click()
     json = page.get_by_role("region", name="JSON")
     await expect(json).to_contain_text('"role": "system"')
+    assert len([url for url in asked if "/raw" in url]) == 1
     await page.get_by_role("tab", name="Gemini").click()
     await expect(json).to_contain_text('"contents"')
     await page.get_by_role("tab", name="Account").click()
@@ -111,6 +114,7 @@ async def test_any_two_builds_can_be_picked(
         scene.served.address + at(FAMILY, f"builds/{family[3]}/diff/{family[1]}")
     )
     await expect(page.get_by_role("heading", name="Decisions that differ")).to_be_visible()
+    await expect(page.get_by_text("for other models, which share no cache")).to_be_visible()
     await page.get_by_role("link", name="The other way round").click()
     await expect(page).to_have_url(
         scene.served.address + at(FAMILY, f"builds/{family[1]}/diff/{family[3]}")
@@ -206,6 +210,7 @@ async def test_redacted_words_are_said_to_be_so(open_page: OpenPage) -> None:
         await expect(page.get_by_text("It fits into the budget.").first).to_be_visible()
         await page.get_by_role("link", name="Compare with the one before").click()
         await expect(hint).to_be_visible()
+        await expect(page.get_by_text("cache holds up to there")).to_be_visible()
         assert "Secret" not in await page.content()
         await page.close()
 

@@ -78,6 +78,25 @@ async def test_a_lost_connection_is_said_and_made_up_for(
     await expect(page.locator("a[data-build]")).to_have_count(2)
 
 
+async def test_a_view_that_failed_comes_back_with_the_connection(
+    open_page: OpenPage, scene: Scene, watched: Watched
+) -> None:
+    """By itself; until then it says what is wrong, and may be asked for again."""
+    name = await ask(scene, "live-8", "One", "live-8-1")
+    page = await open_page()
+    await page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
+    await page.goto(scene.served.address + at("live-8", f"builds/{name}"))
+    alert = page.locator("#view").get_by_role("alert")
+    await expect(alert).to_contain_text("The worker can't be reached")
+    await alert.get_by_role("button", name="Try again").click()
+    await expect(alert).to_contain_text("Is the worker running")
+    await page.unroute("**/v1/**")
+    await expect(page.get_by_role("row", name="Sent All blocks")).to_be_visible()
+    await live(page)
+    assert {error[-22:] for error in watched.errors} == {"ERR_CONNECTION_REFUSED"}
+    watched.errors.clear()
+
+
 async def test_an_owner_without_builds_is_told_what_to_do(
     open_page: OpenPage, scene: Scene
 ) -> None:

@@ -53,7 +53,10 @@ const TITLES = {
 };
 
 function go(link) {
-  if (location.hash !== link) location.hash = link;
+  if (location.hash === link) return;
+  location.hash = link;
+  // at once: the next key may come before the browser tells of the change
+  follow();
 }
 
 function follow() {
@@ -61,10 +64,11 @@ function follow() {
   const same = ["view", "owner", "id", "a", "b"].every((key) => next[key] === here[key]);
   const otherOwner = next.owner !== here.owner;
   const moved = here.view !== "";
+  const otherTab = next.tab !== here.tab;
   here = next;
   if (otherOwner) changeOwner();
-  if (same && next.view === "build") shown.choose?.(next.tab);
   if (!same) show({ moved });
+  else if (otherTab) shown.choose?.(next.tab);
 }
 
 function show({ moved }) {
@@ -132,6 +136,7 @@ function connectionChanged() {
     if (!paused) loadList();
     else paused.reload = true;
   }
+  if (name === "live") view.querySelector(".again")?.click();
   showState();
 }
 
@@ -172,6 +177,11 @@ function compareWithBefore() {
   if (other) go(linkToDiff(other, here.id, here.owner));
 }
 
+function stepBuild(by) {
+  const id = list.step(by);
+  if (id) go(linkToBuild(id, here.owner));
+}
+
 function stepTab(by) {
   if (here.view !== "build") return;
   const next = TABS[(TABS.indexOf(here.tab) + by + TABS.length) % TABS.length];
@@ -196,8 +206,8 @@ at("skip").addEventListener("click", (event) => {
 at("keys").addEventListener(
   "click",
   shortcuts({
-    j: ["Next build", () => list.step(1)],
-    k: ["Build before", () => list.step(-1)],
+    j: ["Next build", () => stepBuild(1)],
+    k: ["Build before", () => stepBuild(-1)],
     d: ["Compare with the one before", compareWithBefore],
     "]": ["Next tab of the build", () => stepTab(1)],
     "[": ["Tab before", () => stepTab(-1)],

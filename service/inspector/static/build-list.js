@@ -115,13 +115,13 @@ class BuildList extends HTMLElement {
     return at < 0 ? undefined : this.#builds[at + 1]?.build_id;
   }
 
-  /** Go so many rows down from the one that is looked at. */
+  /** Go so many rows down from the one that is looked at; returns the id of the build there. */
   step(by) {
     const links = [...this.#list.querySelectorAll("a")];
     const at = links.findIndex((link) => link.hasAttribute("aria-current"));
     const next = at < 0 ? links[0] : links[Math.min(Math.max(at + by, 0), links.length - 1)];
-    next?.click();
     next?.focus();
+    return next?.dataset.build;
   }
 
   /** Go to the search. */
@@ -145,9 +145,9 @@ class BuildList extends HTMLElement {
       }
     });
     this.#state.replaceChildren(...(this.#builds.length || !this.#owner ? [] : [noBuilds()]));
-    const all = this.#builds.length === shown.length;
-    const told = all ? count(shown.length, "build") : `${number(shown.length)} of ${count(this.#builds.length, "build")}`;
-    this.#told.textContent = this.#builds.length ? told : "";
+    const all = count(this.#builds.length, "build");
+    const some = this.#builds.length === shown.length ? "" : `${number(shown.length)} of `;
+    this.#told.textContent = this.#builds.length ? `${some}${all}` : "";
     this.#more.hidden = this.#next === null;
   }
 
@@ -162,10 +162,10 @@ class BuildList extends HTMLElement {
   }
 
   #tick(id) {
-    const onchange = ({ target }) =>
-      this.#pick(
-        target.checked ? [...this.#picked, id].slice(-2) : this.#picked.filter((each) => each !== id),
-      );
+    const onchange = ({ target }) => {
+      const others = this.#picked.filter((each) => each !== id);
+      this.#pick(target.checked ? [...others, id].slice(-2) : others);
+    };
     const box = el("input", { type: "checkbox", value: id, onchange });
     return el("label", { class: "tick" }, box, el("span", { class: "unseen" }, `Compare ${id}`));
   }
@@ -177,9 +177,10 @@ class BuildList extends HTMLElement {
     // the older one first, so that the other tells what has changed since
     const places = ids.map((id) => this.#builds.findIndex((each) => each.build_id === id));
     const [a, b] = places[0] < places[1] ? ids.toReversed() : ids;
+    const href = b && linkToDiff(a, b, this.#owner);
     this.#compare.replaceChildren(
       b
-        ? el("a", { class: "button primary", href: linkToDiff(a, b, this.#owner) }, "Compare the two")
+        ? el("a", { class: "button primary", href }, "Compare the two")
         : el("p", { class: "soft" }, "Pick another build to compare with."),
     );
   }
@@ -195,6 +196,10 @@ function link(summary, owner) {
   const { build_id: id, at, total, available, dropped, strategy, model, warnings } = summary;
   const fill = el("span", { class: "fill" });
   fill.style.width = `${Math.min((total / available) * 100, 100)}%`;
+  const notes = [
+    dropped && `${number(dropped)} dropped`,
+    warnings.length && count(warnings.length, "warning"),
+  ];
   return el(
     "a",
     { href: linkToBuild(id, owner), "data-build": id },
@@ -215,7 +220,7 @@ function link(summary, owner) {
       "span",
       { class: "line soft" },
       el("code", {}, id.slice(0, 12)),
-      el("span", {}, [dropped && `${number(dropped)} dropped`, warnings.length && count(warnings.length, "warning")].filter(Boolean).join(" · ")),
+      el("span", {}, notes.filter(Boolean).join(" · ")),
     ),
   );
 }

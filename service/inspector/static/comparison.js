@@ -2,7 +2,7 @@
 
 import { blockOf } from "./blocks.js";
 import { cell, el, table } from "./dom.js";
-import { count, number, signed, words } from "./format.js";
+import { number, signed, words } from "./format.js";
 import { outcomeBadge } from "./ledger.js";
 import { redacted } from "./notices.js";
 import { swatch } from "./swatch.js";
@@ -27,7 +27,7 @@ export function comparison(found, names) {
   );
 }
 
-function headline({ identical, messages, tools }) {
+function headline({ identical, messages, tools, settings }) {
   if (identical) {
     return el("p", { class: "verdict same" }, "Both send the same messages and tools.");
   }
@@ -39,8 +39,15 @@ function headline({ identical, messages, tools }) {
     ? "The tools differ, so nothing of one is cached for the other."
     : first === 0
       ? "They differ from the first message on, so nothing of one is cached for the other."
-      : `The first ${count(first, "message")} are the same: up to there a provider's cache holds.`;
+      : `Up to message ${first} they are the same${cached(settings)}.`;
   return el("p", { class: "verdict" }, told);
+}
+
+/** Return whether a provider's cache holds for what is the same: each model has its own. */
+function cached(settings) {
+  return settings.some(({ name }) => name === "model")
+    ? ", but for other models, which share no cache"
+    : ": a provider's cache holds up to there";
 }
 
 function tokenChanges(tokens, [one, other]) {

@@ -11,7 +11,9 @@ const TEXTS = {
   stale: ({ since }) => `Stale: nothing heard since ${clock(since)}`,
   refused: ({ error }) => `Refused: ${error.title}`,
   paused: ({ since, waiting, lost }) =>
-    `Paused since ${clock(since)}${waiting ? ` · ${waiting} new` : ""}${lost ? " · not connected" : ""}`,
+    [`Paused since ${clock(since)}`, waiting && `${waiting} new`, lost && "not connected"]
+      .filter(Boolean)
+      .join(" · "),
 };
 
 class ConnectionBadge extends HTMLElement {

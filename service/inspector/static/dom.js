@@ -43,7 +43,8 @@ function others(rows, body) {
     body.append(...rows);
     target.remove();
   };
-  return el("button", { type: "button", class: "others", onclick }, `Show ${rows.length} more rows`);
+  const text = `Show ${rows.length} more rows`;
+  return el("button", { type: "button", class: "others", onclick }, text);
 }
 
 /** Return a cell; those of numbers line up. */

@@ -78,19 +78,22 @@ function figures(status) {
 
 function buildEntry(summary, owner) {
   const { build_id: id, at, total, available, kept, dropped } = summary;
-  const what = dropped ? `${number(kept)} kept, ${number(dropped)} dropped` : `all ${number(kept)} kept`;
+  const what = dropped
+    ? `${number(kept)} kept, ${number(dropped)} dropped`
+    : `all ${number(kept)} kept`;
   return entry(at, "build", [
     el("a", { href: linkToBuild(id, owner) }, `Context ${shortId(id)}`),
     `: ${what}; ${number(total)} of ${number(available)} tokens`,
   ]);
 }
 
-function summaryEntry({ created_at: at, rows, tokens, summarizer, first, last, text, conversation_id: talk }) {
+function summaryEntry(summary) {
+  const { created_at: at, rows, tokens, summarizer, first, last, text } = summary;
   const span = first && last ? `, said from ${dayAndClock(first)} to ${dayAndClock(last)}` : "";
   return entry(at, "summary", [
     el("strong", {}, `Summary of ${count(rows, "row")}`),
     ` in ${count(tokens, "token")}, made by ${summarizer}${span}`,
-    talk && [" · conversation ", talk].join(""),
+    summary.conversation_id && ` · conversation ${summary.conversation_id}`,
     text && el("details", {}, el("summary", {}, "Read it"), el("pre", { tabindex: "0" }, text)),
   ]);
 }

@@ -22,7 +22,8 @@ export function ledger(decisions) {
     const shown = decisions
       .filter((each) => !chosen.reason || keyOf(each) === chosen.reason)
       .toSorted(ORDERS[chosen.order][1]);
-    told.textContent = `${count(shown.length, "decision")} on ${count(candidates(shown), "message")}`;
+    const messages = count(candidates(shown), "message");
+    told.textContent = `${count(shown.length, "decision")} on ${messages}`;
     results.replaceChildren(decisionTable(shown));
   };
   show();

@@ -34,13 +34,15 @@ export function empty(title, ...advice) {
 /** Return what is shown of an error, with a button that tries again where one is given. */
 export function failed(error, again = null) {
   const advice = ADVICE[error.code] ?? null;
+  // what may pass is tried again by itself, when the worker is heard of
+  const kind = error.retryable ? "again" : null;
   return el(
     "div",
     { class: "notice error", role: "alert" },
     el("h2", {}, error.title || "Something went wrong on this page"),
     el("p", {}, error.detail ?? error.message),
     advice && el("p", {}, advice),
-    again && el("button", { type: "button", onclick: again }, "Try again"),
+    again && el("button", { type: "button", class: kind, onclick: again }, "Try again"),
   );
 }
 

@@ -42,7 +42,8 @@ function asked(build, owner, form) {
 
 function shown({ body, content, unavailable }) {
   if (body) return code(body);
-  return content === "redacted" ? redacted() : empty("The words of this build are gone", unavailable);
+  if (content === "redacted") return redacted();
+  return empty("The words of this build are gone", unavailable);
 }
 
 function code(value) {

@@ -35,7 +35,9 @@ function listOf(actions) {
     el(
       "dl",
       { class: "keys" },
-      keys.map(([key, name]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, name))),
+      keys.map(([key, name]) =>
+        el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, name)),
+      ),
     ),
     el(
       "label",

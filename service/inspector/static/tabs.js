@@ -31,7 +31,11 @@ export function tabs({ label, names, chosen, show, onchoose = () => {}, kind = "
       names[key],
     ),
   );
+  let current = null;
   const choose = (key) => {
+    // a link that names it again doesn't draw it again
+    if (key === current) return;
+    current = key;
     for (const [place, button] of buttons.entries()) {
       const on = keys[place] === key;
       button.setAttribute("aria-selected", on);

@@ -1,4 +1,4 @@
-/** A build as it would be with another budget or strategy: shown beside what it was, kept nowhere. */
+/** A build as it would be with another budget or strategy, beside what it was; kept nowhere. */
 
 import { post } from "./api.js";
 import { comparison } from "./comparison.js";
@@ -70,11 +70,13 @@ function asking(build, owner, results, told) {
 }
 
 function verdict(then, now) {
-  const kept = now.summary.kept - then.summary.kept;
-  const tokens = now.usage.total - then.usage.total;
-  const change =
-    kept === 0 ? "As many messages are kept" : `${count(Math.abs(kept), "message")} ${kept > 0 ? "more" : "fewer"} would be kept`;
-  return `${change} (${number(now.summary.kept)} of ${number(now.summary.kept + now.summary.dropped)}), ${signed(tokens)} tokens.`;
+  const { kept, dropped } = now.summary;
+  const more = kept - then.summary.kept;
+  const tokens = signed(now.usage.total - then.usage.total);
+  const change = more
+    ? `${count(Math.abs(more), "message")} ${more > 0 ? "more" : "fewer"} would be kept`
+    : "As many messages would be kept";
+  return `${change} (${number(kept)} of ${number(kept + dropped)}), ${tokens} tokens.`;
 }
 
 function outcome(then, { build: now, comparison: found }) {
@@ -129,7 +131,7 @@ function strategy(own, wish) {
 }
 
 function memory(wish) {
-  const input = el("input", { type: "number", min: 64, placeholder: "as it was", id: "wish-memory" });
+  const input = el("input", { type: "number", min: 64, placeholder: "as it was" });
   input.addEventListener("input", () => {
     if (input.validity.valid) wish("memory_tokens", input.value ? Number(input.value) : null);
   });
