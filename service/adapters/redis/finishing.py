@@ -12,7 +12,7 @@ from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import is_away
 from service.adapters.redis.keys import Shard
 from service.adapters.redis.round_trip import Argument
-from service.adapters.redis.scripts import FINISH, Call, Command, flat
+from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, flat, script
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.adapters.redis.steps import Steps
@@ -28,6 +28,61 @@ REPLY_REFUSED: Final = -2
 #: Bytes of responses in one call at most, unless one has more: the server does nothing else while
 #: it finishes them.
 TOGETHER_BYTES: Final = 262_144
+
+#: Finishes answers to requests of one stream, each as if it were alone.
+#: KEYS: stream, the result of each answer; where the answer is alone, the dead letter; the reply,
+#: unless it is a channel: that is no key, and who may publish there may have no right to a key of
+#: its name.
+#: ARGV: group, consumer, time to live of results in ms, kind of replies, their time to live in ms,
+#: length of a reply stream, number of answers; of each answer its mode, result, entry, response and
+#: where it goes; where the request is dead as well, the length of the dead letter and its fields.
+#: Returns of each answer the outcome and the receivers, -1 where they are not known, -2 where the
+#: reply's place takes none; or the error for which nothing of it was done but the result stored.
+FINISH: Final = script(f"""
+{HOLDER}
+{PUT_REPLY}
+local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+local kind, answers = ARGV[4], tonumber(ARGV[7])
+local dead = KEYS[answers + 2]
+
+local function wins(result, mode, value, entry)
+  if mode == 'first' then return redis.pcall('SET', result, value, 'NX', 'PX', ARGV[3]) end
+  local who = holder(stream, group, entry)
+  if who and who ~= consumer then return false end
+  -- settled by another meanwhile: who was given an answer is not given it again
+  return (who and mode == 'again') or redis.call('EXISTS', result) == 0
+end
+
+local function send(response, reply)
+  if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[5], ARGV[6]) end
+  local heard = redis.pcall('PUBLISH', reply, response)
+  if type(heard) == 'table' and string.sub(heard['err'], 1, 4) == 'ERR ' then return -2 end
+  return heard
+end
+
+local function finish(result, mode, value, entry, response, reply)
+  local won = wins(result, mode, value, entry)
+  if not won then
+    return {{holder(stream, group, entry) == consumer and 'answered' or 'not_mine', -1}}
+  end
+  if type(won) == 'table' and won['err'] then return won end
+  local receivers = send(response, reply)
+  if type(receivers) == 'table' then return receivers end
+  local fields = 8 + 5 * answers
+  if #ARGV >= fields then
+    redis.call('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*', unpack(ARGV, fields + 1))
+  end
+  redis.call('XACK', stream, group, entry)
+  return {{'sent', receivers}}
+end
+
+local receipts = {{}}
+for place = 1, answers do
+  local first = 3 + 5 * place
+  receipts[place] = finish(KEYS[place + 1], unpack(ARGV, first, first + 4))
+end
+return receipts
+""")
 
 log = structlog.get_logger()
 

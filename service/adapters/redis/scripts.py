@@ -135,61 +135,6 @@ local function put_reply(reply, kind, response, ttl, length)
 end
 """
 
-#: Finishes answers to requests of one stream, each as if it were alone.
-#: KEYS: stream, the result of each answer; where the answer is alone, the dead letter; the reply,
-#: unless it is a channel: that is no key, and who may publish there may have no right to a key of
-#: its name.
-#: ARGV: group, consumer, time to live of results in ms, kind of replies, their time to live in ms,
-#: length of a reply stream, number of answers; of each answer its mode, result, entry, response and
-#: where it goes; where the request is dead as well, the length of the dead letter and its fields.
-#: Returns of each answer the outcome and the receivers, -1 where they are not known, -2 where the
-#: reply's place takes none; or the error for which nothing of it was done but the result stored.
-FINISH = script(f"""
-{HOLDER}
-{PUT_REPLY}
-local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
-local kind, answers = ARGV[4], tonumber(ARGV[7])
-local dead = KEYS[answers + 2]
-
-local function wins(result, mode, value, entry)
-  if mode == 'first' then return redis.pcall('SET', result, value, 'NX', 'PX', ARGV[3]) end
-  local who = holder(stream, group, entry)
-  if who and who ~= consumer then return false end
-  -- settled by another meanwhile: who was given an answer is not given it again
-  return (who and mode == 'again') or redis.call('EXISTS', result) == 0
-end
-
-local function send(response, reply)
-  if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[5], ARGV[6]) end
-  local heard = redis.pcall('PUBLISH', reply, response)
-  if type(heard) == 'table' and string.sub(heard['err'], 1, 4) == 'ERR ' then return -2 end
-  return heard
-end
-
-local function finish(result, mode, value, entry, response, reply)
-  local won = wins(result, mode, value, entry)
-  if not won then
-    return {{holder(stream, group, entry) == consumer and 'answered' or 'not_mine', -1}}
-  end
-  if type(won) == 'table' and won['err'] then return won end
-  local receivers = send(response, reply)
-  if type(receivers) == 'table' then return receivers end
-  local fields = 8 + 5 * answers
-  if #ARGV >= fields then
-    redis.call('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*', unpack(ARGV, fields + 1))
-  end
-  redis.call('XACK', stream, group, entry)
-  return {{'sent', receivers}}
-end
-
-local receipts = {{}}
-for place = 1, answers do
-  local first = 3 + 5 * place
-  receipts[place] = finish(KEYS[place + 1], unpack(ARGV, first, first + 4))
-end
-return receipts
-""")
-
 #: KEYS: stream. ARGV: group, consumer, lease in ms, entries at most.
 #: Returns the entries as id, fields, deliveries; and the ids of those that were deleted.
 CLAIM = script("""
