@@ -50,20 +50,13 @@ def check_agreement(request: Mapping[str, object]) -> None:
     history = run.get("history")
     messages = history if isinstance(history, list) else ()
     for name, name_in_run in _NAMED.items():
-        said: list[tuple[tuple[str | int, ...], object]] = [
-            ((name,), request.get(name)),
-            (("content", name_in_run), run.get(name_in_run)),
-        ]
-        said += [
-            (("content", "history", place, name), message.get(name))
-            for place, message in enumerate(messages)
-            if isinstance(message, dict)
-        ]
-        named = [(place, value) for place, value in said if value is not None]
+        said = [request.get(name), run.get(name_in_run)]
+        said += [each.get(name) if isinstance(each, dict) else None for each in messages]
+        places = [place for place, value in enumerate(said) if value is not None]
         problems += [
-            Problem(_pointer(place), f"differs from {name} at {_pointer(named[0][0])}")
-            for place, value in named[1:]
-            if value != named[0][1]
+            Problem(_pointer(name, place), f"differs from {name} at {_pointer(name, places[0])}")
+            for place in places[1:]
+            if said[place] != said[places[0]]
         ]
     if problems:
         raise InvalidRequestError("the request contradicts itself", problems)
@@ -98,12 +91,16 @@ def with_ids(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def _both_forms(content: object) -> Sequence[Problem]:
-    keys = set(content) if isinstance(content, Mapping) else set()
-    if not (keys & SHORT_KEYS and keys & RUN_KEYS):
+    if not isinstance(content, dict):
         return ()
-    mixed = sorted(keys & SHORT_KEYS)
+    if SHORT_KEYS.isdisjoint(content) or RUN_KEYS.isdisjoint(content):
+        return ()
+    mixed = sorted(SHORT_KEYS & content.keys())
     return [Problem(f"/content/{key}", "belongs to the short form; this is a run") for key in mixed]
 
 
-def _pointer(place: Sequence[str | int]) -> str:
-    return "".join(f"/{step}" for step in place)
+def _pointer(name: str, place: int) -> str:
+    """Return where something is named: in the request, in the content, or in a message."""
+    if place == 0:
+        return f"/{name}"
+    return f"/content/{_NAMED[name]}" if place == 1 else f"/content/history/{place - 2}/{name}"
