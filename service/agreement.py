@@ -80,14 +80,18 @@ def with_ids(data: Mapping[str, object]) -> dict[str, object]:
     """Fill in the ids that a request may leave out; each is derived, so that a retry has it too."""
     content = data.get("content")
     run = content if isinstance(content, Mapping) else {}
-    history = run.get("history")
-    first = history[0] if isinstance(history, list) and history else None
     named = dict(data)
     named["id"] = request_id = named.get("id") or payload_id(canonical(data))
-    spoken = first.get("run_id") if isinstance(first, Mapping) else None
-    derived = f"run_{str(request_id).removeprefix('msg_')}"
-    named["run_id"] = named.get("run_id") or run.get("id") or spoken or derived
+    named["run_id"] = named.get("run_id") or run.get("id") or _derived(run, str(request_id))
     return named
+
+
+def _derived(run: Mapping[str, Any], request_id: str) -> object:
+    """Return the run that the input names, else one that is named for the request."""
+    history = run.get("history")
+    first = history[0] if isinstance(history, list) and history else None
+    spoken = first.get("run_id") if isinstance(first, Mapping) else None
+    return spoken or f"run_{request_id.removeprefix('msg_')}"
 
 
 def _both_forms(content: object) -> Sequence[Problem]:
