@@ -13,10 +13,10 @@ _ONE_PIECE: Final = 4096
 
 
 class Lines:
-    """A file to which the lines of one turn of the event loop go together.
+    """A file to which the lines of one turn of the event loop go together, as it ends.
 
-    What a task does in a later turn, as sending an answer, is done after its lines were written.
-    Lines that can't be written are given up, as the standard library does.
+    A process that is killed loses those of the turn in which it was, and no earlier ones. Lines
+    that can't be written are given up, as the standard library does.
     """
 
     def __init__(self, file: TextIO) -> None:
