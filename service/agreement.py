@@ -50,20 +50,13 @@ def check_agreement(request: Mapping[str, object]) -> None:
     history = run.get("history")
     messages = history if isinstance(history, list) else ()
     for name, name_in_run in _NAMED.items():
-        said: list[tuple[tuple[str | int, ...], object]] = [
-            ((name,), request.get(name)),
-            (("content", name_in_run), run.get(name_in_run)),
-        ]
-        said += [
-            (("content", "history", place, name), message.get(name))
-            for place, message in enumerate(messages)
-            if isinstance(message, dict)
-        ]
-        named = [(place, value) for place, value in said if value is not None]
+        said = [request.get(name), run.get(name_in_run)]
+        said += [each.get(name) if isinstance(each, dict) else None for each in messages]
+        places = [place for place, value in enumerate(said) if value is not None]
         problems += [
-            Problem(_pointer(place), f"differs from {name} at {_pointer(named[0][0])}")
-            for place, value in named[1:]
-            if value != named[0][1]
+            Problem(_pointer(name, place), f"differs from {name} at {_pointer(name, places[0])}")
+            for place in places[1:]
+            if said[place] != said[places[0]]
         ]
     if problems:
         raise InvalidRequestError("the request contradicts itself", problems)
@@ -87,23 +80,31 @@ def with_ids(data: Mapping[str, object]) -> dict[str, object]:
     """Fill in the ids that a request may leave out; each is derived, so that a retry has it too."""
     content = data.get("content")
     run = content if isinstance(content, Mapping) else {}
-    history = run.get("history")
-    first = history[0] if isinstance(history, list) and history else None
     named = dict(data)
     named["id"] = request_id = named.get("id") or payload_id(canonical(data))
-    spoken = first.get("run_id") if isinstance(first, Mapping) else None
-    derived = f"run_{str(request_id).removeprefix('msg_')}"
-    named["run_id"] = named.get("run_id") or run.get("id") or spoken or derived
+    named["run_id"] = named.get("run_id") or run.get("id") or _derived(run, str(request_id))
     return named
 
 
+def _derived(run: Mapping[str, Any], request_id: str) -> object:
+    """Return the run that the input names, else one that is named for the request."""
+    history = run.get("history")
+    first = history[0] if isinstance(history, list) and history else None
+    spoken = first.get("run_id") if isinstance(first, Mapping) else None
+    return spoken or f"run_{request_id.removeprefix('msg_')}"
+
+
 def _both_forms(content: object) -> Sequence[Problem]:
-    keys = set(content) if isinstance(content, Mapping) else set()
-    if not (keys & SHORT_KEYS and keys & RUN_KEYS):
+    if not isinstance(content, dict):
         return ()
-    mixed = sorted(keys & SHORT_KEYS)
+    if SHORT_KEYS.isdisjoint(content) or RUN_KEYS.isdisjoint(content):
+        return ()
+    mixed = sorted(SHORT_KEYS & content.keys())
     return [Problem(f"/content/{key}", "belongs to the short form; this is a run") for key in mixed]
 
 
-def _pointer(place: Sequence[str | int]) -> str:
-    return "".join(f"/{step}" for step in place)
+def _pointer(name: str, place: int) -> str:
+    """Return where something is named: in the request, in the content, or in a message."""
+    if place == 0:
+        return f"/{name}"
+    return f"/content/{_NAMED[name]}" if place == 1 else f"/content/history/{place - 2}/{name}"

@@ -25,6 +25,7 @@ from service.errors import (
     shown,
 )
 from service.inbox import Delivery
+from service.loop import time_limit
 from service.metrics import timed
 from service.provenance import Built
 from service.recorder import Recorder
@@ -184,26 +185,26 @@ class Handler:
             if incoming.request is None:
                 raise incoming.error or ContextBuilderError()
             self._check_reply(incoming.envelope)
-            answered = await self._in_time(incoming.request, self._deadline(incoming))
+            answered = await self._in_time(incoming.request, self._deadline(incoming), began)
         except ContextBuilderError as error:
             answered = Answered(self._failed(incoming, error))
         now, metrics = self._bus.now(), self._metrics
         note_build(incoming.delivery, answered, began, now, metrics)
         return answered
 
-    async def _in_time(self, request: BuildRequest, deadline: datetime) -> Answered:
+    async def _in_time(self, request: BuildRequest, deadline: datetime, now: datetime) -> Answered:
         """Build and record before the deadline.
 
         Raises:
             DeadlineExceededError: It has passed, or passes meanwhile.
             HistoryUnavailableError: The input can't be recorded.
         """
-        left = (deadline - self._bus.now()).total_seconds()
+        left = (deadline - now).total_seconds()
         late = f"the deadline {deadline.isoformat()} has passed"
         if left <= 0:
             raise DeadlineExceededError(late)
         try:
-            async with asyncio.timeout(left):
+            with time_limit(left):
                 answered = await self._builder.answer(request)
                 if self._recorder and answered.built:
                     with timed(self._metrics, "record"):

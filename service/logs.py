@@ -5,17 +5,17 @@ import json
 import logging
 import re
 import sys
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TextIO
+from typing import Final
 
 import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from service.config.masking import MASK, mask_urls
+from service.log_lines import Lines, Loggers
 from service.tracing import ids
 
 #: Fields that hold people's words, at any depth.
@@ -41,8 +41,8 @@ _SHOWN, _WORDS, _MASKED, _HASHED = "shown", "words", "masked", "hashed"
 #: Types of values that hold no words.
 _PLAIN = frozenset({int, float, bool, type(None)})
 
-#: For lines that orjson doesn't write; what is redacted holds nothing that JSON doesn't know.
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+#: Names of fields of which it is remembered what becomes of them.
+_NAMES: Final = 1024
 
 
 def configure_logging(
@@ -63,21 +63,21 @@ def configure_logging(
         _with_trace,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     after: list[Processor] = [
         structlog.processors.format_exc_info,
         Redactor(content=content),
-        _renderer(format, colors=colors),
+        *_rendering(format, colors=colors),
     ]
+    lines = Lines(sys.stderr)
     # past the standard library, whose records cost more than all the rest of a line
     structlog.configure(
         processors=[*before, *after],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=_Loggers(sys.stderr),
+        logger_factory=Loggers(lines),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*before, structlog.stdlib.ExtraAdder()],
@@ -103,10 +103,9 @@ def keep_to_stderr() -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             Redactor(content=False),
-            _renderer("auto", colors=True),
+            *_rendering("auto", colors=True),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
@@ -127,53 +126,13 @@ def owner_hash(owner_key: object) -> str:
     return hashlib.sha256(str(owner_key).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-class _Logger:
-    """Writes lines; one that can't be written is given up, as the standard library does."""
-
-    __slots__ = ("_file", "_lock", "name")
-
-    def __init__(self, name: str, file: TextIO, lock: threading.Lock) -> None:
-        self.name = name
-        self._file = file
-        self._lock = lock
-
-    def msg(self, line: str) -> None:
-        """Write a line."""
-        with self._lock, suppress(OSError, ValueError):  # whoever read it may be gone
-            self._file.write(line + "\n")
-            self._file.flush()
-
-    debug = info = warning = error = critical = msg
-
-
-class _Loggers:
-    """Gives each module its logger; named for whoever asks, where no name is given."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._lock = threading.Lock()
-        self._known: dict[str, _Logger] = {}
-
-    def __call__(self, *names: str) -> _Logger:
-        name = names[0] if names else _asking_module()
-        if name not in self._known:
-            self._known[name] = _Logger(name, self._file, self._lock)
-        return self._known[name]
-
-
-def _asking_module() -> str:
-    """Return the name of the module whose code led to a logger: the first that is not structlog."""
-    frame = sys._getframe(2)  # noqa: SLF001 - no other way is as cheap
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("structlog"):
-        frame = frame.f_back
-    return str(frame.f_globals.get("__name__"))
-
-
 class Redactor:
     """Takes out of an event what must not be logged; a processor of structlog."""
 
     def __init__(self, *, content: bool) -> None:
         self._content = content
+        #: Names of fields that hold neither words nor secrets.
+        self._harmless: set[str] = set()
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         """Return the event without people's words (unless they are let through) and secrets."""
@@ -181,18 +140,24 @@ class Redactor:
 
     def _mapping(self, fields: Mapping[str, object]) -> dict[str, object]:
         result: dict[str, object] = {}
-        for key, value in fields.items():
-            name = str(key)
-            treatment = _treatment(name)
-            if treatment == _SHOWN or (treatment == _WORDS and self._content):
-                # most values hold neither words nor a URL
-                shown = type(value) in _PLAIN or (isinstance(value, str) and "://" not in value)
-                result[name] = value if shown else self._value(value)
-            elif treatment == _HASHED:
-                result["owner"] = owner_hash(value)
-            elif treatment == _MASKED:
-                result[name] = MASK
+        for name, value in fields.items():
+            plain = type(value) in _PLAIN or (type(value) is str and "://" not in value)
+            if plain and name in self._harmless:
+                result[name] = value
+            else:
+                self._add(result, str(name), value)
         return result
+
+    def _add(self, result: dict[str, object], name: str, value: object) -> None:
+        treatment = _treatment(name)
+        if treatment == _HASHED:
+            result["owner"] = owner_hash(value)
+        elif treatment == _MASKED:
+            result[name] = MASK
+        elif treatment == _SHOWN or self._content:
+            result[name] = self._value(value)
+            if len(self._harmless) < _NAMES:
+                self._harmless.add(name)
 
     def _value(self, value: object) -> object:
         if isinstance(value, str):
@@ -210,15 +175,25 @@ class Redactor:
 
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    """Write a line in ASCII, so that nothing in it can move a terminal's cursor."""
+    """Write a line with its time, in ASCII, so that nothing in it can move a terminal's cursor."""
+    event["timestamp"] = datetime.now(UTC)
     try:
-        line = orjson.dumps(event)
+        line = orjson.dumps(event, option=orjson.OPT_UTC_Z)
     except orjson.JSONEncodeError:  # a lone surrogate, or a number beyond 64 bits
         return _ENCODER.encode(event)
     return line.decode() if line.isascii() and b"\x7f" not in line else _ENCODER.encode(event)
 
 
-@lru_cache(maxsize=1024)  # the same few names come with every line
+def _iso(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
+
+
+#: For lines that orjson doesn't write; but for the time, what is redacted holds nothing that JSON
+#: doesn't know.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), default=_iso)
+
+
+@lru_cache(maxsize=_NAMES)  # the same few names come with every line
 def _treatment(name: str) -> str:
     if name == "owner_key":
         return _HASHED
@@ -227,10 +202,14 @@ def _treatment(name: str) -> str:
     return _WORDS if name in CONTENT_FIELDS else _SHOWN
 
 
-def _renderer(chosen: str, *, colors: bool) -> Processor:
+def _rendering(chosen: str, *, colors: bool) -> list[Processor]:
+    """Return what makes a line of an event, with its time."""
     terminal = sys.stderr.isatty()
     if chosen == "console" or (chosen == "auto" and terminal):
         # plain: other formatters show local variables, and with them what people said
         plain = structlog.dev.plain_traceback
-        return structlog.dev.ConsoleRenderer(colors=terminal and colors, exception_formatter=plain)
-    return _json
+        console = structlog.dev.ConsoleRenderer(
+            colors=terminal and colors, exception_formatter=plain
+        )
+        return [structlog.processors.TimeStamper(fmt="iso", utc=True), console]
+    return [_json]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import orjson
@@ -28,6 +28,10 @@ JsonObject = dict[str, object]
 _ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 #: What a number has in it that may not fit into 64 bits.
 _LONG: Final = b"0" * 19
+
+#: What stands wherever orjson may write something in another way than the standard library: the
+#: delete character, numbers below 0.0001 and other negative exponents.
+_ODD: Final = (b"\x7f", b"0.0000", b"e-")
 
 #: Made once, since each request needs it several times.
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
@@ -130,10 +134,22 @@ def canonical(value: object) -> bytes:
     return _CANONICAL.encode(value).encode()
 
 
-def fingerprint(request: Mapping[str, object]) -> str:
+def canonical_plain(value: object) -> bytes:
+    """Return what `canonical` does of values that `read_plain` gave, in a tenth of the time.
+
+    orjson sorts keys as well, and writes all but three things alike: what is no ASCII, the
+    delete character, and numbers next to zero.
+    """
+    written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    if written.isascii() and not any(odd in written for odd in _ODD):
+        return written
+    return canonical(value)
+
+
+def fingerprint(request: Mapping[str, object], write: Callable[[object], bytes] = canonical) -> str:
     """Return what tells two requests with one id apart: SHA-256 of what they ask for."""
     asked = {key: request.get(key) for key in ("content", "run_id", "conversation_id")}
-    return hashlib.sha256(canonical(asked)).hexdigest()
+    return hashlib.sha256(write(asked)).hexdigest()
 
 
 def digest(*parts: str) -> str:

@@ -235,14 +235,18 @@ def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
 
 
 #: Keys that only a short content has, and keys that only a run has.
-SHORT_KEYS: Final = {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
-RUN_KEYS: Final = {"history", "metadata"}
+SHORT_KEYS: Final = frozenset(
+    {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
+)
+RUN_KEYS: Final = frozenset({"history", "metadata"})
 
 
 def _form(content: object) -> str:
     """Tell which form a content has; without a sign of either it is read as a run."""
-    keys = set(content) if isinstance(content, Mapping) else set()
-    short = isinstance(content, ShortContent) or (keys & SHORT_KEYS and not keys & RUN_KEYS)
+    if isinstance(content, Mapping):
+        short = not SHORT_KEYS.isdisjoint(content) and RUN_KEYS.isdisjoint(content)
+    else:
+        short = isinstance(content, ShortContent)
     return "short" if short else "run"
 
 

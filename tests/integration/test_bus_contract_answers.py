@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.bus import Bus, Identity, Outcome, StoredResult
+from service.bus import AnswerMode, Bus, Identity, Outcome, StoredResult
 from service.inbox import Delivery
 from service.wire import Topics
 from tests.integration.bus_places import (
@@ -309,3 +309,39 @@ async def test_nothing_to_finish(place: Place) -> None:
 
     assert await bus.finish([]) == []
     assert await bus.enqueue([]) == []
+
+
+async def test_answers_that_go_together_fare_apart(place: Place) -> None:
+    """Each of many gets its own outcome: one that is stored already, one of a mode, one unheard."""
+    bus = await place.open("one", lease_seconds=0)
+    reply_to = f"{place.prefix}replies"
+    names = ["a", "b", "a", "c", "d"]
+    for name in names:
+        await bus.submit(name.encode())
+    modes: list[AnswerMode] = ["first", "unstored", "first", "again", "first"]
+    answers = [
+        answer(
+            each,
+            identity=Identity("d", name),
+            response=b'{"n":"%d"}' % number,
+            reply_to=f"{reply_to}.{name}",
+            mode=mode,
+        )
+        for number, (each, name, mode) in enumerate(
+            zip(await received(bus), names, modes, strict=True)
+        )
+    ]
+    async with bus.listen(f"{reply_to}.c") as heard:
+        receipts = await bus.finish(answers)
+        assert await anext(heard) == b'{"n":"3"}'
+
+    sent, answered = (Outcome.SENT, 0), (Outcome.ANSWERED, None)
+    told = [(each.outcome, each.receivers) for each in receipts]
+    assert told == [sent, sent, answered, (Outcome.SENT, 1), sent]
+    stored = await bus.stored([Identity("d", name) for name in "abcd"])
+    assert [each and each.response for each in stored] == [
+        *(b'{"n":"0"}', None, None),
+        b'{"n":"4"}',
+    ]
+    (left,) = await bus.requests.claim(10)
+    assert left.payload == b"a"

@@ -169,7 +169,7 @@ def _make(
     check_url(url)
     try:
         # It waits for a free connection where redis-py's own pool would fail in a burst.
-        pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
+        pool: BlockingConnectionPool = _Pool.from_url(
             url,
             max_connections=most,
             timeout=options.socket_timeout,
@@ -188,6 +188,28 @@ def _make(
     client = Redis.from_pool(pool)
     stack.push_async_callback(client.aclose)
     return client
+
+
+class _Pool(BlockingConnectionPool):
+    """Connections, of which a free one is given at once.
+
+    redis-py takes a lock and sets a timer even where nobody has to wait.
+    """
+
+    async def get_connection(self, *_: object, **__: object) -> AbstractConnection:
+        """Return a connection, or wait until one is free."""
+        if not self.can_get_connection():
+            waited: AbstractConnection = await super().get_connection()  # type: ignore[no-untyped-call] # redis-py's
+            return waited
+        connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call] # redis-py's
+        ready = False
+        try:
+            await self.ensure_connection(connection)
+            ready = True
+        finally:
+            if not ready:
+                await self.release(connection)
+        return connection
 
 
 def _heeding(connection: type[AbstractConnection]) -> type[AbstractConnection]:

@@ -1,6 +1,7 @@
 """Answers on their way out of a Redis bus: stored, sent and settled."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import structlog
@@ -11,7 +12,7 @@ from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import is_away
 from service.adapters.redis.keys import Shard
 from service.adapters.redis.round_trip import Argument
-from service.adapters.redis.scripts import FINISH, Call, Command, flat
+from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, flat, script
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.adapters.redis.steps import Steps
@@ -19,14 +20,75 @@ from service.adapters.stored_results import pack
 from service.bus import Answer, Outcome, Receipt
 from service.wire import Topics
 
-#: What `FINISH` returns in place of receivers where the reply's place takes none.
+#: What `FINISH` returns in place of receivers: where they are not known, and where the reply's
+#: place takes none.
+NOT_KNOWN: Final = -1
 REPLY_REFUSED: Final = -2
+
+#: Bytes of responses in one call at most, unless one has more: the server does nothing else while
+#: it finishes them.
+TOGETHER_BYTES: Final = 262_144
+
+#: Finishes answers to requests of one stream, each as if it were alone.
+#: KEYS: stream, the result of each answer; where the answer is alone, the dead letter; the reply,
+#: unless it is a channel: that is no key, and who may publish there may have no right to a key of
+#: its name.
+#: ARGV: group, consumer, time to live of results in ms, kind of replies, their time to live in ms,
+#: length of a reply stream, number of answers; of each answer its mode, result, entry, response and
+#: where it goes; where the request is dead as well, the length of the dead letter and its fields.
+#: Returns of each answer the outcome and the receivers, -1 where they are not known, -2 where the
+#: reply's place takes none; or the error for which nothing of it was done but the result stored.
+FINISH: Final = script(f"""
+{HOLDER}
+{PUT_REPLY}
+local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+local kind, answers = ARGV[4], tonumber(ARGV[7])
+local dead = KEYS[answers + 2]
+
+local function wins(result, mode, value, entry)
+  if mode == 'first' then return redis.pcall('SET', result, value, 'NX', 'PX', ARGV[3]) end
+  local who = holder(stream, group, entry)
+  if who and who ~= consumer then return false end
+  -- settled by another meanwhile: who was given an answer is not given it again
+  return (who and mode == 'again') or redis.call('EXISTS', result) == 0
+end
+
+local function send(response, reply)
+  if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[5], ARGV[6]) end
+  local heard = redis.pcall('PUBLISH', reply, response)
+  if type(heard) == 'table' and string.sub(heard['err'], 1, 4) == 'ERR ' then return -2 end
+  return heard
+end
+
+local function finish(result, mode, value, entry, response, reply)
+  local won = wins(result, mode, value, entry)
+  if not won then
+    return {{holder(stream, group, entry) == consumer and 'answered' or 'not_mine', -1}}
+  end
+  if type(won) == 'table' and won['err'] then return won end
+  local receivers = send(response, reply)
+  if type(receivers) == 'table' then return receivers end
+  local fields = 8 + 5 * answers
+  if #ARGV >= fields then
+    redis.call('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*', unpack(ARGV, fields + 1))
+  end
+  redis.call('XACK', stream, group, entry)
+  return {{'sent', receivers}}
+end
+
+local receipts = {{}}
+for place = 1, answers do
+  local first = 3 + 5 * place
+  receipts[place] = finish(KEYS[place + 1], unpack(ARGV, first, first + 4))
+end
+return receipts
+""")
 
 log = structlog.get_logger()
 
 
 class Finisher:
-    """Stores, sends and settles answers: in one step each where one server has all their keys."""
+    """Stores, sends and settles answers: each in one step where one server has all its keys."""
 
     def __init__(self, servers: Servers, shards: Shards, options: BusOptions) -> None:
         #: Replies in lists and streams that the server's rules kept this worker from writing.
@@ -44,33 +106,22 @@ class Finisher:
         An answer whose node of a cluster is away is no longer ours: its delivery is pending there,
         and whoever claims it when the node is back answers it.
         """
-        answered = await self._answered_elsewhere(answers)
-        calls = {
-            place: self._call(answer)
-            for place, answer in enumerate(answers)
-            if place not in answered
-        }
-        whole = {place: call for place, call in calls.items() if self._is_whole(answers[place])}
-        replies = dict(
-            zip(whole, await self._servers.attempt([*whole.values()]), strict=True),
-        )
-        for place in calls.keys() - whole.keys():
-            replies[place] = await self._steps.finish(answers[place], calls[place])
+        elsewhere = await self._answered_elsewhere(answers)
+        replies: dict[int, Any] = dict.fromkeys(elsewhere, (b"answered", NOT_KNOWN))
+        parts = self._parts(answers, elsewhere)
+        whole = [part for part in parts if self._is_whole(answers[part[0]])]
+        calls = [self._call([answers[place] for place in part]) for part in whole]
+        for part, told in zip(whole, await self._servers.attempt(calls), strict=True):
+            each = told if isinstance(told, list) else [told] * len(part)
+            replies.update(zip(part, each, strict=True))
+        for place in range(len(answers)):
+            if place not in replies:
+                replies[place] = await self._in_steps(answers[place])
         for place, reply in replies.items():
             if isinstance(reply, ResponseError) and not _forbids(answers[place], reply):
                 raise reply
         await self._count_receivers(answers, replies)
-        return [
-            Receipt(outcome=Outcome.ANSWERED)
-            if place in answered
-            else self._receipt(answer, replies[place])
-            for place, answer in enumerate(answers)
-        ]
-
-    def _is_whole(self, answer: Answer) -> bool:
-        """Say whether a step can do all that an answer needs."""
-        in_slot = answer.reply_kind == "channel" and answer.dead_letter is None
-        return self._servers.undivided or in_slot
+        return [self._receipt(answer, replies[place]) for place, answer in enumerate(answers)]
 
     async def _answered_elsewhere(self, answers: Sequence[Answer]) -> set[int]:
         """Return the first answers to requests that were answered under another shard's name."""
@@ -83,25 +134,59 @@ class Finisher:
         found = await self._servers.attempt([Command(key, ("EXISTS", key)) for _, key in keys])
         return {place for (place, _), reply in zip(keys, found, strict=True) if reply == 1}
 
-    def _call(self, answer: Answer) -> Call:
-        options, delivery = self._options, answer.delivery
-        shard = Shard(options.prefix, delivery.source)
-        keys = [shard.result(answer.identity), shard.stream]
+    def _parts(self, answers: Sequence[Answer], done: Container[int]) -> list[list[int]]:
+        """Put answers together that one call can finish: to requests of one stream, on channels.
+
+        Others go alone: a server that forbids a call one of its keys refuses all of it.
+        """
+        parts: list[list[int]] = []
+        filling: dict[str, tuple[list[int], int]] = {}
+        for place, answer in enumerate(answers):
+            if place in done:
+                continue
+            source, size, shares = answer.delivery.source, len(answer.response), _in_slot(answer)
+            part, room = filling.get(source, ([], 0))
+            if not shares or size > room:
+                part, room = [], TOGETHER_BYTES
+                parts.append(part)
+            part.append(place)
+            if shares:
+                filling[source] = part, room - size
+        return parts
+
+    def _is_whole(self, answer: Answer) -> bool:
+        """Say whether a step can do all that an answer needs."""
+        return self._servers.undivided or _in_slot(answer)
+
+    def _call(self, answers: Sequence[Answer]) -> Call:
+        """Return what finishes answers that `_parts` put together."""
+        options, first = self._options, answers[0]
+        keys = [options.prefix + first.delivery.source, *map(self._result_key, answers)]
         if self._servers.undivided:
             keys.append(options.prefix + Topics.CONTEXT_BUILD_DEAD)
-            keys += [] if answer.reply_kind == "channel" else [answer.reply_to]
-        value = b""
-        if answer.mode == "first":
-            value = pack(answer.fingerprint, answer.response, options.result_max_bytes)
-        arguments: list[Argument] = [answer.mode, value, self._result_ms]
-        arguments += [options.group, options.consumer, delivery.token]
-        arguments += [answer.reply_kind, answer.response]
-        arguments += [self._reply_ms, options.reply_max_length, answer.reply_to]
-        if answer.dead_letter is not None:
+            keys += [] if first.reply_kind == "channel" else [first.reply_to]
+        arguments: list[Argument] = [options.group, options.consumer, self._result_ms]
+        arguments += [first.reply_kind, self._reply_ms, options.reply_max_length, len(answers)]
+        for answer in answers:
+            arguments += (answer.mode, self._value(answer), answer.delivery.token)
+            arguments += (answer.response, answer.reply_to)
+        if first.dead_letter is not None:
             now = self._servers.clock.now()
-            fields = dead_letter_fields(delivery, answer.dead_letter, now)
+            fields = dead_letter_fields(first.delivery, first.dead_letter, now)
             arguments += [options.dead_max_length, *flat(fields)]
         return Call(FINISH, keys, arguments)
+
+    async def _in_steps(self, answer: Answer) -> Any:  # noqa: ANN401 - as FINISH replies
+        return await self._steps.finish(answer, self._result_key(answer), self._value(answer))
+
+    def _result_key(self, answer: Answer) -> str:
+        return Shard(self._options.prefix, answer.delivery.source).result(answer.identity)
+
+    def _value(self, answer: Answer) -> bytes:
+        """Return what is stored of an answer."""
+        if answer.mode != "first":
+            return b""
+        return pack(answer.fingerprint, answer.response, self._options.result_max_bytes)
 
     async def _count_receivers(self, answers: Sequence[Answer], replies: dict[int, Any]) -> None:
         """Ask again where a script reached nobody: in a cluster it knows its own node's only."""
@@ -125,8 +210,19 @@ class Finisher:
         outcome, receivers = reply
         if receivers == REPLY_REFUSED:
             log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
-        receivers = receivers if receivers >= 0 else None
-        return Receipt(outcome=Outcome(outcome.decode()), receivers=receivers)
+        return _read(outcome, receivers)
+
+
+@lru_cache(maxsize=256)  # nearly all are the same
+def _read(outcome: bytes, receivers: int) -> Receipt:
+    """Read what `FINISH` returned of an answer."""
+    told = receivers if receivers >= 0 else None
+    return Receipt(outcome=Outcome(outcome.decode()), receivers=told)
+
+
+def _in_slot(answer: Answer) -> bool:
+    """Say whether all that an answer works on lies in the slot of its stream."""
+    return answer.reply_kind == "channel" and answer.dead_letter is None
 
 
 def _forbids(answer: Answer, error: ResponseError) -> bool:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from service.adapters.redis.client import Clients, Entry, entries
-from service.adapters.redis.round_trip import Argument
+from service.adapters.redis.round_trip import Argument, round_trip
 from service.adapters.redis.scripts import Call, attempt, checked, script
 
 #: Seconds that a worker waits for a part of its streams, where it has fewer slots than streams.
@@ -93,7 +93,7 @@ class StreamsReader:
     async def _wait(self, reading: Reading) -> list[Found]:
         async with timeout(reading.wait + reading.patience):
             command = reading.command(reading.keys, reading.share, reading.wait)
-            reply = await self._clients.blocking.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+            (reply,) = checked(await round_trip(self._clients.blocking, [command]))
             return flat_entries(reply)
 
 

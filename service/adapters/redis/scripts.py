@@ -135,44 +135,6 @@ local function put_reply(reply, kind, response, ttl, length)
 end
 """
 
-#: KEYS: result, stream, dead letter; the reply, unless it is a channel: that is no key, and who may
-#: publish there may have no right to a key of its name.
-#: ARGV: mode, result, its time to live in ms, group, consumer, entry, kind of reply, response,
-#: time to live of replies in ms, length of a reply stream, where the reply goes; where the request
-#: is dead as well, the length of the dead letter and its fields. Returns the outcome and the
-#: receivers: -1 where they are not known, -2 where the reply's place takes none.
-FINISH = script(f"""
-{HOLDER}
-{PUT_REPLY}
-local result, stream, dead, reply = KEYS[1], KEYS[2], KEYS[3], ARGV[11]
-local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
-
-local function wins()
-  if mode == 'first' then return redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) end
-  local who = holder(stream, group, entry)
-  if who and who ~= consumer then return false end
-  -- settled by another meanwhile: who was given an answer is not given it again
-  return (who and mode == 'again') or redis.call('EXISTS', result) == 0
-end
-
-local function send()
-  local kind, response = ARGV[7], ARGV[8]
-  if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[9], ARGV[10]) end
-  local heard = redis.pcall('PUBLISH', reply, response)
-  if type(heard) == 'table' and string.sub(heard['err'], 1, 4) == 'ERR ' then return -2 end
-  return heard
-end
-
-if not wins() then
-  return {{holder(stream, group, entry) == consumer and 'answered' or 'not_mine', -1}}
-end
-local receivers = send()
-if type(receivers) == 'table' then return receivers end
-if #ARGV > 11 then redis.call('XADD', dead, 'MAXLEN', '~', ARGV[12], '*', unpack(ARGV, 13)) end
-redis.call('XACK', stream, group, entry)
-return {{'sent', receivers}}
-""")
-
 #: KEYS: stream. ARGV: group, consumer, lease in ms, entries at most.
 #: Returns the entries as id, fields, deliveries; and the ids of those that were deleted.
 CLAIM = script("""

@@ -10,17 +10,18 @@ from typing import Any, Final
 import structlog
 
 from service.adapters.bus_options import BusOptions
+from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import is_away
 from service.adapters.redis.round_trip import Argument
-from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, script
+from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, flat, script
 from service.adapters.redis.servers import Servers
 from service.bus import Answer
 from service.wire import Topics
 
 log = structlog.get_logger()
 
-#: KEYS: result, stream. ARGV: the first six of `FINISH`. Stores, and returns the outcome: `sent`
-#: where the answer may go.
+#: KEYS: result, stream. ARGV: mode, result, its time to live in ms, group, consumer, entry.
+#: Stores, and returns the outcome: `sent` where the answer may go.
 #: What this worker has stored, and not settled, may go again.
 STORE: Final = script(f"""
 {HOLDER}
@@ -63,24 +64,27 @@ class Steps:
         self._servers = servers
         self._options = options
 
-    async def finish(self, answer: Answer, call: Call) -> Any:  # noqa: ANN401 - as FINISH replies
+    async def finish(self, answer: Answer, result: str, value: bytes) -> Any:  # noqa: ANN401 - as FINISH replies
         """Store an answer, send it, bury its request where it is dead, and settle it last.
 
-        Returns what the script `FINISH` would, or the error that kept a step from being done.
+        Under the key ``result`` it leaves ``value``. Returns what the script `FINISH` would, or the
+        error that kept a step from being done.
         """
-        stored = await self._one(Call(STORE, call.keys, call.arguments[:6]))
+        delivery, stream = answer.delivery, self._options.prefix + answer.delivery.source
+        stored = await self._store(answer, (result, stream), value)
         if stored != b"sent":
             return stored if isinstance(stored, Exception) else [stored, -1]
-        receivers = await self._send(answer, call)
+        receivers = await self._send(answer, stream)
         if isinstance(receivers, Exception):
             if answer.mode == "first" and not is_away(receivers):
-                await self._one(Call(FORGET, call.keys[:1], call.arguments[1:2]))
+                await self._one(Call(FORGET, (result,), (value,)))
             return receivers
         if answer.dead_letter is not None:
-            buried = await self._bury(call.arguments[11], call.arguments[12:])
+            now = self._servers.clock.now()
+            buried = await self._bury(flat(dead_letter_fields(delivery, answer.dead_letter, now)))
             if isinstance(buried, Exception):
                 return buried
-        settled = await self._one(self._ack(call.keys[1], answer.delivery.token))
+        settled = await self._one(self._ack(stream, delivery.token))
         return settled if isinstance(settled, Exception) else [b"sent", receivers]
 
     async def dead_letter(self, stream: str, token: str, fields: Sequence[Argument]) -> None:
@@ -91,7 +95,7 @@ class Steps:
         options = self._options
         mine = await self._one(Call(HOLDS, (stream,), (options.group, options.consumer, token)))
         if mine == 1:
-            mine = await self._bury(options.dead_max_length, fields)
+            mine = await self._bury(fields)
         if is_away(mine):
             log.warning("bus.not_buried", stream=stream, entry=token, reason=str(mine))
         elif isinstance(mine, Exception):
@@ -99,18 +103,26 @@ class Steps:
         elif mine != 0:
             await self._one(self._ack(stream, token))
 
-    async def _send(self, answer: Answer, call: Call) -> Any:  # noqa: ANN401 - the receivers
+    async def _store(self, answer: Answer, keys: Sequence[str], value: bytes) -> Any:  # noqa: ANN401 - the outcome
+        options = self._options
+        kept_ms = int(options.result_ttl_seconds * 1000)
+        holder = (options.group, options.consumer, answer.delivery.token)
+        return await self._one(Call(STORE, keys, (answer.mode, value, kept_ms, *holder)))
+
+    async def _send(self, answer: Answer, stream: str) -> Any:  # noqa: ANN401 - the receivers
+        options = self._options
         if answer.reply_kind == "channel":
             # at the node of the request, as the script does it
             said = ("PUBLISH", answer.reply_to, answer.response)
-            sent = await self._one(Command(call.keys[1], said))
+            sent = await self._one(Command(stream, said))
             return -2 if isinstance(sent, Exception) and not is_away(sent) else sent
-        kind, response, ttl, length, reply_to = call.arguments[6:11]
-        return await self._one(Call(SEND, (str(reply_to),), (kind, response, ttl, length)))
+        limits = (int(options.reply_ttl_seconds * 1000), options.reply_max_length)
+        arguments = (answer.reply_kind, answer.response, *limits)
+        return await self._one(Call(SEND, (answer.reply_to,), arguments))
 
-    async def _bury(self, length: Argument, fields: Sequence[Argument]) -> Any:  # noqa: ANN401 - the id
+    async def _bury(self, fields: Sequence[Argument]) -> Any:  # noqa: ANN401 - the id
         key = self._options.prefix + Topics.CONTEXT_BUILD_DEAD
-        said = ("XADD", key, "MAXLEN", "~", length, "*", *fields)
+        said = ("XADD", key, "MAXLEN", "~", self._options.dead_max_length, "*", *fields)
         return await self._one(Command(key, said))
 
     def _ack(self, stream: str, token: str) -> Command:

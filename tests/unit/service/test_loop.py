@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from service.errors import BusError
 from service.health import FAILURES, Pulse
-from service.loop import LONGEST_PAUSE, keep_on
+from service.loop import LONGEST_PAUSE, keep_on, time_limit
 
 
 @pytest.fixture
@@ -74,3 +74,51 @@ async def test_pauses_grow_until_it_works_again(pauses: list[float]) -> None:
     await run(["full"] * 7 + ["", "full", ""])
 
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, LONGEST_PAUSE, LONGEST_PAUSE, 0.1]
+
+
+async def test_what_takes_too_long_is_cancelled() -> None:
+    """It ends with a `TimeoutError`, and the task goes on uncancelled."""
+    task = asyncio.current_task()
+    assert task
+    with pytest.raises(TimeoutError), time_limit(0.001):
+        await asyncio.Event().wait()
+    await asyncio.sleep(0)
+    assert task.cancelling() == 0
+
+
+async def test_what_ends_in_time_is_left_alone() -> None:
+    """Neither its result nor its error changes, and nothing comes after it."""
+    with time_limit(0.001):
+        await asyncio.sleep(0)
+    with pytest.raises(BusError, match="away"), time_limit(0.001):
+        raise BusError("away")
+    with time_limit(60):
+        with pytest.raises(TimeoutError), time_limit(0.001):
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.005)
+
+
+async def test_who_cancels_a_task_cancels_it_whatever_its_limit() -> None:
+    """A cancellation from outside goes through, also when the time is over just then."""
+    begun = asyncio.Event()
+
+    async def limited() -> None:
+        with time_limit(0.001):
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                assert task
+                task.cancel()
+                raise
+
+    alone = asyncio.create_task(limited())
+    with pytest.raises(asyncio.CancelledError):
+        await alone
+    begun.clear()
+    early = asyncio.create_task(limited())
+    await begun.wait()
+    early.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await early

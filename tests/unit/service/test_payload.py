@@ -10,6 +10,7 @@ from service.errors import InvalidRequestError
 from service.payload import (
     MAX_DEPTH,
     canonical,
+    canonical_plain,
     cleaned,
     digest,
     escaped,
@@ -82,6 +83,14 @@ def test_what_is_broken_is_read_alike(payload: bytes, place: int, put: bytes) ->
     plain = read_plain(broken)
     if plain is not None:
         assert repr(plain) == repr(_slowly(broken))
+
+
+@given(OBJECTS | st.floats(1e-12, 1e-3).map(lambda number: b'{"a":[%r,%r]}' % (number, -number)))
+def test_what_is_plain_is_written_alike(payload: bytes) -> None:
+    """The fast way to write what was read is the other, to the byte: fingerprints hang on it."""
+    plain = read_plain(payload)
+    if plain is not None:
+        assert canonical_plain(plain) == canonical(plain)
 
 
 def test_most_requests_are_plain() -> None:

@@ -1,0 +1,139 @@
+"""Which answers go together, and what an error of some costs the others."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.redis.client import ServerClock
+from service.adapters.redis.finishing import TOGETHER_BYTES, Finisher
+from service.adapters.redis.scripts import Call, Command
+from service.adapters.redis.servers import Servers
+from service.adapters.redis.shards import Shards
+from service.bus import Answer, Identity, Outcome, ReplyKind
+from service.inbox import Delivery
+
+Told = Callable[[Call, int], Any]
+
+
+class OneFake:
+    """A server that remembers which calls it got, and says what it is told to say."""
+
+    undivided = True
+
+    def __init__(self, told: Told = lambda _, count: [[b"sent", 1]] * count) -> None:
+        self.clock = ServerClock()
+        self.calls: list[Call] = []
+        self._told = told
+
+    async def attempt(self, calls: Sequence[Call | Command]) -> list[Any]:
+        """Answer each call; there are no keys yet."""
+        self.calls += [call for call in calls if isinstance(call, Call)]
+        return [
+            self._told(call, int(call.arguments[6])) if isinstance(call, Call) else 0
+            for call in calls
+        ]
+
+
+def _finisher(server: OneFake) -> Finisher:
+    servers = cast("Servers", server)
+    return Finisher(servers, Shards(servers, "", 60.0), BusOptions())
+
+
+def _answer(
+    number: int,
+    *,
+    size: int = 10,
+    kind: ReplyKind = "channel",
+    source: str = "s",
+    dead: bool = False,
+) -> Answer:
+    return Answer(
+        delivery=Delivery(
+            source=source,
+            token=f"{number}-0",
+            payload=b"{}",
+            received_at=datetime(2026, 1, 1, tzinfo=UTC),
+            attempt=1,
+        ),
+        identity=Identity("o", str(number)),
+        fingerprint="f",
+        response=b"x" * size,
+        reply_to="r",
+        reply_kind=kind,
+        dead_letter="why" if dead else None,
+    )
+
+
+def _tokens(call: Call) -> list[object]:
+    return list(call.arguments[9 : 7 + 5 * int(call.arguments[6]) : 5])
+
+
+async def test_answers_of_one_stream_go_together() -> None:
+    """What goes to lists and streams, and what is dead, goes alone."""
+    server = OneFake()
+    answers = [
+        *(_answer(0), _answer(1, kind="list"), _answer(2), _answer(3, source="other")),
+        *(_answer(4, dead=True), _answer(5), _answer(6, kind="stream")),
+    ]
+
+    receipts = await _finisher(server).finish(answers)
+
+    assert [each.outcome for each in receipts] == [Outcome.SENT] * 7
+    parts = [_tokens(call) for call in server.calls]
+    assert parts == [["0-0", "2-0", "5-0"], ["1-0"], ["3-0"], ["4-0"], ["6-0"]]
+    assert all(
+        len(call.keys) >= 2 + len(part) for call, part in zip(server.calls, parts, strict=True)
+    )
+
+
+async def test_no_call_holds_the_server_up_for_long() -> None:
+    """Responses of one call come to so many bytes at most, unless one alone has more."""
+    server = OneFake()
+    third = TOGETHER_BYTES // 3
+
+    await _finisher(server).finish(
+        [_answer(0, size=2 * TOGETHER_BYTES), *(_answer(n, size=third) for n in range(1, 6))]
+    )
+
+    parts = [_tokens(call) for call in server.calls]
+    assert parts == [["0-0"], ["1-0", "2-0", "3-0"], ["4-0", "5-0"]]
+
+
+async def test_a_full_server_fails_them_all() -> None:
+    """An error of one answer that is not of its reply's place is raised."""
+    full = OutOfMemoryError("OOM command not allowed")
+    server = OneFake(lambda _, count: [[b"sent", 1]] * (count - 1) + [full])
+
+    with pytest.raises(OutOfMemoryError):
+        await _finisher(server).finish([_answer(0), _answer(1)])
+
+
+async def test_a_server_that_is_away_leaves_the_answers_of_its_streams() -> None:
+    """All answers of that call are no longer ours; those of others are out."""
+    away = RedisError("no answer")
+    server = OneFake(lambda call, count: away if call.keys[0] == "s" else [[b"sent", 2]] * count)
+
+    receipts = await _finisher(server).finish([_answer(0), _answer(1), _answer(2, source="other")])
+
+    assert [(each.outcome, each.receivers) for each in receipts] == [
+        (Outcome.NOT_MINE, None),
+        (Outcome.NOT_MINE, None),
+        (Outcome.SENT, 2),
+    ]
+
+
+async def test_a_forbidden_list_costs_no_other_answer() -> None:
+    """The server refuses a call for one of its keys as a whole: that of the list."""
+    server = OneFake(
+        lambda call, count: NoPermissionError("no") if "r" in call.keys else [[b"sent", 1]] * count
+    )
+    finisher = _finisher(server)
+
+    receipts = await finisher.finish([_answer(0), _answer(1, kind="list"), _answer(2)])
+
+    assert [each.outcome for each in receipts] == [Outcome.SENT, Outcome.FORBIDDEN, Outcome.SENT]
+    assert finisher.forbidden == 1
