@@ -44,13 +44,13 @@ def account(
     decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     form, management = request.options.format or CANONICAL, _management(request)
-    stable = _stable(fitted)
+    stable = _stable(fitted, gathered)
     marked = len(render(block for block in stable if block.native or not _grows(block)))
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, tools, marked, management),
+        provider_request=provider_request(form, messages, tools, marked or None, management),
         usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
         build_id=_build_id(request, messages),
         kept=kept,
@@ -120,13 +120,19 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Us
     )
 
 
-def _stable(fitted: Fitted) -> list[Block]:
+def _stable(fitted: Fitted, gathered: Gathered) -> list[Block]:
     """Return the blocks before the first entry that changes from build to build.
 
-    History may grow, so that it is the last of them.
+    History may grow, so that it is the last of them. None stays where the tools before them were
+    chosen for the input, but in a run that goes on: there the choice was made before.
     """
+    chosen = gathered.toolset.chosen
+    if chosen and not gathered.run:
+        return []
     stable: list[Block] = []
-    for block in takewhile(_stays, fitted.blocks):
+    for block in fitted.blocks:
+        if not (_stays(block) or (chosen and _is_tools(block))):
+            break
         entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
         if len(entries) < len(block.entries):
             return [*stable, replace(block, entries=entries)]
@@ -140,6 +146,10 @@ def _stays(block: Block) -> bool:
     """Tell whether the next build has a block as it is, or with more at its end."""
     placeholder = _grows(block) and not block.entries
     return not (block.volatile or block.moves or placeholder)
+
+
+def _is_tools(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_DETAIL
 
 
 def _grows(block: Block) -> bool:

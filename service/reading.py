@@ -33,7 +33,7 @@ _SAID: Final = frozenset({Role.HUMAN, Role.AI})
 async def read_past(request: BuildRequest, plan: Plan, past: Sequence[Row]) -> History:
     """Read the history that a request brought along."""
     history = await asyncio.to_thread(_read, request, past, len(past))
-    return history.placed(plan.strategy, {})
+    return history.placed(plan, HistoryPage())
 
 
 async def read_stored(
@@ -117,8 +117,7 @@ class _Stored:
             history = _read(self.request, rows, page.total, of_found)
         else:
             history = await asyncio.to_thread(_read, self.request, rows, page.total, of_found)
-        ids = (str(row["id"]) for row in page.rows)
-        return history.placed(self.plan.strategy, dict(zip(ids, page.starts, strict=False)))
+        return history.placed(self.plan, page)
 
 
 def _read(

@@ -29,7 +29,7 @@ from tests.stores import Clock, Words
 from tests.support import quiet_logs
 
 #: The newest revision of the schema.
-NEWEST = "0005"
+NEWEST = "0006"
 MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 
@@ -151,6 +151,22 @@ async def test_rows_of_an_older_schema_are_read_and_pruned(url: str) -> None:
     assert await current(url) == NEWEST
 
 
+async def test_rows_of_an_older_schema_have_places_as_native_messages(url: str) -> None:
+    """By their texts, which the older schema has counted; a row that comes goes on from there."""
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(n) for n in range(1, 5)], conversation_id="x")
+        await stores.history.prune("o", ["2"])
+    await downgrade(url, "0005")
+
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(5), row(6)], conversation_id="x")
+        for conversation in (None, "x"):
+            page = await stores.history.recent("o", conversation)
+            assert page.native_starts == (24, 18, 12, 6, 0)
+
+
 async def terms(url: str) -> list[tuple[Any, ...]]:
     """Return what rows are found by, and how many have each term."""
     queries = (
@@ -259,7 +275,7 @@ async def test_a_worker_does_not_upgrade_postgres(new_database: str) -> None:
         await _opened(new_database)
     await upgrade(new_database)
     await downgrade(new_database, "0002")
-    with pytest.raises(SchemaError, match=r"0002, which is older than 0005: run `ctxb db upgrade`"):
+    with pytest.raises(SchemaError, match=r"0002, which is older than 0006: run `ctxb db upgrade`"):
         await _opened(new_database)
     assert await current(new_database) == "0002"
 
@@ -333,7 +349,7 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
     asyncio.run(downgrade(url, "0001"))
     code, said = ctxb("check")
     assert code == 1
-    assert "at revision 0001, which is older than 0005: run `ctxb db upgrade`" in said
+    assert "at revision 0001, which is older than 0006: run `ctxb db upgrade`" in said
 
 
 @pytest.mark.usefixtures("_logs")

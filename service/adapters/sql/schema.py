@@ -25,10 +25,10 @@ owners: Final = Table(
 )
 
 #: Columns are there to find rows by; what callers stored and get back is ``body``. The totals run
-#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``; pruned rows
-#: have totals as well, but count nothing in them. Rows expire from the old end and are still
-#: counted in the totals of the others, so that none has to be written anew: what counts is by how
-#: much the totals of two rows differ.
+#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``, or in the
+#: native ones ``native_tokens``; pruned rows have totals as well, but count nothing in them. Rows
+#: expire from the old end and are still counted in the totals of the others, so that none has to be
+#: written anew: what counts is by how much the totals of two rows differ.
 messages: Final = Table(
     "messages",
     metadata,
@@ -46,6 +46,9 @@ messages: Final = Table(
     Column("conversation_tokens", BigInteger, nullable=False),
     Column("body", Text, nullable=False),  # behind what is read most: nothing is read past it
     Column("pruned", Integer, nullable=False, server_default=text("0")),  # 1 where hidden by hand
+    Column("native_tokens", Integer, nullable=False, server_default=text("0")),
+    Column("owner_native", BigInteger, nullable=False, server_default=text("0")),
+    Column("conversation_native", BigInteger, nullable=False, server_default=text("0")),
     Index("messages_by_owner", "owner_key", "sort_time", "sequence"),
     Index("messages_by_time", "sort_time"),  # of all owners: what expires next
     Index("messages_by_conversation", "owner_key", "conversation_id", "sort_time", "sequence"),
