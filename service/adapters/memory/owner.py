@@ -87,9 +87,8 @@ class OwnerRows:
         shown = self.shown.get(conversation_id, [])
         older = bisect_left(shown, end)
         places = {row.sequence: place for place, row in enumerate(shown[:older])}
-        hits = self.terms.hits(to_ask(known), known, conversation_id)
-        there = [hit for hit in hits if hit.sequence in places]
-        numbers = best(there, known, asked.max_rows // ROWS_A_HIT)
+        hits = list(self.terms.hits(to_ask(known), known, places))
+        numbers = best(hits, known, asked.max_rows // ROWS_A_HIT)
         totals = list(accumulate((row.printed_tokens for row in shown[:older]), initial=0))
         spots = [
             Spot(totals[places[number] + 1], shown[places[number]].printed_tokens)
