@@ -278,7 +278,8 @@ AGED = re.compile(
 #: Rows are found by their terms, which are an owner's own, and then one by one.
 BY_TERMS = re.compile(
     # all rows of some terms, the newest first; asked of each row by its number, it would be ":=M1"
-    r"SCAN full_text VIRTUAL TABLE INDEX \d+:M1$|SEARCH searched USING INTEGER PRIMARY KEY \(rowid=\?\)"
+    r"SCAN full_text VIRTUAL TABLE INDEX \d+:M1$"
+    r"|SEARCH searched USING INTEGER PRIMARY KEY \(rowid=\?\)"
     r"|Bitmap Index Scan +searched_by_term \[\(+terms |Bitmap Heap Scan searched "
 )
 #: A scope's few summaries are put in the order of the rows that they cover, rows that were found in

@@ -143,14 +143,19 @@ term_counts: Final = Table(
     Column("rows", BigInteger, nullable=False),
 )
 
-#: Where the rows that were stored before there was ``searched`` have been put into it, up to this
-#: one; no row once all have been.
+#: Up to which row a pass over all of them has come; no row where there is no pass. Without
+#: ``rules`` it puts rows into ``searched`` that were stored before there was that, else it brings
+#: those in it to these rules.
 indexing: Final = Table(
     "indexing",
     metadata,
     Column("owner_key", _NAME, primary_key=True),
     Column("id", _NAME, primary_key=True),
+    Column("rules", Text),
 )
+
+#: One row: the rules of `service.recall.term_rules` that the terms in ``searched`` were made by.
+index_rules: Final = Table("index_rules", metadata, Column("rules", Text, primary_key=True))
 
 #: INSERT … ON CONFLICT, which SQLAlchemy has by dialect; SQLite's form is made of Postgres' one.
 insert: Final = postgresql.insert
