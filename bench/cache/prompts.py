@@ -66,10 +66,10 @@ def same_tokens(now: Sequence[Sent], before: Sequence[Sent]) -> int:
     for one, other in zip(now, before, strict=False):
         if one.role != other.role:
             break
-        pairs = zip(one.tokens, other.tokens, strict=False)
-        same += sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if one.tokens != other.tokens:
-            break
+            pairs = zip(one.tokens, other.tokens, strict=False)
+            return same + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        same += len(one.tokens)
     return same
 
 
