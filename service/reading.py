@@ -25,7 +25,7 @@ MANY_ROWS: Final = 500
 GROWTH: Final = 4
 #: Older rows that are searched for at least, and for each of the newest, which are as many as the
 #: budget can hold: what is recalled is chosen from several times as much, and of no fewer rows than
-#: where a history is read whole. With 600, 3 points less were found at 4,000 tokens.
+#: where a history is read whole. With 600, 2 points less were found at 4,000 tokens.
 FOUND, FOUND_A_ROW = 1_000, 3
 
 _SAID: Final = frozenset({Role.HUMAN, Role.AI})

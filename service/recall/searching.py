@@ -23,9 +23,8 @@ NEAR: Final = 4
 NEARBY: Final = 0.5
 #: How far around a row its neighbours are read, in printed tokens.
 REACH: Final = 150
-#: Rows that are read on average for each one that is looked for, itself among them: neighbours are
-#: often found too. With 4, a history of a thousand rows lacked some that are read with it whole.
-ROWS_A_HIT: Final = 2
+#: Rows that are read at most for each one that is found.
+ROWS_A_HIT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,18 +70,6 @@ async def test_what_tells_most_comes_first(stores: Stores) -> None:
     assert {f"m{n}" for n in range(85, 100)} <= set(names)
 
 
-async def test_half_of_what_is_read_may_be_found_far_apart(stores: Stores) -> None:
-    """Rows that are long bring the one before them along, and as many as that are looked for."""
-    long = " ".join(["w"] * 240)
-    texts = [f"{long} boat" if n % 2 else f"{long} lake" for n in range(80)]
-    rows = [row(f"m{n}", RECEIPT + timedelta(minutes=n), text) for n, text in enumerate(texts)]
-    end = row("end", RECEIPT + timedelta(days=1), "end")
-    await stores.history.append("o", [*rows, end])
-
-    names = (await found(stores, "boat", most=20)).split()
-    assert sum(int(name[1:]) % 2 for name in names) == 10
-
-
 async def test_what_is_newer_takes_no_place_of_what_is_looked_for(stores: Stores) -> None:
     """Of two words that stand in more rows than a search finds, those before the place count."""
     texts = ["green boat"] * (MOST_FOUND + 100) + ["lake"] * 200
