@@ -106,7 +106,7 @@ bench-env: $(BENCH_READY) ## Install the peers that `make bench` compares with
 
 $(BENCH_READY): pyproject.toml constraints.txt bench/requirements.txt
 	$(PYTHON) -m venv $(BENCH_VENV)
-	grep -v '^openai==' constraints.txt > $(BENCH_VENV)/constraints.txt # litellm asks for an older one
+	grep -Ev '^(openai|python-dateutil)==' constraints.txt > $(BENCH_VENV)/constraints.txt # peers ask for older ones
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(BENCH_VENV)/constraints.txt -r bench/requirements.txt -e .
 	@touch $@
 

@@ -44,7 +44,7 @@ def account(
     decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     form, management = request.options.format or CANONICAL, _management(request)
-    stable = _stable(fitted)
+    stable = _stable(fitted, gathered)
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
@@ -65,17 +65,17 @@ def account(
 
 
 def body_in(
-    form: str, request: BuildRequest, fitted: Fitted, content: BuildSuccess
+    form: str, request: BuildRequest, gathered: Gathered, fitted: Fitted, content: BuildSuccess
 ) -> Mapping[str, Any]:
     """Return the body fields of a context in any form, whichever the request asked for."""
-    marked, tools = _marked(_stable(fitted)), content.tools
+    marked, tools = _marked(_stable(fitted, gathered)), content.tools
     body = provider_request(form, content.messages, tools, marked, _management(request))
     return body or {"messages": content.messages, **({"tools": tools} if tools else {})}
 
 
-def _marked(stable: Sequence[Block]) -> int:
-    """Return how many messages at the beginning the next build has as they are."""
-    return len(render(block for block in stable if block.native or not _grows(block)))
+def _marked(stable: Sequence[Block]) -> int | None:
+    """Return how many messages at the beginning the next build has as they are; None for none."""
+    return len(render(block for block in stable if block.native or not _grows(block))) or None
 
 
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
@@ -133,13 +133,19 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Us
     )
 
 
-def _stable(fitted: Fitted) -> list[Block]:
+def _stable(fitted: Fitted, gathered: Gathered) -> list[Block]:
     """Return the blocks before the first entry that changes from build to build.
 
-    History may grow, so that it is the last of them.
+    History may grow, so that it is the last of them. None stays where the tools before them were
+    chosen for the input, but in a run that goes on: there the choice was made before.
     """
+    chosen = gathered.toolset.chosen
+    if chosen and not gathered.run:
+        return []
     stable: list[Block] = []
-    for block in takewhile(_stays, fitted.blocks):
+    for block in fitted.blocks:
+        if not (_stays(block) or (chosen and _is_tools(block))):
+            break
         entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
         if len(entries) < len(block.entries):
             return [*stable, replace(block, entries=entries)]
@@ -153,6 +159,10 @@ def _stays(block: Block) -> bool:
     """Tell whether the next build has a block as it is, or with more at its end."""
     placeholder = _grows(block) and not block.entries
     return not (block.volatile or block.moves or placeholder)
+
+
+def _is_tools(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_DETAIL
 
 
 def _grows(block: Block) -> bool:

@@ -1,13 +1,16 @@
 """History as a build has it: the rows that were read, and where they stand in all of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from formatters.model import Message
+from formatters.model import Message, Role
 from formatters.turns import in_order
 from service.budget.groups import keeps_still
 from service.budget.heuristic import HeuristicTokenCounter
+from service.budget.message_tokens import messages_tokens
+from service.plan import STORED_CHARS, Plan
+from service.ports import HistoryPage
 
 #: What rows are measured by that no store has counted.
 _ESTIMATE: Final = HeuristicTokenCounter()
@@ -32,21 +35,36 @@ class History:
         """Return how many messages were read."""
         return len(self.messages) + len(self.current)
 
-    def placed(self, strategy: object, known: Mapping[str, int]) -> "History":
+    def placed(self, plan: Plan, page: HistoryPage) -> "History":
         """Return it with the tokens before each row, if the strategy goes by them.
 
-        ``known`` are those that a store tells; without any they are estimated, from the first row
-        that there is.
+        They are those that a store tells of the rows of ``page``, as the layout shows these;
+        without any they are estimated, from the first row that there is.
         """
-        if not keeps_still(strategy):
+        if not keeps_still(plan.strategy):
             return self
-        return replace(self, starts=known or _estimated(in_order(self.messages)))
+        told = page.native_starts if plan.layout == "chat" else page.starts
+        ids = (str(row["id"]) for row in page.rows)
+        known = dict(zip(ids, told, strict=False))
+        return replace(self, starts=known or _estimated(in_order(self.messages), plan.layout))
 
 
-def _estimated(messages: Sequence[Message]) -> dict[str, int]:
+def _estimated(messages: Sequence[Message], layout: str) -> dict[str, int]:
     starts: dict[str, int] = {}
     tokens = 0
     for message in messages:
         starts[message.id] = tokens
-        tokens += _ESTIMATE.count(message.content)
+        tokens += _SIZES[layout](message)
     return starts
+
+
+def _native(message: Message) -> int:
+    return messages_tokens([message], _ESTIMATE.count)
+
+
+def _printed(message: Message) -> int:
+    return 0 if message.role is Role.TOOL else _ESTIMATE.count(message.content[:STORED_CHARS])
+
+
+#: What a row takes by layout.
+_SIZES: Final[Mapping[str, Callable[[Message], int]]] = {"chat": _native, "tagged": _printed}

@@ -18,8 +18,10 @@ class HistoryPage:
     #: Rows that the history holds in all, read or not.
     total: int = 0
     #: Of each row, the tokens of all that stand before it: the same in every page, but for rows
-    #: that were put or pruned before it. Empty where a store doesn't tell.
+    #: that were put or pruned before it. Empty where a store doesn't tell. As text, and as native
+    #: messages, where calls and their results count too.
     starts: Sequence[int] = ()
+    native_starts: Sequence[int] = ()
 
 
 class HistoryStore(Marks, Protocol):

@@ -37,7 +37,13 @@ class Snapshot:
         rows = self._rows[::-1]
         ids = takewhile(self._starts.__contains__, (str(row["id"]) for row in rows))
         starts = [self._starts[id_] for id_ in ids]  # what a search had found has none
-        return HistoryPage(rows=rows, total=len(rows) + self._not_read, starts=starts)
+        return HistoryPage(
+            rows=rows,
+            total=len(rows) + self._not_read,
+            # those of the layout that the build had
+            starts=starts,
+            native_starts=starts,
+        )
 
     async def search(
         self,

@@ -106,10 +106,7 @@ async def _built(
     limits = {"max_tokens": AMPLE, "reserve_tokens": 0}
     content = {"current_input": words, "context": {**limits, **context}}
     request = BuildRequest.model_validate({"owner_key": owner, "content": content})
-    answer = (await builder.build(request)).content
-    if answer.status != "success":
-        raise RuntimeError(answer.error.detail)
-    return answer.messages
+    return (await builder.built(request)).content.messages  # `build` would file it too
 
 
 def _report(told: Mapping[str, Any]) -> Iterator[str]:

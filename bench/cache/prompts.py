@@ -48,11 +48,16 @@ class Step:
 
 def prompt(messages: Sequence[Mapping[str, Any]]) -> Prompt:
     """Find history in messages, by how these open."""
-    sent = [Sent(m["role"], m["content"], _encoded(m["content"])) for m in messages]
+    sent = [Sent(m["role"], text, _encoded(text)) for m in messages for text in (_text(m),)]
     memory = [each for each in sent if each.text.startswith(MEMORY)]
     native = takewhile(lambda each: not each.text.startswith(BEHIND), sent[1:])
     recalled = [each for each in sent if each.text.startswith(RECALLED)]
     return Prompt(sent, memory or list(native), recalled)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    calls = (call["function"] for call in message.get("tool_calls", ()))
+    return "\n".join([message["content"], *(f"{c['name']} {c['arguments']}" for c in calls)])
 
 
 def same_tokens(now: Sequence[Sent], before: Sequence[Sent]) -> int:
@@ -61,10 +66,10 @@ def same_tokens(now: Sequence[Sent], before: Sequence[Sent]) -> int:
     for one, other in zip(now, before, strict=False):
         if one.role != other.role:
             break
-        pairs = zip(one.tokens, other.tokens, strict=False)
-        same += sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if one.tokens != other.tokens:
-            break
+            pairs = zip(one.tokens, other.tokens, strict=False)
+            return same + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        same += len(one.tokens)
     return same
 
 

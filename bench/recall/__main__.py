@@ -15,6 +15,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,8 +71,8 @@ def measured(
     """Return the figures of a set, by its name, a strategy or picker, and the tokens."""
     told: dict[str, Any] = {}
     others = _picked(given, budgets)
-    for budget in budgets:
-        built = {each: asyncio.run(_built(given, each, budget)) for each in (*strategies, PRESET)}
+    ours = asyncio.run(_built(given, strategies, budgets))
+    for budget, built in ours.items():
         for each, found in {**built, **others[budget]}.items():
             told[f"{name}/{each}/{budget}"] = figures(found)
         for each, found in built.items():
@@ -82,15 +83,19 @@ def measured(
 # --- ours ------------------------------------------------------------------------------------
 
 
-async def _built(given: Sequence[Case], strategy: str, budget: int) -> list[Found]:
-    preset = "recall" if strategy == PRESET else "classic"
-    settings = Settings(preset=preset, gather=PATIENT)
-    found: list[Found] = []
-    for case in given:
-        async with open_builder(settings) as builder:
+async def _built(
+    given: Sequence[Case], strategies: Sequence[str], budgets: Sequence[int]
+) -> dict[int, dict[str, list[Found]]]:
+    """Build for all questions, by the tokens that history may have and by strategy."""
+    told: dict[int, dict[str, list[Found]]] = {budget: defaultdict(list) for budget in budgets}
+    ways = {"classic": strategies, "recall": (PRESET,)}
+    for case, (preset, names) in product(given, ways.items()):
+        async with open_builder(Settings(preset=preset, gather=PATIENT)) as builder:
             await builder.history.append(case.id, case.rows)
-            found += [await _asked(builder, case, q, strategy, budget) for q in case.questions]
-    return found
+            for budget, name in product(budgets, names):
+                asked = [await _asked(builder, case, q, name, budget) for q in case.questions]
+                told[budget][name] += asked
+    return told
 
 
 async def _asked(
@@ -123,8 +128,9 @@ def _request(owner: str, text: str, strategy: str, budget: int) -> BuildRequest:
 
 def _share(case: Case, question: Question, text: str) -> float:
     """Return how many of the messages that answer the question stand in a text."""
-    texts = {row["id"]: row["content"][:CHARS].strip() for row in case.rows}
-    return sum(texts[id_] in text for id_ in question.evidence) / len(question.evidence)
+    wanted = {row["id"]: row["content"] for row in case.rows if row["id"] in question.evidence}
+    found = (wanted[id_][:CHARS].strip() in text for id_ in question.evidence)
+    return sum(found) / len(question.evidence)
 
 
 # --- others ----------------------------------------------------------------------------------

@@ -172,17 +172,17 @@ class _Placing:
 
     def __init__(self) -> None:
         records = read_records(conversation(TEXTS), None, TiktokenCounter(TOKENIZER))
-        self._counts = [(record.tokens, record.printed_tokens) for record in records]
+        self._counts = [(r.tokens, r.printed_tokens, r.native_tokens) for r in records]
         self._terms = [record.terms for record in records]
-        self._totals: dict[str, tuple[int, int]] = {}
+        self._totals: dict[str, tuple[int, int, int]] = {}
 
     def next(self, row: Row) -> dict[str, object]:
         """Return a row as the table has it."""
-        number = self._totals.get("", (0, 0))[0]
-        tokens, printed = self._counts[number % TEXTS]
+        number = self._totals.get("", (0, 0, 0))[0]
+        tokens, printed, native = self._counts[number % TEXTS]
         conversation_id, timestamp = str(row["conversation_id"]), str(row["timestamp"])
-        of_owner = self._add("", printed)
-        of_conversation = self._add(conversation_id, printed)
+        of_owner = self._add("", printed, native)
+        of_conversation = self._add(conversation_id, printed, native)
         fields = {name: row[name] for name in FIELDS}
         return {
             "owner_key": OWNER,
@@ -199,6 +199,9 @@ class _Placing:
             "conversation_tokens": of_conversation[1],
             "body": to_json(fields, "/row"),
             "pruned": 0,
+            "native_tokens": native,
+            "owner_native": of_owner[2],
+            "conversation_native": of_conversation[2],
         }
 
     def found(self, row: dict[str, Any]) -> Found:
@@ -211,9 +214,9 @@ class _Placing:
             terms=self._terms[(row["sequence"] - 1) % TEXTS],
         )
 
-    def _add(self, scope: str, tokens: int) -> tuple[int, int]:
-        rows, before = self._totals.get(scope, (0, 0))
-        self._totals[scope] = (rows + 1, before + tokens)
+    def _add(self, scope: str, printed: int, native: int) -> tuple[int, int, int]:
+        rows, before, native_before = self._totals.get(scope, (0, 0, 0))
+        self._totals[scope] = (rows + 1, before + printed, native_before + native)
         return self._totals[scope]
 
 

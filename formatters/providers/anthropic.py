@@ -70,7 +70,7 @@ def anthropic(chat: Canonical) -> JsonObject:
     ]
     if marks:
         messages = _with_mark(messages, references.opaque, chat.stable)
-    body = _tools(chat, references, marks=marks)
+    body = _tools(chat, references, marks=marks and chat.stable_tools)
     if said(chat.system):
         block = _text(chat.system)
         body["system"] = [_marked(block) if marks and chat.stable_system else block]

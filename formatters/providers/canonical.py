@@ -24,26 +24,31 @@ class Canonical:
     messages: tuple[ChatMessage, ...]
     #: The ``function`` of each definition.
     tools: tuple[Mapping[str, object], ...]
-    #: Whether the system message is the same in the next build.
+    #: Whether the tools are the same in the next build.
+    stable_tools: bool
+    #: Whether the system message is.
     stable_system: bool
     #: How many leading ``messages`` are the same in the next build.
     stable: int
 
 
 def read_canonical(
-    messages: Sequence[ChatDict], tools: Iterable[Tool] = (), stable: int = 0
+    messages: Sequence[ChatDict], tools: Iterable[Tool] = (), stable: int | None = 0
 ) -> Canonical:
     """Read messages that `formatters.validity.canonical` finds nothing wrong with.
 
-    ``stable`` counts leading messages that a provider may cache, the system message among them.
+    ``stable`` counts leading messages that a provider may cache, the system message among them;
+    None where not even the tools before them stay.
     """
+    leading = stable or 0
     systems = [message for message in messages if message["role"] == "system"]
     return Canonical(
         system="\n\n".join(str(message["content"]) for message in systems),
         messages=tuple(_read(message) for message in messages if message["role"] != "system"),
         tools=tuple(cast("Mapping[str, object]", tool["function"]) for tool in tools),
-        stable_system=stable >= len(systems) > 0,
-        stable=max(0, stable - len(systems)),
+        stable_tools=stable is not None,
+        stable_system=leading >= len(systems) > 0,
+        stable=max(0, leading - len(systems)),
     )
 
 

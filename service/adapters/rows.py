@@ -3,13 +3,15 @@
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from formatters.model import Role
-from formatters.rows import read_content, read_role, well_formed
+from formatters.rows import read_content, read_role, read_row, well_formed
 from formatters.times import parse_timestamp
+from service.budget.counting import MESSAGE_OVERHEAD
+from service.budget.message_tokens import messages_tokens
 from service.errors import InvalidRequestError, Problem
 from service.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 from service.ports import TokenCounter
@@ -44,6 +46,8 @@ class Record:
     tokens: int
     #: Of the text as the memory block prints it; 0 for rows that it never prints.
     printed_tokens: int
+    #: Of the row as a native message, whole and with its calls; 0 where it is never one.
+    native_tokens: int
     #: What the row is found by; rows that are never printed are not.
     terms: Sequence[str] = ()
 
@@ -150,8 +154,8 @@ def _metadata(row: Mapping[str, object]) -> object:
 
 
 def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
-    text = read_content(row["content"])
-    printed = read_role(row["role"]) in _PRINTED
+    text, role = read_content(row["content"]), read_role(row["role"])
+    tokens = counter.count(text)
     moment = parse_timestamp(row["timestamp"])
     conversation_id = row.get("conversation_id")
     return Record(
@@ -159,14 +163,21 @@ def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Reco
         conversation_id=None if conversation_id is None else str(conversation_id),
         written_at=None if moment is None else microseconds(moment),
         body=body,
-        tokens=counter.count(text),
-        printed_tokens=counter.count(_printed(text)) if printed else 0,
+        tokens=tokens,
+        printed_tokens=counter.count(_printed(text)) if role in _PRINTED else 0,
+        native_tokens=0 if role is Role.OTHER else tokens + _around(row, counter),
         terms=_terms(row),
     )
 
 
 def _terms(row: Mapping[str, object]) -> Sequence[str]:
     return terms_of(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
+
+
+def _around(row: Mapping[str, object], counter: TokenCounter) -> int:
+    """Return what a native message takes beside its content: the overhead, and its calls."""
+    message = replace(read_row(row), content="")
+    return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
 
 
 def _is_large(rows: Sequence[object]) -> bool:

@@ -58,3 +58,19 @@ def check(ctx: typer.Context) -> None:
 
     settings = kept_store(start(ctx.obj))
     typer.echo(f"ok: {asyncio.run(check_store(settings))}")
+
+
+@db.command()
+def reindex(ctx: typer.Context) -> None:
+    """Have stored rows found by the terms that this version makes of them.
+
+    CTXB_STORE__URL=sqlite:///ctxb.db ctxb db reindex
+
+    Needed where `ctxb db check` says so. Workers of this version may serve meanwhile; one that was
+    ended goes on where it was.
+    """
+    from service.cli.start import kept_store, start
+    from service.parts import reindex_store
+
+    changed = asyncio.run(reindex_store(kept_store(start(ctx.obj))))
+    typer.echo(f"ok: {changed} rows had other terms")

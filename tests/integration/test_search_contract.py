@@ -9,6 +9,7 @@ import pytest
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
 from service.adapters.stores import Stores
+from service.recall.searching import MOST_FOUND
 from service.recall.terms import asked_terms
 from tests.integration.test_retention_contract import minute
 from tests.integration.test_store_contract import at, row, stores
@@ -67,6 +68,15 @@ async def test_what_tells_most_comes_first(stores: Stores) -> None:
     names = (await found(stores, "green", "boat")).split()
     assert len(names) == 40
     assert {f"m{n}" for n in range(85, 100)} <= set(names)
+
+
+async def test_what_is_newer_takes_no_place_of_what_is_looked_for(stores: Stores) -> None:
+    """Of two words that stand in more rows than a search finds, those before the place count."""
+    texts = ["green boat"] * (MOST_FOUND + 100) + ["lake"] * 200
+    rows = [row(f"m{n}", RECEIPT + timedelta(seconds=n), text) for n, text in enumerate(texts)]
+    await stores.history.append("o", rows)
+
+    assert await found(stores, "green", "boat", before="m5") == "m4 m3 m2 m1 m0"
 
 
 async def test_a_search_is_of_one_owner_and_conversation(stores: Stores) -> None:

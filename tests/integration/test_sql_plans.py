@@ -39,7 +39,7 @@ LIMIT = 40
 #: What a statement may read for a build: a page, and a row at each step on the way to it.
 MOST = 2 * LIMIT
 #: Tables of ours, in a plan of SQLite's; the names of subqueries are others.
-TABLES = "|".join(metadata.tables)
+TABLES = "|".join([*metadata.tables, "full_text"])
 NAMES = [f"m{number}" for number in range(MANY - LIMIT, MANY)]
 
 
@@ -277,7 +277,9 @@ AGED = re.compile(
 )
 #: Rows are found by their terms, which are an owner's own, and then one by one.
 BY_TERMS = re.compile(
-    r"SEARCH searched USING INTEGER PRIMARY KEY \(rowid=\?\)"
+    # all rows of some terms, the newest first; asked of each row by its number, it would be ":=M1"
+    r"SCAN full_text VIRTUAL TABLE INDEX \d+:M1$"
+    r"|SEARCH searched USING INTEGER PRIMARY KEY \(rowid=\?\)"
     r"|Bitmap Index Scan +searched_by_term \[\(+terms |Bitmap Heap Scan searched "
 )
 #: A scope's few summaries are put in the order of the rows that they cover, rows that were found in

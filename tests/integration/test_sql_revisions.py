@@ -13,14 +13,16 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, inspect
+from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from service.adapters.sql import engine as sql_engine
-from service.adapters.sql.indexing import index_next
-from service.adapters.sql.migrate import check, current, newest, upgrade
+from service.adapters.sql.indexing import index_next, reindex_next
+from service.adapters.sql.migrate import check, current, is_stale, newest, reindex, upgrade
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
+from service.adapters.sql.search_index import Found, index_rows, unindex_rows
 from service.adapters.sql.store import open_sql_store
 from service.cli.root import app
 from service.errors import SchemaError, StoreError
@@ -29,7 +31,7 @@ from tests.stores import Clock, Words
 from tests.support import quiet_logs
 
 #: The newest revision of the schema.
-NEWEST = "0005"
+NEWEST = "0007"
 MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 
@@ -151,6 +153,22 @@ async def test_rows_of_an_older_schema_are_read_and_pruned(url: str) -> None:
     assert await current(url) == NEWEST
 
 
+async def test_rows_of_an_older_schema_have_places_as_native_messages(url: str) -> None:
+    """By their texts, which the older schema has counted; a row that comes goes on from there."""
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(n) for n in range(1, 5)], conversation_id="x")
+        await stores.history.prune("o", ["2"])
+    await downgrade(url, "0005")
+
+    await upgrade(url)
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        await stores.history.append("o", [row(5), row(6)], conversation_id="x")
+        for conversation in (None, "x"):
+            page = await stores.history.recent("o", conversation)
+            assert page.native_starts == (24, 18, 12, 6, 0)
+
+
 async def terms(url: str) -> list[tuple[Any, ...]]:
     """Return what rows are found by, and how many have each term."""
     queries = (
@@ -163,6 +181,11 @@ async def terms(url: str) -> list[tuple[Any, ...]]:
 
     found: list[tuple[Any, ...]] = await change(url, read)
     return found
+
+
+def counts(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return of what rows are found by how many have each term."""
+    return [each for each in found if len(each) == 3]
 
 
 async def fill(url: str) -> None:
@@ -199,7 +222,7 @@ async def test_an_upgrade_that_was_ended_goes_on(url: str) -> None:
         url,
         "DELETE FROM searched WHERE owner_key = 'o'",
         "DELETE FROM term_counts WHERE owner_key = 'o'",
-        "INSERT INTO indexing VALUES ('', '')",
+        "INSERT INTO indexing VALUES ('', '', NULL)",
     )
     with pytest.raises(SchemaError, match="rows are not indexed yet"):
         await check(url)
@@ -213,6 +236,70 @@ async def test_an_upgrade_that_was_ended_goes_on(url: str) -> None:
 
     assert await check(url) == NEWEST
     assert await terms(url) == before
+
+
+async def made_by_others(url: str) -> None:
+    """Have all rows of the first owner found by a term that nobody makes any more."""
+
+    async def work(connection: AsyncConnection) -> None:
+        await unindex_rows(connection, "o", range(1, 8))
+        old = [
+            Found(id=str(n), conversation_id="x", sort_time=n, sequence=n, terms=["old"])
+            for n in range(1, 8)
+        ]
+        await index_rows(connection, "o", old)
+
+    database = open_database(url)
+    await database.write(work)
+    await database.close()
+    await execute(url, "UPDATE index_rules SET rules = '0-old'")
+
+
+async def test_an_index_of_other_rules_is_made_anew(url: str) -> None:
+    """It is told, and what a pass has done stays done; rows of today's rules stay as they are."""
+    await upgrade(url)
+    await fill(url)
+    before = await terms(url)
+    await made_by_others(url)
+    with pytest.raises(SchemaError, match="another version's rules: run `ctxb db reindex`"):
+        await check(url)
+    database = open_database(url)
+    steps = [await database.write(reindex_next) for _ in range(2)]
+    await database.close()
+    assert steps == [0, 7]
+    assert await is_stale(url)
+
+    assert await reindex(url) == 0
+    assert not await is_stale(url)
+    assert await check(url) == NEWEST
+    async with open_sql_store(url, Words(), Clock()) as stores:
+        found = await stores.history.search("o", "x", terms=["boat"], before="7", max_rows=9)
+        assert [each["id"] for each in found] == ["6", "5", "4", "3", "2", "1"]
+    assert counts(await terms(url)) == counts(before)
+
+
+async def test_a_pass_for_rules_that_have_changed_again_begins_anew(url: str) -> None:
+    """And two that run at the same time are one."""
+    await upgrade(url)
+    await fill(url)
+    await made_by_others(url)
+    await execute(url, "INSERT INTO indexing VALUES ('z', 'z', '0-older')")
+
+    changed = await asyncio.gather(reindex(url), reindex(url))
+
+    assert sum(changed) == 7
+    assert await check(url) == NEWEST
+    assert await reindex(url) == 0
+
+
+async def test_a_new_database_is_of_todays_rules(url: str) -> None:
+    """Whatever they were when the revision was written."""
+    await upgrade(url)
+    await execute(url, "UPDATE index_rules SET rules = '0-old'")
+
+    await upgrade(url)
+
+    assert not await is_stale(url)
 
 
 async def test_upgrades_that_start_together_are_one(url: str) -> None:
@@ -259,7 +346,7 @@ async def test_a_worker_does_not_upgrade_postgres(new_database: str) -> None:
         await _opened(new_database)
     await upgrade(new_database)
     await downgrade(new_database, "0002")
-    with pytest.raises(SchemaError, match=r"0002, which is older than 0005: run `ctxb db upgrade`"):
+    with pytest.raises(SchemaError, match=r"0002, which is older than 0007: run `ctxb db upgrade`"):
         await _opened(new_database)
     assert await current(new_database) == "0002"
 
@@ -330,10 +417,17 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
     assert ctxb("upgrade") == (0, f"{NEWEST} (was empty)\n")
     assert ctxb("check") == (0, f"ok: {NEWEST}\n")
     assert ctxb("upgrade") == (0, f"{NEWEST} (no change)\n")
+    asyncio.run(fill(url))
+    asyncio.run(made_by_others(url))
+    code, said = ctxb("check")
+    assert code == 1
+    assert "run `ctxb db reindex`" in said
+    assert ctxb("reindex") == (0, "ok: 7 rows had other terms\n")
+    assert ctxb("check") == (0, f"ok: {NEWEST}\n")
     asyncio.run(downgrade(url, "0001"))
     code, said = ctxb("check")
     assert code == 1
-    assert "at revision 0001, which is older than 0005: run `ctxb db upgrade`" in said
+    assert "at revision 0001, which is older than 0007: run `ctxb db upgrade`" in said
 
 
 @pytest.mark.usefixtures("_logs")

@@ -55,17 +55,19 @@ def row(name: str, when: str | None = None, words: int = 2, **fields: object) ->
 def assert_totals_are_a_recount(sql: Sql) -> None:
     """Add up all rows of a database and compare with the totals that stand in them."""
     stored = sql.ask(
-        "SELECT owner_key, conversation_id, pruned, printed_tokens, owner_rows, owner_tokens,"
-        " conversation_rows, conversation_tokens FROM messages"
+        "SELECT owner_key, conversation_id, pruned, printed_tokens, native_tokens,"
+        " owner_rows, owner_tokens, owner_native,"
+        " conversation_rows, conversation_tokens, conversation_native FROM messages"
         " ORDER BY owner_key, sort_time, sequence"
     )
     sums: dict[tuple[str, str | None], list[int]] = {}
-    for owner, conversation, pruned, tokens, *totals in stored:
+    for owner, conversation, pruned, tokens, native, *totals in stored:
         for scope in {None, conversation}:
-            of_scope = sums.setdefault((owner, scope), [0, 0])
+            of_scope = sums.setdefault((owner, scope), [0, 0, 0])
             of_scope[0] += 1 - pruned
             of_scope[1] += (1 - pruned) * tokens
-        of_conversation = sums[owner, conversation] if conversation is not None else [0, 0]
+            of_scope[2] += (1 - pruned) * native
+        of_conversation = sums[owner, conversation] if conversation is not None else [0, 0, 0]
         assert totals == [*sums[owner, None], *of_conversation]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import cast
 
 import pytest
@@ -61,7 +61,8 @@ async def test_rows_come_back_as_they_were_given(stores: Stores) -> None:
 
     page = await stores.history.recent("o")
     rows = [{**second, "conversation_id": "c"}, first]
-    assert page == HistoryPage(rows=rows, total=2, starts=(1, 0))
+    # what is said takes a word, the overhead of a message 4, and a call that can't be read none
+    assert page == HistoryPage(rows=rows, total=2, starts=(1, 0), native_starts=(5, 0))
 
 
 async def test_append_is_idempotent_by_id(stores: Stores) -> None:
@@ -296,6 +297,35 @@ async def test_a_page_tells_what_stands_before_its_rows(stores: Stores) -> None:
     assert (await stores.history.recent("o", max_rows=3)).starts == (8, 8, 6)
     assert (await stores.history.recent("o", max_tokens=3)).starts == (8, 8, 6)
     assert (await stores.history.recent("o", "y")).starts == (2, 0)
+
+
+async def test_native_messages_count_calls_and_results_too(stores: Stores) -> None:
+    """What stands before a row as text leaves them out, and cuts what is long."""
+    calls = {"tool_calls": [{"id": "c", "name": "look up", "arguments": {"a": 1}}]}
+    rows = [
+        row("long", at(0), "word " * 600),
+        row("calls", at(1), "", role="AI", metadata=calls),
+        row("result", at(2), "of three words", role="TOOL", metadata={"tool_call_id": "c"}),
+        row("note", at(3), "no message", role="SYSTEM"),
+        row("last", at(4)),
+    ]
+    await stores.history.append("o", rows[:2], conversation_id="x")
+    await stores.history.append("o", rows[2:], conversation_id="x")
+
+    # a name of two words, and arguments of two
+    after_long, after_calls = 600 + 4, 600 + 4 + 4 + 4
+    told = (after_calls + 4 + 3, after_calls + 4 + 3, after_calls, after_long, 0)
+    for conversation in (None, "x"):
+        page = await stores.history.recent("o", conversation)
+        assert page.native_starts == told
+        assert page.starts == (100, 100, 100, 100, 0)
+
+    await stores.history.prune("o", ["calls"])
+    page = await stores.history.recent("o")
+    assert page.native_starts == (after_long + 4 + 3, after_long + 4 + 3, after_long, 0)
+    await stores.history.restore("o", ["calls"])
+    await stores.history.expire(datetime(2025, 1, 1, 10, 1, tzinfo=UTC), 1)
+    assert (await stores.history.recent("o")).native_starts == told[:-1]
 
 
 async def test_what_stands_before_rows_changes_with_what_is_pruned(stores: Stores) -> None:

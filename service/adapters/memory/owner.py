@@ -23,6 +23,7 @@ class Kept(NamedTuple):
     sort_time: int
     sequence: int
     printed_tokens: int
+    native_tokens: int
     body: str
     conversation_id: str | None
     terms: Sequence[str]
@@ -41,8 +42,10 @@ class OwnerRows:
     kept: dict[str, Kept] = field(default_factory=dict)
     #: Those that are not pruned, in order by conversation; None holds them all.
     shown: dict[str | None, list[Kept]] = field(default_factory=lambda: defaultdict(list))
-    #: Tokens of all that are shown, by conversation, and of those that have expired.
+    #: Tokens of all that are shown, by conversation, and of those that have expired; as text, and
+    #: as native messages.
     tokens: Counter[str | None] = field(default_factory=Counter)
+    native: Counter[str | None] = field(default_factory=Counter)
     pruned: set[str] = field(default_factory=set)
     fallen: set[str] = field(default_factory=set)
     #: Of the rows that are shown.
@@ -63,6 +66,7 @@ class OwnerRows:
             sort_time,
             self.last_sequence,
             record.printed_tokens,
+            record.native_tokens,
             record.body,
             record.conversation_id,
             record.terms,
@@ -83,9 +87,8 @@ class OwnerRows:
         shown = self.shown.get(conversation_id, [])
         older = bisect_left(shown, end)
         places = {row.sequence: place for place, row in enumerate(shown[:older])}
-        hits = self.terms.hits(to_ask(known), known, conversation_id)
-        there = [hit for hit in hits if hit.sequence in places]
-        numbers = best(there, known, asked.max_rows // ROWS_A_HIT)
+        hits = list(self.terms.hits(to_ask(known), known, places))
+        numbers = best(hits, known, asked.max_rows // ROWS_A_HIT)
         totals = list(accumulate((row.printed_tokens for row in shown[:older]), initial=0))
         spots = [
             Spot(totals[places[number] + 1], shown[places[number]].printed_tokens)
@@ -108,6 +111,7 @@ class OwnerRows:
                 rows = self.shown[scope]
                 del rows[bisect_left(rows, row)]
                 self.tokens[scope] -= row.printed_tokens
+                self.native[scope] -= row.native_tokens
         self.pruned |= chosen
         return len(chosen)
 
@@ -129,9 +133,9 @@ class OwnerRows:
         """Delete the oldest rows from before a sort time, with their marks; returns their ids."""
         old = {name: row for name, row in self.kept.items() if row.sort_time < until}
         gone = sorted(old, key=old.__getitem__)[:limit]
-        tokens = self.tokens.copy()  # what is left stands where it did
+        totals = self.tokens.copy(), self.native.copy()  # what is left stands where it did
         self.prune(gone)  # takes them off the lists
-        self.tokens = tokens
+        self.tokens, self.native = totals
         for name in gone:
             del self.kept[name]
         self.pruned.difference_update(gone)
@@ -182,3 +186,4 @@ class OwnerRows:
         for scope in row.scopes:
             insort(self.shown[scope], row)
             self.tokens[scope] += row.printed_tokens
+            self.native[scope] += row.native_tokens

@@ -79,8 +79,8 @@ class MemoryHistory:
         owner = self._of(owner_key)
         scope = None if conversation_id is None else well_formed(conversation_id)
         bodies: list[str] = []
-        starts: list[int] = []
-        tokens = 0
+        starts: list[tuple[int, int]] = []
+        tokens = native = 0
         for row in owner.newest_first(scope):
             if max_rows is not None and len(bodies) >= max_rows:
                 break
@@ -88,10 +88,16 @@ class MemoryHistory:
                 break
             bodies.append(row.body)
             tokens += row.printed_tokens
-            starts.append(owner.tokens[scope] - tokens)
+            native += row.native_tokens
+            starts.append((owner.tokens[scope] - tokens, owner.native[scope] - native))
         total = len(owner.shown.get(scope, []))
         rows = [json.loads(body) for body in bodies]
-        return HistoryPage(rows=rows, total=total, starts=tuple(starts))
+        return HistoryPage(
+            rows=rows,
+            total=total,
+            starts=tuple(start for start, _ in starts),
+            native_starts=tuple(start for _, start in starts),
+        )
 
     async def search(
         self,

@@ -1,7 +1,7 @@
 """What an owner's rows in memory are found by."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from service.adapters.term_keys import TermKeys
@@ -39,13 +39,12 @@ class TermIndex:
         having = {key: count for key in _KEYS(terms) if (count := self._count(key))}
         return Known(rows=rows, scope=scope, having=having)
 
-    def hits(self, query: Query, known: Known, conversation: str | None) -> Iterable[Hit]:
-        """Return the newest rows that a query asks for, so many at most."""
+    def hits(self, query: Query, known: Known, among: Collection[int]) -> Iterable[Hit]:
+        """Return the newest of these rows that a query asks for, so many at most."""
         numbers = set[int]().union(*(self._having[key] for key in query.alone))
         numbers.update(*(self._having[one] & self._having[other] for one, other in query.pairs))
-        if conversation is not None:
-            numbers &= self._having[_KEYS.conversation(conversation)]
-        for number in islice(sorted(numbers, reverse=True), MOST_FOUND):
+        asked = (number for number in sorted(numbers, reverse=True) if number in among)
+        for number in islice(asked, MOST_FOUND):
             yield Hit(number, known.having.keys() & self._terms[number])
 
     def _count(self, key: int) -> int:

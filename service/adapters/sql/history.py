@@ -206,6 +206,7 @@ class SqlHistory:
                 "tokenizer": self._counter.name,
                 "tokens": record.tokens,
                 "printed_tokens": record.printed_tokens,
+                "native_tokens": record.native_tokens,
                 # Written by the recount, in the same transaction.
                 "owner_rows": 0,
                 "owner_tokens": 0,
@@ -233,6 +234,7 @@ async def _page(
         rows=[json.loads(row.body) for row in found],
         total=last.rows,
         starts=tuple(row.start for row in found),
+        native_starts=tuple(row.native_start for row in found),
     )
 
 

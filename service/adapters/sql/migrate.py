@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.engine import Database
-from service.adapters.sql.indexing import index_stored, is_indexed
+from service.adapters.sql.indexing import index_stored, is_current, is_indexed, reindex_stored
 from service.adapters.sql.opening import DEFAULTS, is_missing, open_database
 from service.adapters.sql.schema import metadata
 from service.config.store import StoreSettings
@@ -81,12 +81,43 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
         await require_newest(database)
         await warn_of_pool(database)
         differences = await database.read(_all_differences)
+        stale = not differences and not await database.read(is_current)
     if differences:
         raise SchemaError(
             f"{database.name}: the tables are not those of revision {newest()}:"
             f" {'; '.join(differences)}"
         )
+    if stale:
+        raise SchemaError(
+            f"{database.name}: rows are found by terms of another version's rules:"
+            " run `ctxb db reindex`"
+        )
     return newest()
+
+
+async def is_stale(url: str, limits: StoreSettings = DEFAULTS) -> bool:
+    """Tell whether terms that rows are found by were made by other rules than today's.
+
+    The database has the newest revision. Raises `StoreError` where it can't be asked.
+    """
+    async with _opened(url, limits) as database:
+        return not await database.read(is_current)
+
+
+async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
+    """Have all rows found by terms of today's rules; returns how many had others.
+
+    Workers may serve meanwhile. What has been done stays done where this is ended.
+
+    Raises:
+        SchemaError: The database has not the newest revision.
+        StoreError: It cannot be opened, or fails.
+    """
+    if is_missing(url):
+        raise SchemaError("there is no database yet: run `ctxb db upgrade`")
+    async with _opened(url, limits) as database:
+        await require_newest(database)
+        return await reindex_stored(database)
 
 
 async def require_newest(database: Database) -> None:

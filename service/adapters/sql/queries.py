@@ -41,14 +41,16 @@ class Statements:
     newest: Select[int, int, int, int]
     #: How many rows there are up to the one with the id ``name``, itself included.
     place: Select[int]
-    #: Bodies newest first, each with the tokens before it: ``limit`` at most, of rows whose total
-    #: of tokens is over ``beyond``, without those that are pruned.
-    page: Select[str, int]
+    #: Bodies newest first, each with the tokens before it, printed and native ones: ``limit`` at
+    #: most, of rows whose total of tokens is over ``beyond``, without those that are pruned.
+    page: Select[str, int, int]
     #: Write the totals anew from the place ``from_time``, ``from_sequence`` on.
     recount: Update
 
 
-def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Statements:
+def _statements(
+    members: ColumnElement[bool], rows: Column[int], tokens: Column[int], native: Column[int]
+) -> Statements:
     """Build the statements of a scope from its condition and the columns of its totals."""
     newest_first = (messages.c.sort_time.desc(), messages.c.sequence.desc())
     gone_rows, gone_tokens = _gone(members, rows, tokens)
@@ -65,14 +67,19 @@ def _statements(members: ColumnElement[bool], rows: Column[int], tokens: Column[
     )
     place = select(rows - gone_rows).where(members, messages.c.id == bindparam("name"))
     page = (
-        select(messages.c.body, (tokens - messages.c.printed_tokens).label("start"))
+        select(
+            messages.c.body,
+            (tokens - messages.c.printed_tokens).label("start"),
+            (native - messages.c.native_tokens).label("native_start"),
+        )
         .where(
             members, messages.c.pruned == literal(0), tokens > bindparam("beyond", type_=BigInteger)
         )
         .order_by(tokens.desc(), *newest_first)
         .limit(bindparam("limit", type_=BigInteger))
     )
-    recount = _recount(members, rows, tokens)
+    sums = {rows: literal(1), tokens: messages.c.printed_tokens, native: messages.c.native_tokens}
+    recount = _recount(members, sums)
     return Statements(newest=newest, place=place, page=page, recount=recount)
 
 
@@ -90,36 +97,39 @@ def _gone(
     return first(rows - counted), first(tokens - messages.c.printed_tokens * counted)
 
 
-def _recount(members: ColumnElement[bool], rows: Column[int], tokens: Column[int]) -> Update:
+def _recount(
+    members: ColumnElement[bool], sums: Mapping[Column[int], ColumnElement[int]]
+) -> Update:
+    """Build the update of totals, each given with what it sums of the rows that are not pruned."""
     place = (messages.c.sort_time, messages.c.sequence)
     first = tuple_(
         bindparam("from_time", type_=BigInteger), bindparam("from_sequence", type_=BigInteger)
     )
     before = (
-        select(rows, tokens)
+        select(*sums)
         .where(members, tuple_(*place) < first)
         .order_by(*(column.desc() for column in place))
         .limit(1)
         .subquery()
     )
-    rows_before = func.coalesce(select(before.c[0]).scalar_subquery(), 0)
-    tokens_before = func.coalesce(select(before.c[1]).scalar_subquery(), 0)
     counted = 1 - messages.c.pruned
     running = (
         select(
             messages.c.id,
-            (rows_before + func.sum(counted).over(order_by=place)).label("rows"),
-            (
-                tokens_before + func.sum(messages.c.printed_tokens * counted).over(order_by=place)
-            ).label("tokens"),
+            *(
+                func.coalesce(select(before.c[total.name]).scalar_subquery(), 0)
+                + func.sum(each * counted).over(order_by=place)
+                for total, each in sums.items()
+            ),
         )
         .where(members, tuple_(*place) >= first)
         .subquery()
     )
+    _, *totals = running.c
     return (
         update(messages)
         .where(messages.c.owner_key == bindparam("in_owner"), messages.c.id == running.c.id)
-        .values({rows: running.c.rows, tokens: running.c.tokens})
+        .values(dict(zip(sums, totals, strict=True)))
     )
 
 
@@ -201,9 +211,14 @@ COUNTS: Final = select(
     select(func.count()).where(summaries.c.owner_key == bindparam("in_owner")).scalar_subquery(),
 )
 
-OWNER: Final = _statements(_OWNED, messages.c.owner_rows, messages.c.owner_tokens)
+OWNER: Final = _statements(
+    _OWNED, messages.c.owner_rows, messages.c.owner_tokens, messages.c.owner_native
+)
 CONVERSATION: Final = _statements(
-    and_(_OWNED, _CONVERSATION), messages.c.conversation_rows, messages.c.conversation_tokens
+    and_(_OWNED, _CONVERSATION),
+    messages.c.conversation_rows,
+    messages.c.conversation_tokens,
+    messages.c.conversation_native,
 )
 
 

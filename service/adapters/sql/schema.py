@@ -25,10 +25,10 @@ owners: Final = Table(
 )
 
 #: Columns are there to find rows by; what callers stored and get back is ``body``. The totals run
-#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``; pruned rows
-#: have totals as well, but count nothing in them. Rows expire from the old end and are still
-#: counted in the totals of the others, so that none has to be written anew: what counts is by how
-#: much the totals of two rows differ.
+#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``, or in the
+#: native ones ``native_tokens``; pruned rows have totals as well, but count nothing in them. Rows
+#: expire from the old end and are still counted in the totals of the others, so that none has to be
+#: written anew: what counts is by how much the totals of two rows differ.
 messages: Final = Table(
     "messages",
     metadata,
@@ -46,6 +46,9 @@ messages: Final = Table(
     Column("conversation_tokens", BigInteger, nullable=False),
     Column("body", Text, nullable=False),  # behind what is read most: nothing is read past it
     Column("pruned", Integer, nullable=False, server_default=text("0")),  # 1 where hidden by hand
+    Column("native_tokens", Integer, nullable=False, server_default=text("0")),
+    Column("owner_native", BigInteger, nullable=False, server_default=text("0")),
+    Column("conversation_native", BigInteger, nullable=False, server_default=text("0")),
     Index("messages_by_owner", "owner_key", "sort_time", "sequence"),
     Index("messages_by_time", "sort_time"),  # of all owners: what expires next
     Index("messages_by_conversation", "owner_key", "conversation_id", "sort_time", "sequence"),
@@ -140,14 +143,19 @@ term_counts: Final = Table(
     Column("rows", BigInteger, nullable=False),
 )
 
-#: Where the rows that were stored before there was ``searched`` have been put into it, up to this
-#: one; no row once all have been.
+#: Up to which row a pass over all of them has come; no row where there is no pass. Without
+#: ``rules`` it puts rows into ``searched`` that were stored before there was that, else it brings
+#: those in it to these rules.
 indexing: Final = Table(
     "indexing",
     metadata,
     Column("owner_key", _NAME, primary_key=True),
     Column("id", _NAME, primary_key=True),
+    Column("rules", Text),
 )
+
+#: One row: the rules of `service.recall.term_rules` that the terms in ``searched`` were made by.
+index_rules: Final = Table("index_rules", metadata, Column("rules", Text, primary_key=True))
 
 #: INSERT … ON CONFLICT, which SQLAlchemy has by dialect; SQLite's form is made of Postgres' one.
 insert: Final = postgresql.insert

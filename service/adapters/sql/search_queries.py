@@ -85,18 +85,15 @@ def _in_sqlite(query: Query, within: Sequence[int]) -> Select[int, Sequence[int]
     pairs = [f'("{as_word(one)}" AND "{as_word(other)}")' for one, other in query.pairs]
     scope = [f'"{as_word(term)}"' for term in within]
     expression = " AND ".join([f"({' OR '.join([*alone, *pairs])})", *scope])
-    found = (
-        select(_full_text.c.rowid)
-        .where(_full_text.c.full_text.op("MATCH")(expression))
-        .order_by(_full_text.c.rowid.desc())
-        .limit(MOST_FOUND)
-        .subquery("found")
-    )
     return (
         select(searched.c.sequence, searched.c.terms)
-        .select_from(found)
-        .join(searched, searched.c.number == found.c.rowid)
+        .select_from(_full_text)
+        .join(searched, searched.c.number == _full_text.c.rowid)
+        .where(_full_text.c.full_text.op("MATCH")(expression))
+        # here, so that rows behind the place don't count: a build has read them already
         .where(_SEARCHED, tuple_(searched.c.sort_time, searched.c.sequence) < _END)
+        .order_by(_full_text.c.rowid.desc())
+        .limit(MOST_FOUND)
     )
 
 

@@ -80,6 +80,50 @@ async def test_history_grows_at_its_end(
     assert all(f"{length - 1} words" in text for length, text in enumerate(texts, 40))
 
 
+@pytest.mark.parametrize("sent_along", [False, True])
+async def test_results_of_tools_count_where_they_are_shown(
+    make_builder: MakeBuilder, make_request: MakeRequest, sent_along: bool
+) -> None:
+    """A window of native messages moves by a chunk of them, however little of it is talk."""
+    rows = work(60)
+    builder = make_builder(settings=RECALL)
+    used = []
+    for length in range(80, len(rows), 4):
+        await builder.history.append("o", rows[:length])
+        options = {"layout": "chat", "strategy": "stable_window", "memory_tokens": 2_000}
+        past = {"past": rows[:length]} if sent_along else {}
+        content = await asked(builder, make_request("Soup?", **options, **past))
+        used.append(content.usage.blocks["HISTORY"])
+
+    assert 5 <= sum(other < one for one, other in pairwise(used)) <= 9
+    # a quarter goes at a time, and a turn of at most 120 tokens where it ends within one
+    assert min(used) >= 0.75 * 2_000 - 2 * 120
+
+
+def work(length: int) -> list[Row]:
+    """Return so many turns: a few words, a call, its result, which is long, and a word."""
+    rows: list[Row] = []
+    for turn in range(length):
+        call = {"id": f"c{turn}", "name": "look", "arguments": {"page": turn}}
+        said: Sequence[tuple[str, str, dict[str, Any]]] = (
+            ("HUMAN", "Next", {}),
+            ("AI", "", {"tool_calls": [call]}),
+            ("TOOL", "a page about soup " * (10 + turn % 10), {"tool_call_id": f"c{turn}"}),
+            ("AI", "Done", {}),
+        )
+        rows += [
+            {
+                "id": f"w{turn}-{n}",
+                "role": role,
+                "content": text,
+                "metadata": metadata,
+                "timestamp": f"2025-01-01T{10 + turn // 60}:{turn % 60:02}:{n:02}Z",
+            }
+            for n, (role, text, metadata) in enumerate(said)
+        ]
+    return rows
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_without_a_limit_of_its_own_history_stays_whatever_is_asked(
     make_builder: MakeBuilder, make_request: MakeRequest, layout: str

@@ -1,5 +1,6 @@
 """Where tools exceed their share, those that are asked for stay, and those in use."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,17 @@ from service.result import BuildSuccess
 from service.wire import BuildRequest
 
 SUBJECTS = ("weather", "flights", "hotels", "invoices", "recipes", "calendar", "music", "parcels")
+
+
+#: A run that has called a tool.
+IN_FLIGHT = [
+    {
+        "role": "AI",
+        "content": "",
+        "metadata": {"tool_calls": [{"id": "c1", "name": "find_weather", "arguments": {}}]},
+    },
+    {"role": "TOOL", "content": "Rain", "metadata": {"tool_call_id": "c1"}},
+]
 
 
 def tool(subject: str) -> dict[str, Any]:
@@ -149,10 +161,26 @@ async def test_calls_in_history_keep_their_tools(layout: str) -> None:
 
 
 async def test_the_choice_is_the_same_each_time() -> None:
-    """And tells that it may be another one next time: the prefix ends before it."""
+    """And tells that it may be another one next time: tools stand before all messages."""
     first, again = [await built("Any weather?", tools_tokens=250) for _ in range(2)]
     assert first.tools == again.tools
     assert first.messages[:2] == again.messages[:2]
-    assert first.usage.cacheable_prefix == first.usage.blocks["CORE_IDENTITY"]
+    assert first.usage.cacheable_prefix == 0
     everything = await built("Any weather?")
     assert everything.usage.cacheable_prefix > first.usage.cacheable_prefix
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_no_mark_stands_behind_tools_that_the_next_input_changes(layout: str) -> None:
+    """The choice stays for a run, so marks are of use from its second build on."""
+    options: dict[str, Any] = {"layout": layout, "format": "anthropic"}
+    marks = []
+    for tokens, run in ((None, []), (250, []), (250, IN_FLIGHT)):
+        content = await built("Any weather?", run=run, tools_tokens=tokens, **options)
+        assert content.provider_request is not None
+        sent = {key: content.provider_request[key] for key in ("tools", "system", "messages")}
+        marks.append([key for key, part in sent.items() if "cache_control" in json.dumps(part)])
+        assert bool(content.usage.cacheable_prefix) == bool(marks[-1])
+    all_three = ["tools", "system", *(["messages"] if layout == "tagged" else [])]
+
+    assert marks == [all_three, [], all_three]

@@ -45,6 +45,10 @@ class Characters:
         return len(text)
 
 
+#: Metadata of a row that calls a tool.
+CALLING = {"tool_calls": [{"id": "c", "name": "look", "arguments": {"a": 1}}]}
+
+
 def read(**fields: object) -> Record:
     """Read one row."""
     return read_records([{"id": "a", "role": "HUMAN", **fields}], None, Characters())[0]
@@ -97,25 +101,27 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "tokens", "printed"),
+    ("fields", "tokens", "printed", "native"),
     [
-        ({"content": "x" * 500}, 500, 500),
-        ({"content": "x" * 501}, 501, 500),
-        ({"content": "x" * 501, "role": " tool "}, 501, 0),
-        ({"content": "x" * 501, "role": "Assistant"}, 501, 500),
-        ({"content": "x" * 501, "role": "SYSTEM"}, 501, 0),
-        ({"content": "x" * 501, "role": None}, 501, 0),
-        ({"content": None}, 0, 0),
-        ({"content": 5}, 0, 0),
-        ({"content": [{"type": "text", "text": "ab"}, {"type": "audio"}, "c"]}, 4, 4),
+        ({"content": "x" * 500}, 500, 500, 504),
+        ({"content": "x" * 501}, 501, 500, 505),
+        ({"content": "x" * 501, "role": " tool "}, 501, 0, 505),
+        ({"content": "x" * 501, "role": "Assistant"}, 501, 500, 505),
+        ({"content": "x" * 501, "role": "SYSTEM"}, 501, 0, 0),
+        ({"content": "x" * 501, "role": None}, 501, 0, 0),
+        ({"content": None}, 0, 0, 4),
+        ({"content": 5}, 0, 0, 4),
+        ({"content": [{"type": "text", "text": "ab"}, {"type": "audio"}, "c"]}, 4, 4, 8),
+        ({"content": "x", "role": "AI", "metadata": CALLING}, 1, 1, 1 + 4 + len('look{"a": 1}')),
     ],
 )
 def test_tokens_are_those_of_the_text(
-    fields: Mapping[str, object], tokens: int, printed: int
+    fields: Mapping[str, object], tokens: int, printed: int, native: int
 ) -> None:
-    """Tokens are of the whole text, printed ones of what the memory block prints of it."""
+    """Of the whole text, of what the memory block prints, and of a message with its calls."""
     record = read(**fields)
     assert (record.tokens, record.printed_tokens) == (tokens, printed)
+    assert record.native_tokens == native
 
 
 def test_a_long_text_is_counted_as_it_is_printed() -> None:

@@ -21,6 +21,7 @@ def record(name: str, conversation_id: str | None = None) -> Record:
         body=json.dumps({"id": name}),
         tokens=9,
         printed_tokens=3,
+        native_tokens=5,
     )
 
 
