@@ -174,16 +174,6 @@ async def open_survey(settings: Settings) -> AsyncIterator[BusSurvey]:
         yield survey
 
 
-async def is_index_stale(settings: Settings) -> bool:
-    """Tell whether rows of the store are found by terms of another version's rules.
-
-    Its schema is the newest. Raises `StoreError`.
-    """
-    from service.adapters.sql.migrate import is_stale  # noqa: PLC0415 - only databases need it
-
-    return await is_stale(settings.store.url.get_secret_value(), settings.store)
-
-
 async def reindex_store(settings: Settings) -> int:
     """Have rows found by terms of today's rules; returns how many had others."""
     from service.adapters.sql.migrate import reindex  # noqa: PLC0415 - only databases need it

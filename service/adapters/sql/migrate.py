@@ -100,7 +100,7 @@ async def is_stale(url: str, limits: StoreSettings = DEFAULTS) -> bool:
 
     The database has the newest revision. Raises `StoreError` where it can't be asked.
     """
-    async with _opened(url, limits) as database:
+    async with opened(url, limits) as database:
         return not await database.read(is_current)
 
 
@@ -115,7 +115,7 @@ async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
     """
     if is_missing(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
-    async with _opened(url, limits) as database:
+    async with opened(url, limits) as database:
         await require_newest(database)
         return await reindex_stored(database)
 

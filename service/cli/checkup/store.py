@@ -9,7 +9,7 @@ from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.start import has_kept_store, has_shared_bus
 from service.config.settings import Settings
 from service.errors import BusError, SchemaError
-from service.parts import check_store, is_index_stale, open_survey, store_file, store_state
+from service.parts import check_store, open_survey, store_file, store_state
 from service.survey import StoreState
 
 #: Seconds by which the database's clock may differ.
@@ -33,12 +33,8 @@ async def store(settings: Settings) -> AsyncIterator[Finding]:
     try:
         yield ok("store", f"reached, its schema is at revision {await check_store(settings)}")
     except SchemaError as error:
-        yield fail("store", error.detail, "ctxb db upgrade, with the workers stopped")
+        yield fail("store", error.detail, "do so as docs/postgres.md, Upgrading, has it")
         return
-    if await is_index_stale(settings):
-        yield warn(
-            "terms", "made by other rules, so that some rows aren't found", "ctxb db reindex"
-        )
     if file is not None:
         yield disk("disk of the store", file.absolute().parent)
     if (state := await store_state(settings)) is not None:
