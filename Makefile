@@ -42,16 +42,16 @@ demo: $(DEMO_READY) ## Start a bus and a worker, send requests, show the context
 
 .PHONY: test
 test: $(READY) ## Run all tests, on servers that they start themselves
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov --cov-report=term:skip-covered
 	$(BIN)/coverage report --include='formatters/*,service/budget/*' --fail-under=100 --skip-covered
 
 .PHONY: unit
 unit: $(READY) ## Run the tests that do no I/O
-	$(BIN)/python -m pytest --numprocesses=auto tests/unit tests/laws
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/laws
 
 .PHONY: laws
 laws: $(READY) ## Test the laws on 2,000 examples each, as CI does
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses=auto tests/laws
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/laws
 
 .PHONY: check
 check: lint types secrets ## Run everything that reads the code without running it

@@ -128,7 +128,7 @@ def test_a_span_that_is_not_sampled_still_carries_the_trace() -> None:
     assert SPAN not in said
 
 
-@pytest.mark.parametrize("named", HOSTILE)
+@pytest.mark.parametrize("named", HOSTILE, ids=ascii)
 def test_a_trace_that_cannot_be_read_begins_another(named: str) -> None:
     """It is told of once a process at most, and not quoted."""
     with capture_logs() as logs:
@@ -146,7 +146,9 @@ def test_a_later_version_of_the_header_is_read() -> None:
     assert format(found.span_id, "x") == SPAN
 
 
-@pytest.mark.parametrize("state", ["", "=", "a=1," * 200, "a=\ud800", "A B=ü", "a=1,a=2"])
+@pytest.mark.parametrize(
+    "state", ["", "=", "a=1," * 200, "a=\ud800", "A B=ü", "a=1,a=2"], ids=ascii
+)
 def test_a_state_that_cannot_be_read_costs_no_trace(state: str) -> None:
     """What is known of the caller's span stays."""
     found = remote_span(remote(CALLER, state))
