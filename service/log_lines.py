@@ -21,7 +21,8 @@ class Lines:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._lock = threading.Lock()
+        # taken again where the garbage collector, in the middle of a write, ends what logs its end
+        self._lock = threading.RLock()
         self._waiting: list[str] = []
         self._size = 0
         #: The loop that will write what waits when its turn is over.

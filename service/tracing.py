@@ -34,7 +34,8 @@ MAX_TRACESTATE: Final = 512
 
 _W3C: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = re.compile(
-    r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}(?:-|\Z)"
+    # the first version ends behind its flags, later ones may go on
+    r"(?!ff|00[\s\S]{54})[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}(?:-|\Z)"
 )
 _tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
 #: The trace of the request in work, where nobody collects ours.
@@ -136,11 +137,13 @@ NOTHING: Final = _Nothing()
 
 
 def find_tracer() -> Tracer | None:
-    """Return a tracer of the process's provider, or None where it has none."""
+    """Return a tracer of the process's provider, or None where it has none that begins spans."""
     provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+    if isinstance(provider, trace.ProxyTracerProvider):
         return None
-    return provider.get_tracer(SCOPE, version(SCOPE))
+    tracer = provider.get_tracer(SCOPE, version(SCOPE))
+    # of a provider that is switched off, too
+    return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 
 def following(traceparent: str | None) -> AbstractContextManager[None]:

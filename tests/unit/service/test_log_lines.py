@@ -89,6 +89,27 @@ def test_without_a_loop_nothing_waits() -> None:
     assert file.pieces == ["a\n", "b\n", "c\n"]
 
 
+def test_a_line_may_come_in_the_middle_of_a_write() -> None:
+    """As of a task that the garbage collector ends just then: nothing waits for itself."""
+
+    class Interrupted(Pieces):
+        """A file in whose first write another line comes."""
+
+        def write(self, text: str) -> int:
+            if not self.pieces:
+                self.pieces.append("")
+                log.warning("within")
+            return super().write(text)
+
+    file = Interrupted()
+    log = Logger("x", Lines(file))
+    thread = threading.Thread(target=log.warning, args=("around",), daemon=True)
+    thread.start()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert file.pieces == ["", "within\n", "around\n"]
+
+
 async def test_pieces_are_short_enough_to_stay_whole() -> None:
     """No piece has more than a pipe takes at once, and none ends within a line."""
     log, file = _logger()
