@@ -37,6 +37,12 @@ _TRACEPARENT: Final = re.compile(
     # the first version ends behind its flags, later ones may go on
     r"(?!ff|00[\s\S]{54})[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}(?:-|\Z)"
 )
+#: A member of the list, by https://www.w3.org/TR/trace-context/#tracestate-header: what isn't one
+#: would be quoted in the library's log.
+_MEMBER: Final = re.compile(
+    r"[ \t]*(?:(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+    r"=[ -+\--<>-~]{0,255}[!-+\--<>-~][ \t]*)?"
+)
 _tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
 #: The trace of the request in work, where nobody collects ours.
 _callers: ContextVar[str | None] = ContextVar("callers", default=None)
@@ -215,8 +221,12 @@ def remote(traceparent: str | None, tracestate: str | None = None) -> Context:
     if not _TRACEPARENT.match(traceparent):
         ignored("traceparent")
         return Context()
-    carrier = {"traceparent": traceparent, "tracestate": tracestate}
-    said = {name: value for name, value in carrier.items() if value is not None}
+    said = {"traceparent": traceparent}
+    if tracestate is not None:
+        if all(map(_MEMBER.fullmatch, tracestate.split(","))):
+            said["tracestate"] = tracestate
+        else:
+            ignored("tracestate")
     return _W3C.extract(said, Context())
 
 

@@ -160,12 +160,24 @@ def test_a_later_version_of_the_header_is_read() -> None:
 @pytest.mark.parametrize(
     "state", ["", "=", "a=1," * 200, "a=\ud800", "A B=ü", "a=1,a=2"], ids=ascii
 )
-def test_a_state_that_cannot_be_read_costs_no_trace(state: str) -> None:
-    """What is known of the caller's span stays."""
+def test_a_state_that_cannot_be_read_costs_no_trace(
+    state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is known of the caller's span stays, and no library quotes strangers in a log."""
     found = remote_span(remote(CALLER, state))
 
     assert found is not None
     assert format(found.trace_id, "032x") == TRACE
+    assert not [each for each in caplog.records if each.name.startswith("opentelemetry")]
+
+
+@pytest.mark.parametrize("state", ["a=1", "a@b=1, c*/-_=2", "a= !-~ ~\t,,b=x"])
+def test_a_state_of_w3c_is_passed_on(state: str) -> None:
+    """With all of its members."""
+    found = remote_span(remote(CALLER, state))
+
+    assert found is not None
+    assert len(found.trace_state) == len([each for each in state.split(",") if each])
 
 
 def test_a_line_is_written_in_our_span_or_below_the_callers() -> None:
