@@ -41,6 +41,7 @@ def test_an_outage_is_told_of_once_with_its_reason(caplog: pytest.LogCaptureFixt
         for away in (False, True, True, True, False, False, True, True):
             flaky.away = away
             exporter.export([])
+    exporter.shutdown()  # else it would keep on silencing the logger
 
     told = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert told == ["transient error: refused"] * 2
