@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import redis
@@ -75,9 +76,18 @@ class RealServer:
 
     def kill(self) -> None:
         """End it without a warning, as a crash would."""
-        with self.client() as client:
-            os.kill(client.info("server")["process_id"], signal.SIGKILL)
+        os.kill(self._pid(), signal.SIGKILL)
         self._gone()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Keep it from answering; it goes on to accept connections."""
+        pid = self._pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """End it as an operator would."""
@@ -89,6 +99,10 @@ class RealServer:
             port=self.port, socket_timeout=START_SECONDS, retry=Retry(NoBackoff(), 0)
         )
 
+    def _pid(self) -> int:
+        with self.client() as client:
+            return int(client.info("server")["process_id"])
+
     def _gone(self) -> None:
         if self._guard is not None:
             self._guard.communicate()
@@ -98,7 +112,7 @@ class RealServer:
         durable = "yes" if self._durable else "no"
         lines = [
             *("bind 127.0.0.1", f"port {self.port}", f'unixsocket "{self.socket.name}"'),
-            *('save ""', f"appendonly {durable}", "enable-debug-command yes"),
+            *('save ""', f"appendonly {durable}"),
             *self._more,
         ]
         return "\n".join(lines) + "\n\n"

@@ -126,7 +126,7 @@ class RedisPlace:
 
 async def until(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """Try again until something comes of it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if result := await attempt():
                 return result

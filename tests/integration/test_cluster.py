@@ -83,7 +83,7 @@ async def test_other_shards_go_on_without_a_node(cluster: RealCluster, own: Redi
     """A node is killed: requests of the others are answered, its own when it is there again."""
     owners = of_each_shard(SHARDS)
     streams = [own.prefix + shard_topic(number, SHARDS) for number in range(SHARDS)]
-    async with open_crew(own, bus={"socket_timeout": 1}) as crew:
+    async with open_crew(own, bus={"socket_timeout": 10}) as crew:
         await crew.hire()
         victim = holder(cluster, shards_key(own.prefix))
         lost = [n for n, stream in enumerate(streams) if holder(cluster, stream) is victim]
@@ -120,7 +120,7 @@ async def test_answer_of_a_lost_node_holds_nobody_up(cluster: RealCluster, own: 
     """It is left with its delivery, which is pending there; the batch goes out."""
     owners = of_each_shard(SHARDS)
     async with open_redis_bus(
-        cluster.url, BusOptions(prefix=own.prefix, lease_seconds=SHORT, socket_timeout=1)
+        cluster.url, BusOptions(prefix=own.prefix, lease_seconds=SHORT)
     ) as bus:
         for owner in owners:
             await bus.submit(request_of(owner))

@@ -10,6 +10,8 @@ import pytest
 import redis.asyncio as redis
 from structlog.testing import capture_logs
 
+from service.adapters.redis import finishing
+from service.adapters.redis.scripts import script
 from service.bus import Identity, Outcome
 from service.errors import ForbiddenError
 from service.wire import Topics
@@ -20,6 +22,19 @@ pytestmark = pytest.mark.integration
 
 #: Where the workers of these tests may not write, though replies may be asked for there.
 ELSEWHERE = "elsewhere."
+
+#: Lets a script hear of a channel that is forbidden as Redis 6.2 says it: without a code.
+OLD_WORDS = """
+local server = redis
+local redis = {call = server.call}
+redis.pcall = function(name, ...)
+  local reply = server.pcall(name, ...)
+  if name == 'PUBLISH' and type(reply) == 'table' then
+    return {err = '@user_script: 1: The user executing the script may not publish there'}
+  end
+  return reply
+end
+"""
 
 
 @pytest.fixture
@@ -97,6 +112,34 @@ async def test_channel_is_no_key(fenced: RedisPlace) -> None:
 
     assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, 1)
     assert bus.forbidden == 0
+
+
+@pytest.mark.parametrize("prelude", ["", OLD_WORDS])
+async def test_forbidden_channel_leaves_the_others_alone(
+    fenced: RedisPlace, monkeypatch: pytest.MonkeyPatch, prelude: str
+) -> None:
+    """Its answer is stored and settled like those that went with it, and logged, in any words."""
+    monkeypatch.setattr(finishing, "FINISH", script(prelude + finishing.FINISH.source))
+    bus = await fenced.open("one", lease_seconds=0)
+    for number in range(3):
+        await bus.submit(b"%d" % number)
+    own = f"{fenced.prefix}replies"
+    places = [own, f"{ELSEWHERE}{fenced.prefix}", own]
+    answers = [
+        answer(each, identity=Identity("a", str(n)), reply_to=to)
+        for n, (each, to) in enumerate(zip(await received(bus), places, strict=True))
+    ]
+
+    with capture_logs() as logged:
+        receipts = await bus.finish(answers)
+
+    sent, refused = (Outcome.SENT, 0), (Outcome.SENT, None)
+    assert [(each.outcome, each.receivers) for each in receipts] == [sent, refused, sent]
+    assert None not in await bus.stored([each.identity for each in answers])
+    assert await bus.requests.claim(10) == []
+    assert [(line["event"], line["reply_to"]) for line in logged] == [
+        ("bus.reply_refused", places[1])
+    ]
 
 
 async def test_worker_without_its_own_keys_settles_nothing(fenced: RedisPlace) -> None:

@@ -198,7 +198,7 @@ async def test_missing_rights_cost_the_reply(server: StartServer) -> None:
 @pytest.mark.parametrize("protocol", [2, 3])
 async def test_both_protocols(server_url: str, prefix: str, protocol: int) -> None:
     """The bus works alike with either protocol, whatever shape its replies have there."""
-    url = f"{server_url}?protocol={protocol}&decode_responses=True&socket_timeout=0.2"
+    url = f"{server_url}?protocol={protocol}&decode_responses=True&socket_timeout=20"
     options = BusOptions(prefix=prefix, lease_seconds=SHORT)
     async with open_redis_bus(url, options) as bus, bus.heard() as heard:
         await bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")

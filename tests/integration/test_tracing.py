@@ -62,7 +62,7 @@ class Scene:
 
     async def ended(self, count: int = 1) -> None:
         """Wait until so many requests are done with: their answers come a moment before."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while sum(span.name == PROCESS for span in self.collected.spans) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -81,8 +81,8 @@ async def scene() -> AsyncIterator[Scene]:
             collected=collected,
             bus=bus,
             builder=builder,
-            plain=await enter(open_client(bus, timeout_seconds=10)),
-            traced=await enter(open_client(bus, timeout_seconds=10, spans=spans)),
+            plain=await enter(open_client(bus, timeout_seconds=60)),
+            traced=await enter(open_client(bus, timeout_seconds=60, spans=spans)),
         )
         await enter(working(Worker(bus, builder), bus, asyncio.Event()))
         yield scene
@@ -208,7 +208,7 @@ async def test_no_request_fails_for_its_trace(scene: Scene, named: Any) -> None:
             sent = json.dumps(asking(id=f"msg_{number}", metadata=metadata)).encode()
             async with scene.bus.listen(Topics.CONTEXT_BUILD_RESPONSE) as responses:
                 await scene.bus.submit(sent)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     answer = json.loads(await anext(responses))
             assert answer["content"]["status"] == "success"
             assert answer["metadata"]["traceparent"].startswith("00-")
@@ -269,7 +269,7 @@ async def test_what_fell_out_is_told_of_in_the_same_trace(scene: Scene) -> None:
         await scene.answered(
             content=content, metadata={"traceparent": CALLER, "tracestate": "vendor=1"}
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             event = json.loads(await anext(events))
     (built,) = {
         scene.collected.ids(span) for span in scene.collected.spans if span.name == "build context"

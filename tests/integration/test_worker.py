@@ -112,7 +112,7 @@ async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
         metrics=Noted(),
         settings=Settings(
             bus=BusSettings(**bus_settings),
-            worker=WorkerSettings(concurrency=4, shutdown_timeout_seconds=5),
+            worker=WorkerSettings(concurrency=4, shutdown_timeout_seconds=30),
             **settings,
         ),
     )
@@ -122,7 +122,7 @@ async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
     }
     async with AsyncExitStack() as stack:
         bus = await place.open("client", **options)
-        client = await stack.enter_async_context(open_client(bus, timeout_seconds=10))
+        client = await stack.enter_async_context(open_client(bus, timeout_seconds=60))
         crew = Crew(place, stack, builder, options, client, bus)
         try:
             yield crew
@@ -246,7 +246,7 @@ async def test_a_retry_gets_the_same_response(crew: Crew) -> None:
 async def test_a_retry_while_the_request_is_built_is_answered_too(place: Place) -> None:
     """Both get the one response, also where they asked for it in different places."""
     async with open_crew(place) as crew:
-        other = await crew.stack.enter_async_context(open_client(crew.bus, timeout_seconds=10))
+        other = await crew.stack.enter_async_context(open_client(crew.bus, timeout_seconds=60))
         request = asking(id="msg_1")
         sent = [asyncio.create_task(client.send(request)) for client in (crew.client, other) * 3]
         await asyncio.sleep(0)
@@ -448,7 +448,7 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
         sent = [asyncio.create_task(crew.client.send(asking("left behind")))]
         await until(lambda: dead.requests.receive(1, wait=0.1))
         one_slot = crew.builder.settings.model_copy(
-            update={"worker": WorkerSettings(concurrency=1, shutdown_timeout_seconds=5)}
+            update={"worker": WorkerSettings(concurrency=1, shutdown_timeout_seconds=30)}
         )
         trouble = Gate()
         await crew.hire(replace(trouble.joined(crew.builder), settings=one_slot))
@@ -457,7 +457,7 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
         await until(lambda: _holds(crew, 4))
         trouble.open.set()
         responses = [await each for each in sent]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await crew.dismiss() == [True]
 
     assert len({response.id for response in responses}) == 4

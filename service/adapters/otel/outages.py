@@ -17,11 +17,14 @@ class OnceTold(SpanExporter):
         self._exporter = exporter
         self._logger = logging.getLogger(type(exporter).__module__)
         self._out = False
-        self._logger.addFilter(self._passes)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans; called by one thread."""
-        result = self._exporter.export(spans)
+        self._logger.addFilter(self._passes)
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._logger.removeFilter(self._passes)
         if result is SpanExportResult.SUCCESS and self._out:
             self._out = False
             log.info("telemetry.resumed")
@@ -30,7 +33,6 @@ class OnceTold(SpanExporter):
     def shutdown(self) -> None:
         """Send nothing more."""
         self._exporter.shutdown()
-        self._logger.removeFilter(self._passes)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Do what the other does."""

@@ -56,8 +56,8 @@ end
 local function send(response, reply)
   if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[5], ARGV[6]) end
   local heard = redis.pcall('PUBLISH', reply, response)
-  if type(heard) == 'table' and string.sub(heard['err'], 1, 4) == 'ERR ' then return -2 end
-  return heard
+  -- whatever keeps it from publishing there, it is this reply's own: PUBLISH writes nothing
+  return type(heard) == 'table' and -2 or heard
 end
 
 local function finish(result, mode, value, entry, response, reply)

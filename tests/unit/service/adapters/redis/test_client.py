@@ -1,14 +1,17 @@
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import pytest
 from redis.exceptions import BusyLoadingError, OutOfMemoryError, ResponseError
 
+from service.adapters.bus_options import BusOptions
 from service.adapters.redis.client import (
     ClosedError,
     GroupMissingError,
     ServerClock,
     bus_errors,
     entries,
+    make_clients,
 )
 from service.errors import BusError, ForbiddenError
 
@@ -57,6 +60,20 @@ def test_errors_are_ours(raised: Exception, expected: type[BusError]) -> None:
 
     assert type(caught.value) is expected
     assert caught.value.__cause__ is raised
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+async def test_reads_that_wait_have_no_time_limit_of_their_own(protocol: int) -> None:
+    """Whatever the URL says: it is meant for commands that answer at once."""
+    async with AsyncExitStack() as stack:
+        url = f"redis://127.0.0.1:1?protocol={protocol}&socket_timeout=0.2"
+        clients = make_clients(stack, url, BusOptions())
+        limits = [
+            client.connection_pool.connection_kwargs["socket_timeout"]
+            for client in (clients.commands, clients.blocking)
+        ]
+
+    assert limits == [0.2, None]
 
 
 def test_entries_tell_when_they_were_written() -> None:
