@@ -11,6 +11,8 @@ const LONGEST_INTERVAL = 86_400_000;
 /** Milliseconds that an answer may take, and the longest pause between two tries that failed. */
 const PATIENCE = 15_000;
 const LONGEST_PAUSE = 60_000;
+/** Milliseconds of silence, signs of life included, after which a feed is asked for anew. */
+const SILENCE = 40_000;
 /** Rows of a preview that are listed, characters of each, and ids that are sent in one go. */
 const LISTED_ROWS = 100;
 const LISTED_CHARACTERS = 160;
@@ -658,24 +660,29 @@ class Feed {
   async #listen(place) {
     const { signal } = this.#end;
     for (let tries = 0; !signal.aborted; tries += 1) {
+      const silence = new Silence();
       try {
-        const answer = await answered(place, "v1/live", { signal });
+        const either = AbortSignal.any([signal, silence.signal]);
+        const answer = await answered(place, "v1/live", { signal: either });
         if (tries) this.#ring(); // something may have happened in between
         tries = 0;
-        await this.#read(answer);
+        await this.#read(answer, silence);
       } catch (problem) {
         if (problem.lasting || signal.aborted) return;
+      } finally {
+        silence.end();
       }
       await pause(Math.min(INTERVAL * 2 ** tries, LONGEST_PAUSE), signal);
     }
   }
 
-  async #read(answer) {
+  async #read(answer, silence) {
     let rest = "";
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
+      silence.broken();
       const events = (rest + value).split("\n\n");
       rest = events.pop();
       if (events.some((event) => /^event: (build|gap)$/m.test(event))) this.#ring();
@@ -684,6 +691,26 @@ class Feed {
 
   #ring() {
     for (const hear of this.#listeners) hear();
+  }
+}
+
+/** Gives a signal where nothing is heard for long: a connection may be gone without an end. */
+class Silence {
+  #ending = new AbortController();
+  #timer = 0;
+  signal = this.#ending.signal;
+
+  constructor() {
+    this.broken();
+  }
+
+  broken() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#ending.abort(), SILENCE);
+  }
+
+  end() {
+    clearTimeout(this.#timer);
   }
 }
 
