@@ -66,6 +66,33 @@ async def test_a_feed_that_falls_silent_is_asked_for_anew(browser: Browser, host
         await expect(figure(widget(page, "ana"), "Messages")).to_have_text("10")
 
 
+async def test_a_feed_that_was_refused_is_joined_by_another_try(
+    hosts: Hosts, watched: Watched
+) -> None:
+    """By all widgets that try again, one after the other."""
+    async with hosts.serving(works=True, budget={}) as service:
+        page = await hosts.window(service.served.address)
+        refusal = {"error": {"code": "forbidden"}}
+        await page.route("**/v1/**", lambda route: route.fulfill(status=403, json=refusal))
+        asked = Asked(page)
+        live = 'live interval="0"'
+        page = await hosts.open(service, tag("ana", live) * 2, page=page)
+        await asked.wait_for_answer("/v1/live", "ana")
+        shown = widget(page, "ana")
+        for each in (shown.first, shown.last):
+            await expect(each.locator("[part=trouble]")).to_contain_text("http.allowed_origins")
+        await page.unroute("**/v1/**")
+        async with page.expect_response("**/v1/live"):
+            await shown.first.get_by_role("button", name="Try again").click()
+        await shown.last.get_by_role("button", name="Try again").click()
+        for each in (shown.first, shown.last):
+            await expect(figure(each, "Messages")).to_have_text("0")
+        await service.built("ana")
+        for each in (shown.first, shown.last):
+            await expect(figure(each, "Messages")).to_have_text("1")
+        watched.errors.clear()
+
+
 #: Puts the tab behind another one, or in front.
 BEHIND = """(behind) => {
   Object.defineProperty(document, "hidden", { value: behind, configurable: true });

@@ -75,7 +75,7 @@ export class ContextManagerWidget extends HTMLElement {
     this.#view.on("prune", () => this.prune());
     this.#view.on("confirm", () => this.#commit());
     this.#view.on("undo", () => this.undo());
-    this.#view.on("retry", () => this.refresh());
+    this.#view.on("retry", () => this.#retry());
   }
 
   connectedCallback() {
@@ -229,6 +229,14 @@ export class ContextManagerWidget extends HTMLElement {
       this.#offerUndo(place, ids, problem.message, { failed: true });
     }
     this.#look();
+  }
+
+  /** Look now, and listen anew: a feed that was refused is not tried again by itself. */
+  #retry() {
+    this.refresh();
+    this.#leaveFeed?.();
+    this.#leaveFeed = null;
+    this.#wake();
   }
 
   async #commit() {
@@ -639,22 +647,29 @@ class Feed {
   /** Call back on each build; returns what ends that. */
   static join(place, hear) {
     const key = JSON.stringify([place.base, place.owner, place.token]);
-    if (!Feed.#open.has(key)) Feed.#open.set(key, new Feed(place));
+    if (!Feed.#open.has(key)) Feed.#open.set(key, new Feed(place, key));
     const feed = Feed.#open.get(key);
     feed.#listeners.add(hear);
     return () => {
       feed.#listeners.delete(hear);
       if (feed.#listeners.size) return;
       feed.#end.abort();
-      if (Feed.#open.get(key) === feed) Feed.#open.delete(key);
+      feed.#forget();
     };
   }
 
   #listeners = new Set();
   #end = new AbortController();
+  #key;
 
-  constructor(place) {
+  constructor(place, key) {
+    this.#key = key;
     this.#listen(place);
+  }
+
+  /** Let nobody join any more. */
+  #forget() {
+    if (Feed.#open.get(this.#key) === this) Feed.#open.delete(this.#key);
   }
 
   async #listen(place) {
@@ -668,7 +683,7 @@ class Feed {
         tries = 0;
         await this.#read(answer, silence);
       } catch (problem) {
-        if (problem.lasting || signal.aborted) return;
+        if (problem.lasting || signal.aborted) return this.#forget();
       } finally {
         silence.end();
       }
