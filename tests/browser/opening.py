@@ -71,6 +71,14 @@ async def fits(page: Page) -> bool:
     return wide
 
 
+async def scrolls_inside(page: Page) -> bool:
+    """Tell whether a page is as high as its window: what is higher scrolls within it."""
+    high: bool = await page.evaluate(
+        "document.documentElement.scrollHeight <= document.documentElement.clientHeight"
+    )
+    return high
+
+
 def at(owner: str, path: str = "builds") -> str:
     """Return the link to a place on the page of an owner."""
     return f"/#/{path}?owner={quote(owner, safe='')}"

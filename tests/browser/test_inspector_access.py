@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.demo_builds import FAMILY
-from tests.browser.opening import OpenPage, Theme, at, fits, violations
+from tests.browser.opening import OpenPage, Theme, at, fits, scrolls_inside, violations
 from tests.serving import Scene
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -41,11 +41,18 @@ def views(family: Sequence[str]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
+@pytest.mark.parametrize(
+    ("theme", "width", "narrowest"), [("light", 1280, 960), ("dark", 360, 320)]
+)
 async def test_every_view_is_for_everybody(
-    open_page: OpenPage, scene: Scene, family: Sequence[str], theme: Theme, width: int
+    open_page: OpenPage,
+    scene: Scene,
+    family: Sequence[str],
+    theme: Theme,
+    width: int,
+    narrowest: int,
 ) -> None:
-    """Axe finds nothing, and nothing is wider than the window."""
+    """Axe finds nothing, and nothing is wider than the window, nor than a narrower one."""
     page = await open_page("/", theme=theme, width=width)
     await expect(page.get_by_role("heading", name="Whose builds?")).to_be_visible()
     assert await violations(page) == []
@@ -53,7 +60,10 @@ async def test_every_view_is_for_everybody(
         await page.goto(scene.served.address + at(FAMILY, path))
         await expect(page.get_by_text(text).locator("visible=true").first).to_be_visible()
         assert await violations(page) == [], path
-        assert await fits(page), path
+        assert width < 960 or await scrolls_inside(page), path
+        for each in (narrowest, width):
+            await page.set_viewport_size({"width": each, "height": 860})
+            assert await fits(page), (path, each)
     await page.get_by_role("button", name="Keys").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
     assert await violations(page) == []
@@ -75,17 +85,9 @@ async def test_axe_would_find_something(open_page: OpenPage) -> None:
     assert {"label", "color-contrast"} <= found
 
 
-async def test_narrow_windows_need_no_scrolling_sideways(
-    open_page: OpenPage, scene: Scene, family: Sequence[str]
-) -> None:
-    """In any view; there is one column, with a way back to the list."""
-    page = await open_page(at(FAMILY), width=320)
-    for path, text in views(family).items():
-        await page.goto(scene.served.address + at(FAMILY, path))
-        await expect(page.get_by_text(text).locator("visible=true").first).to_be_visible()
-        if path != "builds":
-            await expect(page.get_by_role("link", name="All builds")).to_be_visible()
-        assert await fits(page), path
+async def test_narrow_windows_have_a_way_back(open_page: OpenPage, family: Sequence[str]) -> None:
+    """From what is looked at to the list: there is one column."""
+    page = await open_page(at(FAMILY, f"builds/{family[1]}/diff/{family[0]}"), width=320)
     await page.get_by_role("link", name="All builds").click()
     await page.locator(f'a[data-build="{family[0]}"]').click()
     # what had the focus is out of sight

@@ -1,5 +1,6 @@
 """The inspector shows builds as they come, stands still where it is told to, and says which."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 
@@ -143,13 +144,77 @@ async def test_earlier_builds_can_be_asked_for(open_page: OpenPage, scene: Scene
 async def test_a_feed_that_falls_silent_is_said_to_be_stale(
     open_page: OpenPage, scene: Scene
 ) -> None:
-    """Though the connection stands; the next build makes it live again."""
+    """Though the connection stands; another one is tried, and what was missed is read."""
     page = await open_page()
     await page.clock.install()
     await page.goto(scene.served.address + at("live-7"))
     await live(page)
-    await page.clock.fast_forward(41_000)
+    goes = asyncio.Event()
+
+    async def held(route: Route) -> None:
+        await goes.wait()
+        await route.continue_()
+
+    await page.route("**/v1/live", held)
+    async with page.expect_event("requestfailed", lambda each: "/v1/live" in each.url):
+        await page.clock.fast_forward(41_000)
     await expect(page.locator("connection-badge")).to_contain_text("Stale: nothing heard since")
     await ask(scene, "live-7", "One", "live-7-1")
+    goes.set()
     await live(page)
     await expect(page.locator("a[data-build]")).to_have_count(1)
+
+
+async def test_a_list_that_comes_late_takes_nothing_away(open_page: OpenPage, scene: Scene) -> None:
+    """A build that the feed told of while the list was on its way stays in it."""
+    await ask(scene, "live-9", "One", "live-9-1")
+    page = await open_page()
+    goes = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        answer = await route.fetch()
+        await goes.wait()
+        await route.fulfill(response=answer)
+
+    await page.route("**/v1/builds?*", late)
+    async with page.expect_request("**/v1/builds?*"):
+        await page.goto(scene.served.address + at("live-9"))
+    await live(page)
+    lines = page.locator("a[data-build]")
+    await ask(scene, "live-9", "Two", "live-9-2")
+    await expect(lines).to_have_count(1)
+    goes.set()
+    await expect(lines).to_have_count(2)
+
+
+#: Gives the page a feed to which `told` adds.
+FEED = """() => {
+  const asked = window.fetch;
+  const write = (feed, text) => feed.enqueue(new TextEncoder().encode(text));
+  window.fetch = (path, options) => {
+    if (path !== "/v1/live") return asked(path, options);
+    const start = (feed) => {
+      window.told = (text) => write(feed, text);
+      write(feed, ": hello\\n\\n");
+    };
+    return Promise.resolve(new Response(new ReadableStream({ start })));
+  };
+}"""
+
+
+async def test_a_list_has_an_end(open_page: OpenPage, scene: Scene) -> None:
+    """However many builds come while the page is open: it begins anew with the newest."""
+    await ask(scene, "live-10", "One", "live-10-1")
+    [line] = (await scene.get("/v1/builds", owner="live-10")).json()["builds"]
+    page = await open_page()
+    await page.add_init_script(f"({FEED})()")
+    await page.goto(scene.served.address + at("live-10"))
+    await page.reload()
+    lines = page.locator("a[data-build]")
+    await expect(lines).to_have_count(1)
+    names = [*(f"bld_{number}" for number in range(1_000)), "bld_last"]
+    events = [json.dumps({**line, "build_id": name}) for name in names]
+    told = "".join(f"event: build\ndata: {data}\n\n" for data in events)
+    await page.evaluate("(text) => window.told(text)", told)
+    await expect(page.locator('a[data-build="bld_last"]')).to_be_visible()
+    await expect(lines).to_have_count(2)

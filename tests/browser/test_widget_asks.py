@@ -31,7 +31,9 @@ async def test_builds_are_seen_as_they_are_made(hosts: Hosts) -> None:
         for each in (shown.first, shown.last, widget(page, "bob")):
             await expect(figure(each, "Messages")).to_have_text("0")
         await expect(shown.first.get_by_text("with each build")).to_be_visible()
-        await asked.wait_until("/v1/live", "bob", 1)
+        # who has an answer hears of all that is built from then on
+        await asked.wait_for_answer("/v1/live", "ana")
+        await asked.wait_for_answer("/v1/live", "bob")
         await service.built("ana")
         await expect(figure(shown.first, "Messages")).to_have_text("1")
         await expect(figure(shown.last, "Messages")).to_have_text("1")
@@ -45,11 +47,63 @@ async def test_builds_are_seen_as_they_are_made(hosts: Hosts) -> None:
             await shown.evaluate("(each) => each.remove()")
 
 
+async def test_a_feed_that_falls_silent_is_asked_for_anew(browser: Browser, hosts: Hosts) -> None:
+    """For a connection may be gone without an end; what was missed is looked at."""
+    async with hosts.serving() as service:
+        page = await browser.new_page(reduced_motion="reduce")
+        hosts.pages.append(page)
+        await page.clock.install()
+        asked = Asked(page)
+        page = await hosts.open(service, tag("ana", 'live interval="0"'), page=page)
+        await asked.wait_for_answer("/v1/live", "ana")
+        await expect(figure(widget(page, "ana"), "Messages")).to_have_text("0")
+        await remember(service, "ana", 10)
+        async with page.expect_event("requestfailed", lambda each: "/v1/live" in each.url):
+            await page.clock.fast_forward(41_000)
+        async with asyncio.timeout(30):
+            while asked.of("/v1/live", "ana") < 2:
+                await page.clock.run_for(250)
+        await expect(figure(widget(page, "ana"), "Messages")).to_have_text("10")
+
+
+async def test_a_feed_that_was_refused_is_joined_by_another_try(
+    hosts: Hosts, watched: Watched
+) -> None:
+    """By all widgets that try again, one after the other."""
+    async with hosts.serving(works=True, budget={}) as service:
+        page = await hosts.window(service.served.address)
+        refusal = {"error": {"code": "forbidden"}}
+        await page.route("**/v1/**", lambda route: route.fulfill(status=403, json=refusal))
+        asked = Asked(page)
+        live = 'live interval="0"'
+        page = await hosts.open(service, tag("ana", live) * 2, page=page)
+        await asked.wait_for_answer("/v1/live", "ana")
+        shown = widget(page, "ana")
+        for each in (shown.first, shown.last):
+            await expect(each.locator("[part=trouble]")).to_contain_text("http.allowed_origins")
+        await page.unroute("**/v1/**")
+        async with page.expect_response("**/v1/live"):
+            await shown.first.get_by_role("button", name="Try again").click()
+        await shown.last.get_by_role("button", name="Try again").click()
+        for each in (shown.first, shown.last):
+            await expect(figure(each, "Messages")).to_have_text("0")
+        await service.built("ana")
+        for each in (shown.first, shown.last):
+            await expect(figure(each, "Messages")).to_have_text("1")
+        watched.errors.clear()
+
+
 #: Puts the tab behind another one, or in front.
 BEHIND = """(behind) => {
   Object.defineProperty(document, "hidden", { value: behind, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
+#: Waits until an element is known to be out of sight, by who asked before this one too.
+OUT_OF_SIGHT = """(each) => new Promise((resolve) => {
+  new IntersectionObserver((entries) => {
+    if (!entries.at(-1).isIntersecting) resolve();
+  }).observe(each);
+})"""
 #: Adds a widget far below what is seen.
 BELOW = """(owner) => {
   const each = document.createElement("context-manager-widget");
@@ -65,7 +119,9 @@ async def test_who_is_not_seen_does_not_ask(browser: Browser, hosts: Hosts) -> N
         # a clock is that of all pages of a profile
         page = await browser.new_page(reduced_motion="reduce")
         hosts.pages.append(page)
-        await page.clock.install()
+        await page.clock.install(time=0)
+        # else a machine that stalls would let somebody ask before he is hidden
+        await page.clock.pause_at(1_000)
         asked = Asked(page)
         page = await hosts.open(service, "".join(map(tag, ("ana", "bob", "carla"))), page=page)
         for owner in ("ana", "bob", "carla"):
@@ -73,10 +129,11 @@ async def test_who_is_not_seen_does_not_ask(browser: Browser, hosts: Hosts) -> N
         await page.evaluate(BELOW, "dora")
         await widget(page, "ana").evaluate("(each) => { window.removed = each; each.remove(); }")
         await widget(page, "bob").evaluate("(each) => { each.hidden = true; }")
-        await page.evaluate("new Promise(requestAnimationFrame)")
-        async with asyncio.timeout(10):
+        await widget(page, "bob").evaluate(OUT_OF_SIGHT)
+        async with asyncio.timeout(30):
             while asked.of("/v1/history", "carla") < 4:
-                await page.clock.run_for(3_000)
+                # in small steps, for what was asked is heard of a little later
+                await page.clock.run_for(250)
         assert asked.counts("/v1/history") == {"ana": 1, "bob": 1, "carla": 4}
 
         await page.evaluate(BEHIND, True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playwright.async_api import BrowserContext, Locator, Page, Route
+from playwright.async_api import Request as Sent
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -114,12 +115,14 @@ async def another_site(
 
 
 class Asked:
-    """The requests of a page, as they come."""
+    """The requests of a page, as they come, and as they are answered."""
 
     def __init__(self, page: Page) -> None:
         self.urls: list[str] = []
+        self._answered: list[str] = []
         self._bell = asyncio.Event()
-        page.on("request", lambda request: self._note(request.url, request.headers))
+        page.on("request", lambda request: self._note(self.urls, request))
+        page.on("response", lambda response: self._note(self._answered, response.request))
 
     def of(self, path: str, owner: str = "") -> int:
         """Count those for a path, of an owner."""
@@ -135,13 +138,22 @@ class Asked:
 
     async def wait_until(self, path: str, owner: str, wanted: int) -> None:
         """Wait until there are so many."""
-        async with asyncio.timeout(10):
-            while self.of(path, owner) < wanted:
+        await self._until(lambda: self.of(path, owner) >= wanted)
+
+    async def wait_for_answer(self, path: str, owner: str) -> None:
+        """Wait until one of them is answered, or has begun to be."""
+        await self._until(
+            lambda: any(path in url and url.endswith(owner) for url in self._answered)
+        )
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not done():
                 self._bell.clear()
                 await self._bell.wait()
 
-    def _note(self, url: str, headers: dict[str, str]) -> None:
-        self.urls.append(f"{url} {headers.get('x-owner-key', '')}")
+    def _note(self, noted: list[str], request: Sent) -> None:
+        noted.append(f"{request.url} {request.headers.get('x-owner-key', '')}")
         self._bell.set()
 
 

@@ -386,7 +386,7 @@ async def test_old_builds_are_let_go_where_no_new_ones_come(
     monkeypatch.setattr(opening, "TIDY_SECONDS", 0.01)
     async with serving(manifests=ManifestSettings(ttl_seconds=0.05)) as scene:
         await scene.built()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while scene.served.recent._held:  # noqa: ASYNC110 - nobody is told of it
                 await asyncio.sleep(0.01)
 
@@ -420,7 +420,7 @@ async def test_a_worker_serves_what_is_configured() -> None:
                 assert (await http.get("/version")).status_code == 401
                 built = await http.post("/v1/build", json=asking(), headers=own)
                 place = f"/v1/builds/{built.json()['content']['build_id']}"
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     shown = await http.get(place, headers=own)
                     while shown.status_code == 404:
                         shown = await http.get(place, headers=own)

@@ -14,8 +14,9 @@ import { TABS, linkTo, linkToBuild, linkToDiff, read } from "./router.js";
 import { shortcuts } from "./shortcuts.js";
 import "./theme-switch.js";
 
-/** Builds that are listed at a time. */
+/** Builds that are listed at a time, and held at most: of others the worker knows. */
 const PAGE = 50;
+const MOST = 1_000;
 
 const at = (id) => document.getElementById(id);
 const list = at("builds");
@@ -28,6 +29,8 @@ const feed = new LiveFeed();
 let here = { view: "", owner: "" };
 let shown = null;
 let paused = null;
+/** The list that is on its way, with what came since it was asked for. */
+let awaited = null;
 let listed = Promise.withResolvers();
 
 const VIEWS = {
@@ -106,26 +109,44 @@ function chooseOne() {
 
 function changeOwner() {
   listed = Promise.withResolvers();
+  awaited = null;
   form.show(here.owner);
-  resume([]);
+  unpause();
   list.say("");
   if (!here.owner) return feed.stop();
   list.say(loading("builds"));
   feed.start(here.owner);
 }
 
-async function loadList(before = null) {
+async function loadList() {
   const { owner } = here;
+  const mine = (awaited = { builds: [] });
   try {
-    const earlier = before === null ? "" : `&before=${before}`;
-    const page = await get(`/v1/builds?limit=${PAGE}${earlier}`, { owner });
-    if (owner !== here.owner) return;
-    if (before === null) list.show(page.builds, owner, page.next);
-    else list.extend(page.builds, page.next);
+    const page = await get(`/v1/builds?limit=${PAGE}`, { owner });
+    // another list was asked for since: this one may be older than what is there
+    if (mine !== awaited) return;
+    awaited = null;
+    list.show(page.builds, owner, page.next);
+    add(mine.builds);
     list.mark(here.id ?? "");
     listed.resolve();
   } catch (error) {
-    if (owner === here.owner) list.say(failed(error, () => loadList()));
+    if (mine !== awaited) return;
+    awaited = null;
+    list.say(failed(error, loadList));
+  }
+}
+
+async function loadEarlier() {
+  const { owner } = here;
+  const before = list.next;
+  try {
+    const page = await get(`/v1/builds?limit=${PAGE}&before=${before}`, { owner });
+    if (owner !== here.owner || before !== list.next) return;
+    list.extend(page.builds, page.next);
+    list.mark(here.id ?? "");
+  } catch (error) {
+    if (owner === here.owner) list.say(failed(error, loadList));
   }
 }
 
@@ -145,30 +166,47 @@ function showState() {
   badge.show({
     name: "paused",
     since: paused.since,
-    waiting: paused.builds.length,
+    waiting: paused.waiting,
     lost: feed.state.name !== "live",
   });
 }
 
 function arrived({ detail }) {
-  if (paused) paused.builds.push(detail);
-  else list.add([detail]);
+  awaited?.builds.push(detail);
+  if (paused) hold(detail);
+  else add([detail]);
   showState();
 }
 
+/** Put builds on top; where there are too many, the list begins anew with the newest. */
+function add(builds) {
+  list.add(builds);
+  if (list.builds.length > MOST && !awaited) loadList();
+}
+
+function hold(build) {
+  paused.waiting += 1;
+  if (paused.builds.length < MOST) paused.builds.push(build);
+  else paused.reload = true;
+}
+
 function togglePause() {
-  if (paused) return resume(paused.builds);
-  paused = { since: Date.now(), builds: [], reload: false };
+  if (paused) return resume();
+  paused = { since: Date.now(), waiting: 0, builds: [], reload: false };
   pauseButton.textContent = "Resume";
   showState();
 }
 
-function resume(builds) {
-  const reload = paused?.reload;
+function resume() {
+  const { builds, reload } = paused;
+  unpause();
+  if (reload) loadList();
+  else add(builds);
+}
+
+function unpause() {
   paused = null;
   pauseButton.textContent = "Pause";
-  if (builds.length) list.add(builds);
-  if (reload) loadList();
   showState();
 }
 
@@ -193,7 +231,7 @@ feed.addEventListener("build", arrived);
 feed.addEventListener("gap", () => (paused ? (paused.reload = true) : loadList()));
 window.addEventListener("hashchange", follow);
 pauseButton.addEventListener("click", togglePause);
-list.onmore = () => loadList(list.next);
+list.onmore = loadEarlier;
 form.onchoose = (owner) => {
   // the same owner again: with another token, perhaps
   if (owner === here.owner) (changeOwner(), show({ moved: true }));

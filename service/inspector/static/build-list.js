@@ -67,11 +67,14 @@ class BuildList extends HTMLElement {
 
   /** Show an owner's builds; rows that are there stay as they are. */
   show(builds, owner, next) {
-    if (owner !== this.#owner) this.#rows.clear();
+    const listed = new Set(builds.map((each) => each.build_id));
+    for (const id of [...this.#rows.keys()]) {
+      if (owner !== this.#owner || !listed.has(id)) this.#rows.delete(id);
+    }
     this.#owner = owner;
     this.#builds = builds;
     this.#next = next;
-    this.#pick(this.#picked.filter((id) => builds.some((each) => each.build_id === id)));
+    this.#pick(this.#picked.filter((id) => listed.has(id)));
     this.#draw();
   }
 
@@ -137,8 +140,9 @@ class BuildList extends HTMLElement {
   #draw() {
     const shown = this.#builds.filter((each) => matches(each, this.#wish));
     const rows = shown.map((each) => this.#rowOf(each));
+    const staying = new Set(rows);
     // rows that stay are not moved, so that focus and selection survive
-    for (const row of [...this.#list.children]) if (!rows.includes(row)) row.remove();
+    for (const row of [...this.#list.children]) if (!staying.has(row)) row.remove();
     rows.forEach((row, place) => {
       if (this.#list.children[place] !== row) {
         this.#list.insertBefore(row, this.#list.children[place] ?? null);

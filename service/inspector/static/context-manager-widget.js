@@ -11,6 +11,8 @@ const LONGEST_INTERVAL = 86_400_000;
 /** Milliseconds that an answer may take, and the longest pause between two tries that failed. */
 const PATIENCE = 15_000;
 const LONGEST_PAUSE = 60_000;
+/** Milliseconds of silence, signs of life included, after which a feed is asked for anew. */
+const SILENCE = 40_000;
 /** Rows of a preview that are listed, characters of each, and ids that are sent in one go. */
 const LISTED_ROWS = 100;
 const LISTED_CHARACTERS = 160;
@@ -73,7 +75,7 @@ export class ContextManagerWidget extends HTMLElement {
     this.#view.on("prune", () => this.prune());
     this.#view.on("confirm", () => this.#commit());
     this.#view.on("undo", () => this.undo());
-    this.#view.on("retry", () => this.refresh());
+    this.#view.on("retry", () => this.#retry());
   }
 
   connectedCallback() {
@@ -227,6 +229,14 @@ export class ContextManagerWidget extends HTMLElement {
       this.#offerUndo(place, ids, problem.message, { failed: true });
     }
     this.#look();
+  }
+
+  /** Look now, and listen anew: a feed that was refused is not tried again by itself. */
+  #retry() {
+    this.refresh();
+    this.#leaveFeed?.();
+    this.#leaveFeed = null;
+    this.#wake();
   }
 
   async #commit() {
@@ -637,45 +647,57 @@ class Feed {
   /** Call back on each build; returns what ends that. */
   static join(place, hear) {
     const key = JSON.stringify([place.base, place.owner, place.token]);
-    if (!Feed.#open.has(key)) Feed.#open.set(key, new Feed(place));
+    if (!Feed.#open.has(key)) Feed.#open.set(key, new Feed(place, key));
     const feed = Feed.#open.get(key);
     feed.#listeners.add(hear);
     return () => {
       feed.#listeners.delete(hear);
       if (feed.#listeners.size) return;
       feed.#end.abort();
-      if (Feed.#open.get(key) === feed) Feed.#open.delete(key);
+      feed.#forget();
     };
   }
 
   #listeners = new Set();
   #end = new AbortController();
+  #key;
 
-  constructor(place) {
+  constructor(place, key) {
+    this.#key = key;
     this.#listen(place);
+  }
+
+  /** Let nobody join any more. */
+  #forget() {
+    if (Feed.#open.get(this.#key) === this) Feed.#open.delete(this.#key);
   }
 
   async #listen(place) {
     const { signal } = this.#end;
     for (let tries = 0; !signal.aborted; tries += 1) {
+      const silence = new Silence();
       try {
-        const answer = await answered(place, "v1/live", { signal });
+        const either = AbortSignal.any([signal, silence.signal]);
+        const answer = await answered(place, "v1/live", { signal: either });
         if (tries) this.#ring(); // something may have happened in between
         tries = 0;
-        await this.#read(answer);
+        await this.#read(answer, silence);
       } catch (problem) {
-        if (problem.lasting || signal.aborted) return;
+        if (problem.lasting || signal.aborted) return this.#forget();
+      } finally {
+        silence.end();
       }
       await pause(Math.min(INTERVAL * 2 ** tries, LONGEST_PAUSE), signal);
     }
   }
 
-  async #read(answer) {
+  async #read(answer, silence) {
     let rest = "";
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
+      silence.broken();
       const events = (rest + value).split("\n\n");
       rest = events.pop();
       if (events.some((event) => /^event: (build|gap)$/m.test(event))) this.#ring();
@@ -684,6 +706,26 @@ class Feed {
 
   #ring() {
     for (const hear of this.#listeners) hear();
+  }
+}
+
+/** Gives a signal where nothing is heard for long: a connection may be gone without an end. */
+class Silence {
+  #ending = new AbortController();
+  #timer = 0;
+  signal = this.#ending.signal;
+
+  constructor() {
+    this.broken();
+  }
+
+  broken() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#ending.abort(), SILENCE);
+  }
+
+  end() {
+    clearTimeout(this.#timer);
   }
 }
 

@@ -18,6 +18,7 @@ export class LiveFeed extends EventTarget {
   #owner = "";
   #lastEventId = "";
   #ending = null;
+  #attempt = null;
   #watch = 0;
   #heard = 0;
   state = { name: "off", since: Date.now(), error: null };
@@ -60,14 +61,25 @@ export class LiveFeed extends EventTarget {
     }
   }
 
-  #frames(signal) {
+  #frames(ending) {
+    this.#attempt = new AbortController();
+    this.#watchOver();
+    const signal = AbortSignal.any([ending, this.#attempt.signal]);
     return listen("/v1/live", { owner: this.#owner, signal, lastEventId: this.#lastEventId });
+  }
+
+  /** Give up an attempt that stays silent: a connection may be gone without an end. */
+  #watchOver() {
+    clearTimeout(this.#watch);
+    this.#watch = setTimeout(() => {
+      if (this.state.name === "live") this.#turn("stale", { since: this.#heard });
+      this.#attempt.abort();
+    }, SILENCE);
   }
 
   #take(frame) {
     this.#turn("live");
-    clearTimeout(this.#watch);
-    this.#watch = setTimeout(() => this.#turn("stale", { since: this.#heard }), SILENCE);
+    this.#watchOver();
     this.#heard = Date.now();
     if (frame.id) this.#lastEventId = frame.id;
     if (frame.event === "gap") this.dispatchEvent(new CustomEvent("gap"));
