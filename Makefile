@@ -67,9 +67,11 @@ lint: $(READY) ## Check style, spelling and import rules
 types: $(READY) ## Check types
 	$(BIN)/mypy
 
+# without git, as in a tarball of the sources, all that is there
 .PHONY: secrets
 secrets: $(READY) ## Look for keys and passwords in what is, or would be, committed
-	git ls-files -z --cached --others --exclude-standard | xargs -0 \
+	{ git ls-files -z --cached --others --exclude-standard \
+		|| find . -type d \( -name '.?*' ! -name .ci -o -name '*.egg-info' \) -prune -o -type f -print0; } | xargs -0 \
 		$(BIN)/kingfisher scan --quiet --no-validate --no-update-check --git-history none
 
 .PHONY: format

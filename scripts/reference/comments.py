@@ -1,4 +1,4 @@
-"""What comments say of settings: those of config.example.yml, and those of the models."""
+"""Comments on settings as Markdown: those of config.example.yml, and those of the models."""
 
 import ast
 import inspect
@@ -10,34 +10,16 @@ from typing import Final
 
 from pydantic import BaseModel
 
-_KEY: Final = re.compile(r"^( *)(\w+):(?: |$)")
-_COMMENT: Final = re.compile(r"^ *# ?(.*)$")
 #: A line of an example in a comment.
 _INDENTED: Final = "  "
 
 
-def of_example(example: str) -> dict[tuple[str, ...], str]:
-    """Return the comment above each key of a YAML file, as Markdown.
-
-    A key directly below another of its section, without a comment of its own, shares the other's.
-    """
-    found: dict[tuple[str, ...], str] = {}
-    path: tuple[str, ...] = ()
-    said: list[str] = []
-    for line in example.splitlines():
-        if comment := _COMMENT.match(line):
-            said.append(comment[1])
-            continue
-        if key := _KEY.match(line):
-            above, path = path, (*path[: len(key[1]) // 2], key[2])
-            shared = found.get(above, "") if above[:-1] == path[:-1] else ""
-            found[path] = "\n\n".join(_paragraphs(said)) if said else shared
-        said = []
-    return found
+def in_markdown(comment: str) -> str:
+    """Return what a comment of the example says, and its examples as blocks of code."""
+    return "\n\n".join(_paragraphs(comment.splitlines()))
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
-    """Yield what a comment says, and its examples as blocks of code."""
     for is_example, part in groupby(lines, key=lambda line: line.startswith(_INDENTED)):
         if is_example:
             code = textwrap.dedent("\n".join(part))

@@ -2,20 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel
 
-from scripts.reference.comments import of_example, of_model
+from scripts.reference.comments import in_markdown, of_model
 from scripts.reference.types import Schema, in_words
-from service.config.paths import dotted
+from service.config.paths import Keys, dotted
 from service.config.prompts import Injection, PromptSection
 from service.config.settings import ModelLimit, Settings
+from service.config.template import EXAMPLE, comments
 from service.config.tools import McpServerSettings
-
-EXAMPLE: Final = Path(__file__).parents[2] / "config.example.yml"
 
 _HEAD: Final = """\
 # Settings
@@ -50,14 +48,11 @@ _OPEN: Final[Mapping[str, str]] = {
     "budget.strategy": "text or object or list, as [requests](wire.md#content) have it",
 }
 
-Keys = tuple[str, ...]
-
 
 def page() -> str:
     """Return the page."""
-    example = EXAMPLE.read_text(encoding="utf-8")
-    meanings = of_example(example)
-    defaults = yaml.safe_load(example)
+    meanings = comments()
+    defaults = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     parts = [
         _section(keys, kind) if "properties" in kind else _setting(keys, kind, meanings, defaults)
         for keys, kind in _walk(Settings.model_json_schema())
@@ -91,7 +86,7 @@ def _setting(keys: Keys, kind: Schema, meanings: Mapping[Keys, str], defaults: A
     return f"""\
 ### `{name}`
 
-{meanings[keys]}
+{in_markdown(meanings[keys])}
 
 - **Variable:** `CTXB_{"__".join(keys).upper()}`
 - **Type:** {_OPEN.get(name) or in_words(kind, _PLACES.__getitem__)}

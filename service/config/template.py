@@ -1,7 +1,7 @@
 """The example of all settings: as a file to begin with, and what it says of each."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ class _Line:
     keys: Keys
     #: Whether it has a value, and is no section.
     leaf: bool
+    #: As its lines are written, without their signs.
     comment: str
 
 
@@ -47,7 +48,10 @@ def template() -> str:
 
 
 def comments() -> Mapping[Keys, str]:
-    """Return what the example says of each setting and section, by its path."""
+    """Return what the example says of each setting and section, by its path, line by line.
+
+    A setting directly below another of its section, without words of its own, shares the other's.
+    """
     return {line.keys: line.comment for line in _lines(_example()) if line.comment}
 
 
@@ -56,18 +60,28 @@ def _example() -> str:
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    above: list[str] = []
+    said: list[str] = []
     path: list[str] = []
+    above: _Line | None = None
     for number, line in enumerate(text.splitlines()):
         if line.lstrip().startswith("#"):
-            above.append(line.lstrip().removeprefix("#").strip())
+            said.append(line.lstrip().removeprefix("#").removeprefix(" "))
             continue
         if found := _KEY.fullmatch(line):
             path[len(found["indent"]) // _STEP :] = [found["key"]]
-            yield _Line(
+            above = _Line(
                 number=number,
                 keys=tuple(path),
                 leaf=found["value"] is not None,
-                comment=" ".join(above),
+                comment="\n".join(said) or _shared(above, path),
             )
-        above = []
+            yield above
+        else:
+            above = None
+        said = []
+
+
+def _shared(above: _Line | None, path: Sequence[str]) -> str:
+    """Return what the line above says, where it is of a setting beside this one."""
+    beside = above is not None and above.leaf and list(above.keys[:-1]) == path[:-1]
+    return above.comment if above is not None and beside else ""

@@ -9,6 +9,7 @@ What stands below a command is what it prints: ``…`` is anything within a line
 import asyncio
 import os
 import re
+import signal
 import sys
 import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
@@ -155,8 +156,13 @@ class Reader:
         """Stop what goes on."""
         for process in self._terminals:
             if process.returncode is None:
-                os.killpg(process.pid, 15)
-                await process.communicate()
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    async with asyncio.timeout(HUNG):
+                        await process.communicate()
+                except TimeoutError:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    raise
 
 
 def _shown_url(shown: str) -> str:

@@ -12,7 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from service.adapters.redis.bus import open_redis_bus
 from service.cli.exits import Exit
+from service.client import open_client
 from tests.e2e.commands import HUNG, Ctxb
 
 pytestmark = pytest.mark.e2e
@@ -100,9 +102,21 @@ async def test_a_stubborn_server_of_tools_does_not_outlive_its_command(
     assert not runs(int(pid_file.read_text()))
 
 
-async def test_builds_are_followed_as_they_come(on_bus: Ctxb) -> None:
+def asking(owner: str, **context: object) -> dict[str, object]:
+    """Return a request of an owner, which needs no command of its own to be sent."""
+    return {
+        "owner_key": owner,
+        "content": {"current_input": "Where were we?", "context": context},
+    }
+
+
+async def test_builds_are_followed_as_they_come(on_bus: Ctxb, server_url: str) -> None:
     """A line each, of the owner or the kind that is asked for; SIGTERM or their number ends it."""
-    async with on_bus.worker():
+    async with (
+        on_bus.worker(),
+        open_redis_bus(server_url) as bus,
+        open_client(bus) as client,
+    ):
         of_ana = await on_bus.start("tail", "--owner", "ana", "--json")
         failed = await on_bus.start("tail", "--failed", "--count", "1")
         assert of_ana.stdout is not None
@@ -110,8 +124,8 @@ async def test_builds_are_followed_as_they_come(on_bus: Ctxb) -> None:
             for each in (of_ana, failed):
                 assert each.stderr is not None
                 assert b"following" in await each.stderr.readline()
-            for owner, tokens in (("bo", "8000"), ("ana", "8000"), ("bo", "99")):
-                await on_bus("send", "-o", owner, "-i", "Where were we?", "--max-tokens", tokens)
+            for owner, tokens in (("bo", 8_000), ("ana", 8_000), ("bo", 99)):
+                await client.send(asking(owner, max_tokens=tokens), timeout_seconds=HUNG)
             told = json.loads(await of_ana.stdout.readline())
             of_ana.send_signal(signal.SIGTERM)
             rest, err = await of_ana.communicate()
@@ -123,10 +137,14 @@ async def test_builds_are_followed_as_they_come(on_bus: Ctxb) -> None:
     assert failed.returncode == Exit.OK
 
 
-async def test_what_there_is_can_be_watched(on_bus: Ctxb) -> None:
+async def test_what_there_is_can_be_watched(on_bus: Ctxb, server_url: str) -> None:
     """Streams, workers and the store, a line of JSON each time; Ctrl-C is a good end."""
-    async with on_bus.worker("--consumer", "w1") as worker:
-        await on_bus("send", "--owner", "ana", "--input", "Hello")
+    async with (
+        on_bus.worker("--consumer", "w1") as worker,
+        open_redis_bus(server_url) as bus,
+        open_client(bus) as client,
+    ):
+        await client.send(asking("ana"), timeout_seconds=HUNG)
         process = await on_bus.start("stats", "--watch", "0.2", "--json")
         assert process.stdout is not None
         async with asyncio.timeout(HUNG):

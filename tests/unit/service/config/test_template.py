@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from service.config.json_schema import config_schema
 from service.config.load import describe, load_settings
-from service.config.paths import dotted
+from service.config.paths import leaves
 from service.config.settings import Settings
 from service.config.template import EXAMPLE, comments, template
 
@@ -49,7 +49,10 @@ def test_each_setting_is_explained() -> None:
     """By the example's words, or those of its neighbour above."""
     said = comments()
     assert said[("bus", "prefix")].startswith("Put before every topic and key")
-    assert {dotted(keys) for keys in said} >= {"preset", "store.url", "tools.mcp", "log.level"}
+    assert said[("bus", "tls", "key_file")] == said[("bus", "tls", "cert_file")]
+    assert said[("preset",)].splitlines()[1].startswith("  budget: ")  # an example stays set in
+    assert said.keys() >= {keys for keys, _ in leaves(Settings()) if keys[0] != "user_defaults"}
+    assert ("bus",) not in said
 
 
 def test_the_schema_is_one() -> None:
