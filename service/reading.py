@@ -23,10 +23,10 @@ ROWS_A_PRINTED_ROW: Final = 2
 MANY_ROWS: Final = 500
 #: By how much a read that turned out too small grows.
 GROWTH: Final = 4
-#: Older rows that are searched for at most: so many, or for each of the newest, of which there are as
-#: many as the budget can hold, where that is more. What is recalled is chosen from several times as
-#: much, and from as many rows as where a history is read whole: with 600, 2 points less were found
-#: at 4,000 tokens.
+#: Older rows that are searched for at most: so many, or for each of the newest, where that is more,
+#: and of these there are as many as the budget can hold. What is recalled is chosen from several
+#: times as much, and from as many rows as where a history is read whole: with 600, 2 points less
+#: were found at 4,000 tokens.
 FOUND, FOUND_A_ROW = 1_000, 3
 
 _SAID: Final = frozenset({Role.HUMAN, Role.AI})
