@@ -23,9 +23,10 @@ ROWS_A_PRINTED_ROW: Final = 2
 MANY_ROWS: Final = 500
 #: By how much a read that turned out too small grows.
 GROWTH: Final = 4
-#: Older rows that are searched for at least, and for each of the newest, which are as many as the
-#: budget can hold: what is recalled is chosen from several times as much, and of no fewer rows than
-#: where a history is read whole. With 600, 2 points less were found at 4,000 tokens.
+#: Older rows that are searched for at most: so many, or for each of the newest, where that is more,
+#: and of these there are as many as the budget can hold. What is recalled is chosen from several
+#: times as much, and from as many rows as where a history is read whole: with 600, 2 points less
+#: were found at 4,000 tokens.
 FOUND, FOUND_A_ROW = 1_000, 3
 
 _SAID: Final = frozenset({Role.HUMAN, Role.AI})

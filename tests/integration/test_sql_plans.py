@@ -26,6 +26,9 @@ from service.adapters.stores import Stores
 from service.app import open_builder
 from service.config.settings import Settings
 from service.marks import Archiving
+from service.reading import FOUND
+from service.recall.searching import MOST_ALONE, ROWS_A_HIT
+from service.recall.terms import ASKED
 from service.summaries import Expected, fingerprint
 from service.wire import BuildRequest
 from tests.postgres_server import PostgresServer
@@ -40,6 +43,8 @@ LIMIT = 40
 MOST = 2 * LIMIT
 #: Tables of ours, in a plan of SQLite's; the names of subqueries are others.
 TABLES = "|".join([*metadata.tables, "full_text"])
+#: One row of so many has a usual term, so that a search finds as many as it goes on with.
+USUAL = 5
 NAMES = [f"m{number}" for number in range(MANY - LIMIT, MANY)]
 
 
@@ -197,11 +202,17 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Filled:
 async def fill(url: str) -> None:
     """Store the histories."""
     async with open_sql_store(url, Words(), Clock()) as stores:
-        rows = [row(n, content="rare word" if n % 100 == 0 else "a word") for n in range(MANY)]
+        rows = [row(n, content=f"{_term(n)} word{n}") for n in range(MANY)]
         await stores.history.append("o", rows, conversation_id="x")
         for other in range(OTHERS):
             rows = [row(n, content="a word") for n in range(FEW)]
             await stores.history.append(f"other {other}", rows, conversation_id="x")
+
+
+def _term(number: int) -> str:
+    if number % 100 == 0:
+        return "rare"
+    return "usual" if number % USUAL == 0 else "a"
 
 
 #: The range of an index that begins with the owner, and a step that has all rows before it gives
@@ -303,6 +314,38 @@ async def test_every_statement_of_a_request_is_bounded(filled: Filled) -> None:
                         assert filled.by_index.fullmatch(step), (name, step, statement.text)
                     read = re.search(r"read (\d+)$", step)
                     assert read is None or int(read[1]) <= MOST, (name, step, statement.text)
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+@pytest.mark.parametrize("conversation", [None, "x"])
+async def test_a_search_reads_what_it_has_found_and_what_stands_around(
+    filled: Filled, conversation: str | None
+) -> None:
+    """Of as many rows as builds ask for, each is found one by one: no statement reads a history."""
+    terms = ["usual", *(f"word{MANY - 10 + n}" for n in range(2 * ASKED - 1))]
+    before = f"m{MANY - 1}"
+    async with open_sql_store(filled.url, Words(), Clock()) as stores:
+        with recorded() as asked:
+            found = await stores.history.search(
+                "o", conversation, terms=terms, before=before, max_rows=FOUND
+            )
+
+    hits = FOUND // ROWS_A_HIT
+    assert len(found) == FOUND
+    assert sum(len(each.values) > hits or hits in map(_length, each.values) for each in asked) == 1
+    for statement, steps in await explained(filled, asked):
+        for step in steps:
+            if filled.sorting.match(step):
+                assert FEW_SORTED.search(" ".join(statement.text.split())), step
+            elif not BY_TERMS.search(step):
+                assert filled.by_index.fullmatch(step), (step, statement.text)
+            read = re.search(r"read (\d+)$", step)
+            # told of each time that a step is repeated, rounded: a quarter more
+            most = FOUND if "messages.body" in statement.text else MANY // USUAL + MOST_ALONE
+            assert read is None or int(read[1]) <= most * 5 / 4, (step, statement.text)
 
 
 async def test_a_build_reads_what_it_can_show(filled: Filled) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import structlog
 from sqlalchemy import Row, bindparam, delete, exists, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,6 +13,8 @@ from service.adapters.sql.schema import index_rules, indexing, messages, searche
 from service.adapters.sql.search_index import Found, index_rows, indexed, unindex_rows
 from service.adapters.sql.totals import lock_owner
 from service.recall.term_rules import term_rules
+
+log = structlog.get_logger()
 
 #: Rows of a transaction: their owner's appends wait for it.
 BATCH: Final = 500
@@ -82,6 +85,12 @@ async def is_current(connection: AsyncConnection) -> bool:
     """Tell whether all terms were made by today's rules."""
     under_way = (await connection.execute(_DONE)).first()
     return under_way is None and await connection.scalar(_RULES) == term_rules()
+
+
+async def warn_of_terms(database: Database) -> None:
+    """Log where rows are found by terms of other rules than today's, and so less well."""
+    if not await database.read(is_current):
+        log.warning("store.terms_outdated", command="ctxb db reindex")
 
 
 async def index_next(connection: AsyncConnection) -> bool:

@@ -95,15 +95,6 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     return newest()
 
 
-async def is_stale(url: str, limits: StoreSettings = DEFAULTS) -> bool:
-    """Tell whether terms that rows are found by were made by other rules than today's.
-
-    The database has the newest revision. Raises `StoreError` where it can't be asked.
-    """
-    async with opened(url, limits) as database:
-        return not await database.read(is_current)
-
-
 async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
     """Have all rows found by terms of today's rules; returns how many had others.
 

@@ -66,7 +66,8 @@ async def _known(connection: AsyncConnection, place: Place, terms: Sequence[str]
     keys = TermKeys(place.owner)
     asked = keys(terms)
     values = {"in_owner": place.owner, "terms": [*asked, keys.row, *place.within]}
-    counted = {row.term: row.having for row in await connection.execute(KNOWN, values)}
+    found = await connection.execute(KNOWN[connection.dialect.name], values)
+    counted = {row.term: row.having for row in found}
     rows = counted.get(keys.row, 0)
     return Known(
         rows=rows,
@@ -90,7 +91,8 @@ async def _hits(
 async def _spots(
     connection: AsyncConnection, places: Places, owner: str, numbers: Sequence[int]
 ) -> list[Spot]:
-    rows = await connection.execute(places.spots, {"in_owner": owner, "numbers": numbers})
+    asked = places.spots[connection.dialect.name]
+    rows = await connection.execute(asked, {"in_owner": owner, "numbers": numbers})
     found = {row.sequence: Spot(row.total, row.own) for row in rows}
     return [found[number] for number in numbers if number in found]
 

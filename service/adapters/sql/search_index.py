@@ -35,10 +35,11 @@ UNINDEX: Final = (
     )
     .returning(searched.c.terms)
 )
-#: Forget terms that no row has any more.
+#: Forget a term that no row has any more. One by one: of many at once, a planner that knows nothing
+#: of an owner reads all that there are.
 UNCOUNT: Final = delete(term_counts).where(
     term_counts.c.owner_key == bindparam("in_owner"),
-    term_counts.c.term.in_(bindparam("terms", expanding=True)),
+    term_counts.c.term == bindparam("of_term"),
     term_counts.c.rows <= 0,
 )
 
@@ -71,8 +72,9 @@ async def unindex_rows(connection: AsyncConnection, owner: str, numbers: Sequenc
         gone += await connection.scalars(UNINDEX, chosen)
     taken = tallied(owner, gone)
     await _counted(connection, owner, {term: -rows for term, rows in taken.items()})
-    for terms in portions(list(taken)):
-        await connection.execute(UNCOUNT, {"in_owner": owner, "terms": terms})
+    if taken:
+        forgotten = [{"in_owner": owner, "of_term": term} for term in sorted(taken)]
+        await connection.execute(UNCOUNT, forgotten)
 
 
 def indexed(owner: str, rows: Iterable[Found]) -> list[dict[str, Any]]:

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVarTuple
 
 from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
     Select,
+    TableValuedAlias,
     and_,
     bindparam,
     column,
@@ -26,6 +27,8 @@ from service.adapters.sql.keys_type import as_word
 from service.adapters.sql.schema import messages, searched, term_counts
 from service.recall.searching import MOST_FOUND, Query
 
+Ts = TypeVarTuple("Ts")
+
 _OWNED: Final = messages.c.owner_key == bindparam("in_owner")
 _CONVERSATION: Final = messages.c.conversation_id == bindparam("in_conversation")
 _SEARCHED: Final = searched.c.owner_key == bindparam("in_owner")
@@ -35,11 +38,34 @@ _END: Final = tuple_(
     bindparam("end_time", type_=BigInteger), bindparam("end_sequence", type_=BigInteger)
 )
 
-#: How many of an owner's rows have each of the ``terms``.
-KNOWN: Final = select(term_counts.c.term, term_counts.c.rows.label("having")).where(
-    term_counts.c.owner_key == bindparam("in_owner"),
-    term_counts.c.term.in_(bindparam("terms", expanding=True)),
+
+def _each(name: str) -> TableValuedAlias:
+    """Return the numbers of an array as rows of Postgres'."""
+    given = func.unnest(bindparam(name, type_=ARRAY(BigInteger)))
+    return given.table_valued(column("number", BigInteger)).render_derived(name)
+
+
+def _one_by_one(row: Select[*Ts], given: TableValuedAlias) -> Select[*Ts]:
+    """Return a statement for each number that is given, which finds a row at most, as one.
+
+    Lateral and limited, so that each is looked for by a key: asked for many at once, a planner
+    would rather read all that there is of an owner.
+    """
+    found = row.limit(1).lateral("found")
+    return select(*found.c).select_from(given.join(found, true()))
+
+
+# --- terms -----------------------------------------------------------------------------------
+
+_TERMS: Final = _each("terms")
+_COUNTED: Final = select(term_counts.c.term, term_counts.c.rows.label("having")).where(
+    term_counts.c.owner_key == bindparam("in_owner")
 )
+#: By dialect: how many of an owner's rows have each of the ``terms``.
+KNOWN: Final[Mapping[str, Select[int, int]]] = {
+    "postgresql": _one_by_one(_COUNTED.where(term_counts.c.term == _TERMS.c.number), _TERMS),
+    "sqlite": _COUNTED.where(term_counts.c.term.in_(bindparam("terms", expanding=True))),
+}
 
 
 # --- rows by their terms ---------------------------------------------------------------------
@@ -106,6 +132,9 @@ _HITS: Final[Mapping[str, Callable[[Query, Sequence[int]], Select[int, Sequence[
 # --- rows by where they stand ----------------------------------------------------------------
 
 
+_NUMBERS: Final = _each("numbers")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """What is asked of a scope; totals are those that its rows have in it."""
@@ -113,8 +142,9 @@ class Places:
     #: The conversation and place of the row with the id ``name``, the total up to its end, and its
     #: own tokens.
     end: Select[str, int, int, int, int]
-    #: The number of each of the owner's rows with the ``numbers``, its total, and its own tokens.
-    spots: Select[int, int, int]
+    #: By dialect: the number of each of the owner's rows with the ``numbers``, its total, and its
+    #: own tokens.
+    spots: Mapping[str, Select[int, int, int]]
     #: By dialect: bodies and places of rows before ``end_time`` and ``end_sequence`` whose totals
     #: lie in `stretch_values`, ``limit`` at most.
     around: Mapping[str, Select[str, int, int]]
@@ -123,16 +153,19 @@ class Places:
 def _places(members: ColumnElement[bool], tokens: Column[int]) -> Places:
     totals = (tokens.label("total"), messages.c.printed_tokens.label("own"))
     same = and_(messages.c.owner_key == searched.c.owner_key, messages.c.id == searched.c.id)
+    found = select(searched.c.sequence, *totals).select_from(searched).join(messages, same)
     numbered = searched.c.sequence.in_(bindparam("numbers", expanding=True))
     return Places(
         # by the key of the table, whatever a planner knows of the conversation
         end=select(messages.c.conversation_id, *_PLACES, *totals).where(
             _OWNED, messages.c.id == bindparam("name")
         ),
-        spots=select(searched.c.sequence, *totals)
-        .select_from(searched)
-        .join(messages, same)
-        .where(_SEARCHED, numbered),
+        spots={
+            "postgresql": _one_by_one(
+                found.where(_SEARCHED, searched.c.sequence == _NUMBERS.c.number), _NUMBERS
+            ),
+            "sqlite": found.where(_SEARCHED, numbered),
+        },
         around={
             "postgresql": _around_in_postgres(members, tokens),
             "sqlite": _around_in_sqlite(members, tokens),

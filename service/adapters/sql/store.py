@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.history import SqlHistory
+from service.adapters.sql.indexing import warn_of_terms
 from service.adapters.sql.migrate import require_newest, upgrade
 from service.adapters.sql.opening import DEFAULTS, open_database
 from service.adapters.sql.profiles import SqlProfiles
@@ -34,6 +35,7 @@ async def open_sql_store(
         else:
             await require_newest(database)
             await warn_of_pool(database)
+        await warn_of_terms(database)
         history = SqlHistory(database, counter, clock)
         yield Stores(
             history=history,

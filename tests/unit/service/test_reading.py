@@ -67,6 +67,18 @@ async def test_a_long_history_is_searched(
     assert found.content.warnings == []
 
 
+async def test_of_a_long_history_no_less_is_read_than_of_a_short_one(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """What is recalled is chosen from so many rows that were found, however few it may have."""
+    whole = MemorySettings().whole_rows
+    said = {0: KEY}  # of each four rows one
+    rows = [row(n, "human", said.get(n % 4, FILLING), run_id=f"r{n}") for n in range(whole + 200)]
+    found = await built(make_builder(), make_request, "Where is the key?", rows)
+
+    assert found.gathered.history.found == whole
+
+
 async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
