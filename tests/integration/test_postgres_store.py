@@ -23,7 +23,7 @@ from tests.integration.test_store_contract import at, row
 from tests.postgres_server import PostgresServer
 from tests.stores import Clock, Words
 
-HASTY = StoreSettings(statement_timeout_seconds=0.2)
+HASTY = StoreSettings(statement_timeout_seconds=1.0)
 REQUEST = BuildRequest.model_validate(
     {"id": "r", "owner_key": "o", "content": {"current_input": "hello"}}
 )
