@@ -92,7 +92,7 @@ async def test_a_process_that_stopped_in_a_transaction_frees_its_owner(postgres_
                 "SELECT current_setting('idle_in_transaction_session_timeout')"
             )
         )
-        assert found.scalar_one() == "200ms"
+        assert found.scalar_one() == "1s"
 
 
 async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> None:
