@@ -15,7 +15,7 @@ PING_SECONDS: Final = 15.0
 RETRY_MILLISECONDS: Final = 3_000
 #: Seconds between two looks for builds: what comes in between is told of together, since each look
 #: and each chunk costs the worker some tens of microseconds, and nobody reads that fast.
-REST_SECONDS: Final = 0.02
+REST_SECONDS: Final = 0.1
 
 _SUMMARY: Final = TypeAdapter(Summary)
 
