@@ -1,4 +1,4 @@
-# The worker as an image: installed in one stage, run in another that has nothing to install with.
+# The worker as an image: installed in one stage, run in another without pip.
 FROM python:3.11-slim AS build
 # docker build --build-arg EXTRAS=llm,mcp,otel,postgres . for one that asks models and tool servers
 ARG EXTRAS=otel,postgres
@@ -14,8 +14,9 @@ RUN python -m venv --without-pip /opt/ctxb \
 
 FROM python:3.11-slim
 COPY --from=build /opt/ctxb /opt/ctxb
-# a number, so that Kubernetes can tell that it isn't root
-RUN groupadd --gid 10001 ctxb \
+# pip comes with the base; a number for the user, so that Kubernetes can tell that it isn't root
+RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3.*/ensurepip /usr/local/lib/python3.*/site-packages/* \
+ && groupadd --gid 10001 ctxb \
  && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin ctxb \
  && install --directory --owner 10001 --group 10001 /var/lib/ctxb
 ENV PATH=/opt/ctxb/bin:$PATH \

@@ -45,11 +45,9 @@ from service.conversation.compaction import SlidingWindowStrategy
 from service.conversation.context_config import ContextConfig
 from service.conversation.strategy import ContextStrategy
 from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
-from service.envelope import RequestMetadata
 from service.errors import ContextBuilderError
 from service.event import Pruned
 from service.payload import MAX_BYTES, fingerprint
-from service.request_content import ContextOptions
 from service.result_row import read_result
 from service.wire import BuildRequest, BuildResponse, Topics, decode
 from tests.support import SEARCH, lacking
@@ -262,19 +260,6 @@ def test_every_topic_has_a_line() -> None:
     named = CODE.findall(section(text_of("docs/wire.md"), "## Topics"))
 
     assert {name for name in named if "." in name} - {"bus.prefix"} == set(Topics)
-
-
-def test_every_option_has_a_line() -> None:
-    """The wire page has all keys of the options and of the metadata, and no others."""
-    text = text_of("docs/wire.md")
-    envelope, metadata = section(text, "### Envelope").split("| Key of `metadata`")
-    options = section(text, "### Options: the keys of `context`")
-
-    assert sorted(first_column(options)) == sorted(ContextOptions.model_fields)
-    assert sorted(first_column(metadata)) == sorted(RequestMetadata.model_fields)
-    assert sorted(first_column(envelope)) == sorted(
-        name for name, field in BuildRequest.model_fields.items() if not field.exclude
-    )
 
 
 def test_every_error_code_has_a_line() -> None:
