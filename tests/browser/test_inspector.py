@@ -173,6 +173,25 @@ async def test_what_would_be_is_shown_and_kept_nowhere(
     ]
 
 
+async def test_another_model_can_be_tried(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """With its own window; a name is asked for when it is whole, and none is as it was."""
+    page = await open_page(at(FAMILY, f"builds/{family[-1]}/what-if"))
+    field = page.get_by_label("Model")
+    await expect(field).to_have_attribute("placeholder", "none named")
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request.post_data_json))
+    await field.press_sequentially("gpt-5")
+    await field.press("Enter")
+    settings = page.get_by_role("region", name="Settings that differ")
+    await expect(settings).to_contain_text("gpt-5")
+    assert asked == [{"model": "gpt-5"}]
+    await field.fill("")
+    await field.press("Enter")
+    await expect(page.get_by_text("As it was.", exact=True)).to_be_visible()
+
+
 async def test_every_strategy_can_be_tried(open_page: OpenPage, family: Sequence[str]) -> None:
     """All that come with the service."""
     page = await open_page(at(FAMILY, f"builds/{family[0]}/what-if"))
