@@ -1,5 +1,6 @@
 """The command line, ``ctxb``: a file a noun."""
 
+import os
 import sys
 from io import TextIOWrapper
 
@@ -10,6 +11,7 @@ def main() -> None:
     A probe is asked every few seconds: it is answered before typer or anything of the service is
     imported.
     """
+    _fill_in_for_closed_streams()
     if sys.argv[1:2] == ["healthcheck"]:
         from service.cli.healthcheck import probe
 
@@ -21,3 +23,17 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     app()
+
+
+def _fill_in_for_closed_streams() -> None:
+    """Put the null device where stdin, stdout or stderr are closed: what is written is lost.
+
+    Else their numbers would go to the first sockets that are opened, into which a child process or
+    a library might then write.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # the lowest number that is free, which is the stream's own: those before it are open
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115 - open to the end
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
 import typer
@@ -16,6 +16,7 @@ from rich.text import Text
 from service.cli.start import has_kept_store, has_shared_bus
 from service.cli.tables import console, printable, table
 from service.config.settings import Settings
+from service.errors import BusError, StoreError
 from service.parts import open_survey, store_state
 from service.survey import BusState, ServerState, StoreState, StreamState
 
@@ -25,32 +26,35 @@ class Overview:
     """What there is to see at one moment."""
 
     at: datetime
-    #: None where the settings name no bus that can be looked at.
+    #: None where the settings name no bus that can be looked at, or it is away.
     bus: BusState | None
     servers: Sequence[ServerState]
-    #: None where the store keeps nothing, or is not there yet.
+    #: None where the store keeps nothing, is not there yet, or is away.
     store: StoreState | None
     #: Requests a second since the look before; None at the first.
     rate: float | None = None
+    #: Why ``bus`` or ``store`` could not be looked at, while all is watched on.
+    away: Mapping[str, str] = field(default_factory=dict)
 
 
 async def look(settings: Settings) -> Overview:
     """Look once; raises `BusError` or `StoreError`."""
-    bus, servers = None, list[ServerState]()
-    if has_shared_bus(settings):
-        async with open_survey(settings) as survey:
-            bus, servers = await survey.state(), await survey.servers()
-    store = await store_state(settings) if has_kept_store(settings) else None
+    bus, servers = await _bus(settings)
+    store = await _store(settings)
     return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store)
 
 
 async def watching(settings: Settings, seconds: float, *, as_json: bool) -> None:
-    """Look every so often and show it, in place where stdout is a terminal; never ends."""
+    """Look every so often and show it, in place where stdout is a terminal.
+
+    What is away for a while is told of, and looked for again. Raises `BusError` or `StoreError`
+    where trying again won't help.
+    """
     before: tuple[float, int | None] | None = None
     in_place = console().is_terminal and not as_json
     with Live(console=console(), auto_refresh=False) if in_place else nullcontext() as live:
         while True:
-            seen, now = await look(settings), time.monotonic()
+            seen, now = await _look_on(settings), time.monotonic()
             added = _added(seen.bus)
             seen = replace(seen, rate=_rate(before, (now, added)))
             if live is None:
@@ -71,6 +75,37 @@ def show(found: Overview, *, as_json: bool, line: bool = False) -> None:
         console().print(part)
 
 
+async def _look_on(settings: Settings) -> Overview:
+    """Look once; what is away is told of instead of raised."""
+    bus, servers, store, away = None, list[ServerState](), None, dict[str, str]()
+    with _noting(away, "bus"):
+        bus, servers = await _bus(settings)
+    with _noting(away, "store"):
+        store = await _store(settings)
+    return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store, away=away)
+
+
+@contextmanager
+def _noting(away: dict[str, str], place: str) -> Iterator[None]:
+    try:
+        yield
+    except (BusError, StoreError) as error:
+        if not error.retryable:
+            raise
+        away[place] = error.detail
+
+
+async def _bus(settings: Settings) -> tuple[BusState | None, list[ServerState]]:
+    if not has_shared_bus(settings):
+        return None, []
+    async with open_survey(settings) as survey:
+        return await survey.state(), await survey.servers()
+
+
+async def _store(settings: Settings) -> StoreState | None:
+    return await store_state(settings) if has_kept_store(settings) else None
+
+
 def _parts(found: Overview) -> Iterator[RenderableType]:
     if found.bus:
         yield _streams([*found.bus.requests, *found.bus.results])
@@ -80,6 +115,8 @@ def _parts(found: Overview) -> Iterator[RenderableType]:
     yield from map(Text, map(_server_line, found.servers))
     if found.store:
         yield Text(_store_line(found.store))
+    for place, cause in found.away.items():
+        yield Text(printable(f"{place} away: {cause}"))
 
 
 def _streams(streams: Sequence[StreamState]) -> RenderableType:

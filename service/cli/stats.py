@@ -20,8 +20,9 @@ def stats(ctx: typer.Context, watch: Watch = None, as_json: Json = False) -> Non
     ctxb stats --watch 10 --json >> stats.jsonl
 
     Waiting is what no worker has read yet, in work what one has and has not
-    answered. With --watch there is a rate as well, and with --json each look
-    is a line of its own. Over Postgres, numbers of rows are estimates.
+    answered. With --watch there is a rate as well, with --json each look is a
+    line of its own, and while bus or store are away it says why and goes on.
+    Over Postgres, numbers of rows are estimates.
     """
     from service.cli.ending import until_told
     from service.cli.overview import look, show, watching

@@ -35,7 +35,8 @@ def tail(
     A line tells what a build came to, or that rows fell out of a context or
     were summarised, and nothing of what was said. Heard are all answers on
     channels, those of bus.reply_prefixes too, but none that go to lists and
-    streams. What came before, a worker's inspector has (docs/http.md).
+    streams; events always go to channels, whatever the answer went to. What
+    came before, a worker's inspector has (docs/http.md).
     """
     from service.cli import feed
     from service.cli.ending import until_told

@@ -1,19 +1,17 @@
 """What is done on each route."""
 
-from collections.abc import AsyncIterator
 from importlib.metadata import version
 from typing import Final
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from service.config.settings import Settings
-from service.errors import OverloadedError
 from service.inspector.building import Building
 from service.inspector.builds import Builds, WhatIf
-from service.inspector.endpoint import Asked
+from service.inspector.endpoint import Asked, Slots
 from service.inspector.errors import headers_of
 from service.inspector.forms import Page, Version
-from service.inspector.live import events, position
+from service.inspector.live import Feed, events, position
 from service.inspector.pruning import Aim, HistoryStatus, Marked, Preview, Pruning
 from service.inspector.recent_builds import RecentBuilds
 from service.inspector.shown import ShownBuild, ShownComparison, ShownForm, summary_of
@@ -47,7 +45,7 @@ class Desk:
         self._timeline = timeline
         self._building = building
         self._description = description
-        self._listeners = 0
+        self._listeners = Slots(MOST_LISTENERS, f"{MOST_LISTENERS} listen already")
 
     async def build(self, asked: Asked) -> Response:
         """Build a context."""
@@ -109,17 +107,10 @@ class Desk:
 
     async def live(self, asked: Asked) -> Response:
         """Tell of builds as they come."""
-        kind = "text/event-stream"
         if asked.request.method == "HEAD":
-            return Response(media_type=kind)
-        if self._listeners >= MOST_LISTENERS:
-            raise OverloadedError(f"{MOST_LISTENERS} listen already; try again later")
+            return Response(media_type=Feed.media_type)
         begin = position(self._recent, asked.request.headers.get("Last-Event-ID"))
-        return StreamingResponse(
-            self._counted(events(self._recent, asked.owner_key, begin)),
-            media_type=kind,
-            headers={"X-Accel-Buffering": "no"},
-        )
+        return Feed(events(self._recent, asked.owner_key, begin), self._listeners)
 
     async def version(self, _asked: Asked) -> Version:
         """Tell what answers."""
@@ -134,11 +125,3 @@ class Desk:
     async def describe(self, _asked: Asked) -> Response:
         """Give the description of all routes."""
         return Response(self._description, media_type="application/json")
-
-    async def _counted(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        self._listeners += 1
-        try:
-            async for event in stream:
-                yield event
-        finally:
-            self._listeners -= 1

@@ -90,14 +90,16 @@ class Endpoint(Generic[T]):
 class Slots:
     """So much work at the same time and no more; what comes beyond it is refused."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, full: str = "too many requests are worked on") -> None:
+        """Take so much; ``full`` is what those are told who find no place."""
         self._free = most
+        self._full = full
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Hold a place while the context lasts; raises `OverloadedError` where there is none."""
         if not self._free:
-            raise OverloadedError("too many requests are worked on; try again later")
+            raise OverloadedError(f"{self._full}; try again later")
         self._free -= 1
         try:
             yield

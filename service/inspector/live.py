@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydantic import TypeAdapter
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from service.inspector.endpoint import Slots
 from service.inspector.recent_builds import Held, RecentBuilds
 from service.inspector.shown import Summary, summary_of
 
@@ -18,6 +21,24 @@ RETRY_MILLISECONDS: Final = 3_000
 REST_SECONDS: Final = 0.1
 
 _SUMMARY: Final = TypeAdapter(Summary)
+
+
+class Feed(StreamingResponse):
+    """A stream of events to one listener, who has a place from its beginning to its end.
+
+    Raises `OverloadedError` where there is no place, before anything is sent.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, stream: AsyncIterator[bytes], places: Slots) -> None:
+        super().__init__(stream, headers={"X-Accel-Buffering": "no"})
+        self._places = places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all of it, until either side ends it."""
+        with self._places.taken():
+            await super().__call__(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)

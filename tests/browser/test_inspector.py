@@ -1,10 +1,11 @@
 """The inspector shows what a context was made of, what was left out, and why."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from service.recall.strategies import RANKING_STRATEGIES
 from tests.browser.demo_builds import FAMILY, ask
@@ -171,6 +172,48 @@ async def test_what_would_be_is_shown_and_kept_nowhere(
     assert (await scene.get("/v1/builds", owner=FAMILY)).json()["builds"][0]["build_id"] == family[
         0
     ]
+
+
+async def test_another_model_can_be_tried(
+    open_page: OpenPage, scene: Scene, family: Sequence[str]
+) -> None:
+    """With its own window; a name is asked for when it is whole, and none is as it was."""
+    page = await open_page(at(FAMILY, f"builds/{family[-1]}/what-if"))
+    field = page.get_by_label("Model")
+    await expect(field).to_have_attribute("placeholder", "none named")
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request.post_data_json))
+    await field.press_sequentially("gpt-5")
+    await field.press("Enter")
+    settings = page.get_by_role("region", name="Settings that differ")
+    await expect(settings).to_contain_text("gpt-5")
+    assert asked == [{"model": "gpt-5"}]
+    await field.fill("")
+    await field.press("Enter")
+    await expect(page.get_by_text("As it was.", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("locale", "clock", "day"),
+    [
+        ("en-US", r"1?\d:\d\d:\d\d\s[AP]M", r"[A-Z][a-z]{2} \d+, \d{4}, 1?\d:\d\d\s[AP]M"),
+        ("de-DE", r"\d\d:\d\d:\d\d", r"\d\d\.\d\d\.\d{4}, \d\d:\d\d"),
+    ],
+    ids=["en-US", "de-DE"],
+)
+async def test_times_are_as_the_reader_writes_them(
+    locale: str, clock: str, day: str, browser: Browser, scene: Scene, family: Sequence[str]
+) -> None:
+    """By the browser's locale, in the page as in the widget."""
+    async with await browser.new_context(locale=locale) as context:
+        page = await context.new_page()
+        await page.goto(scene.served.address + at(FAMILY))
+        line = page.locator(f'a[data-build="{family[0]}"]')
+        await expect(line.get_by_role("time")).to_have_text(re.compile(f"^{clock}$"))
+        await line.click()
+        await expect(page.locator("dd").get_by_role("time")).to_have_text(re.compile(f"^{day}$"))
+        await page.goto(scene.served.address + at(FAMILY, "history"))
+        await expect(page.get_by_text(re.compile(f"^Updated {clock}"))).to_be_visible()
 
 
 async def test_every_strategy_can_be_tried(open_page: OpenPage, family: Sequence[str]) -> None:

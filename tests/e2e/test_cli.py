@@ -144,6 +144,45 @@ async def test_stopping_under_load_loses_nothing(on_bus: Ctxb, server_url: str) 
     assert len({answer.build_id for answer in answers}) == REQUESTS
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+async def test_a_worker_whose_streams_are_closed_runs(
+    closed: str, on_bus: Ctxb, server_url: str
+) -> None:
+    """It answers and stops as any other; what it says is lost, not sent to the bus."""
+    worker = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "service.cli", "worker"),
+        cwd=on_bus.folder,
+        env=on_bus.environment,
+    )
+    try:
+        async with open_redis_bus(server_url) as bus, open_client(bus) as client:
+            request = {"owner_key": "ana", "content": {"current_input": "Hello"}}
+            assert (await client.build(request, timeout_seconds=HUNG)).status == "success"
+        worker.terminate()
+        async with asyncio.timeout(HUNG):
+            assert await worker.wait() == 0
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+            await worker.wait()
+
+
+@pytest.mark.parametrize("arguments", [["config", "show"], ["models", "ls"]])
+async def test_a_command_whose_stderr_is_closed_prints_its_result(
+    arguments: list[str], ctxb: Ctxb
+) -> None:
+    """What is meant for stderr is lost, and nothing else."""
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "service.cli", *arguments),
+        cwd=ctxb.folder,
+        env=ctxb.environment,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert out == (await ctxb(*arguments)).stdout.encode()
+
+
 async def test_a_worker_without_a_bus_brings_its_own(ctxb: Ctxb) -> None:
     """Without a bus a worker starts one, and prints a URL by which others reach it."""
     async with ctxb.worker() as worker:

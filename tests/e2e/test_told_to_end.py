@@ -6,16 +6,22 @@ import os
 import re
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from service.adapters.embedded.server import find_server
 from service.adapters.redis.bus import open_redis_bus
 from service.cli.exits import Exit
 from service.client import open_client
+from tests.bus_server import RealServer
 from tests.e2e.commands import HUNG, Ctxb
+from tests.support import lacking
 
 pytestmark = pytest.mark.e2e
 
@@ -27,6 +33,18 @@ pathlib.Path("pid").write_text(str(os.getpid()))
 while True:
     time.sleep(60)
 """
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[RealServer]:
+    """Give a server that a test may kill and start again."""
+    binary = find_server()
+    if binary is None:
+        lacking("no server to kill")
+    server = RealServer(binary, tmp_path / "server")
+    server.start()
+    yield server
+    server.stop()
 
 
 async def lines_until(process: Process, last: str) -> str:
@@ -50,12 +68,10 @@ async def test_the_demo_keeps_the_inspector_open(options: list[str], ctxb: Ctxb)
     found = re.search(r"(http://127\.0\.0\.1:\d+)/#/builds\?owner=(\S+)", said)
     assert found is not None
     address, owner = found.groups()
-    async with asyncio.timeout(HUNG):
-        # a build is listed a moment after its answer has gone out
-        while True:
-            builds = await asyncio.to_thread(fetched, f"{address}/v1/builds", owner)
-            if builds["builds"][0]["request_id"] == "demo-10":
-                break
+    # a build is listed a moment after its answer has gone out
+    await asyncio.to_thread(heard, f"{address}/v1/live", owner, "demo-10")
+    builds = await asyncio.to_thread(fetched, f"{address}/v1/builds", owner)
+    assert builds["builds"][0]["request_id"] == "demo-10"
     assert len(builds["builds"]) >= 8
     assert {each["strategy"] for each in builds["builds"]} >= {"oldest_first", "relevance"}
     assert any(each["dropped"] for each in builds["builds"])
@@ -78,6 +94,20 @@ def fetched(url: str, owner: str) -> dict[str, list[dict[str, object]]]:
     with urlopen(Request(url, headers={"X-Owner-Key": owner}), timeout=HUNG) as answer:  # noqa: S310 - ours
         told: dict[str, list[dict[str, object]]] = json.load(answer)
         return told
+
+
+def heard(url: str, owner: str, request_id: str) -> None:
+    """Wait until the live feed tells of the build of a request, now or before."""
+    # an id of another process, to which all that is kept follows
+    headers = {"X-Owner-Key": owner, "Last-Event-ID": "other.0"}
+    end = time.monotonic() + HUNG
+    with urlopen(Request(url, headers=headers), timeout=HUNG) as feed:  # noqa: S310 - ours
+        for line in feed:
+            key, _, value = line.partition(b": ")
+            if key == b"data" and json.loads(value).get("request_id") == request_id:
+                return
+            assert time.monotonic() < end, f"the feed does not tell of {request_id}"
+    raise AssertionError(f"the feed ended without {request_id}")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +190,38 @@ async def test_what_there_is_can_be_watched(on_bus: Ctxb, server_url: str) -> No
     assert process.returncode == Exit.OK
     assert "w1" in tables.stdout
     assert "store: 1 rows of 1 owners" in tables.stdout
+
+
+async def test_watching_goes_on_while_the_bus_is_away(ctxb: Ctxb, own_server: RealServer) -> None:
+    """A line says why nothing is seen of it; the store is, and the bus is again when it is back."""
+    options = {"CTXB_BUS__URL": own_server.url}
+    assert (await ctxb("db", "upgrade")).code == Exit.OK
+    process = await ctxb.start("stats", "--watch", "0.2", "--json", **options)
+    assert process.stdout is not None
+
+    async def seen(*, bus: bool) -> dict[str, Any]:
+        assert process.stdout is not None
+        while True:
+            line: dict[str, Any] = json.loads(await process.stdout.readline())
+            if (line["bus"] is not None) == bus:
+                return line
+
+    async with asyncio.timeout(HUNG):
+        assert (await seen(bus=True))["away"] == {}
+        own_server.kill()
+        # the first look may have begun before it was killed
+        _, during = [await seen(bus=False) for _ in range(2)]
+        once = await ctxb("stats", **options)
+        own_server.start()
+        after = await seen(bus=True)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert list(during["away"]) == ["bus"]
+    assert during["away"]["bus"].startswith(f"connect to 127.0.0.1:{own_server.port}: ")
+    assert during["store"]["rows"] == 0
+    assert (after["away"], after["store"]["rows"]) == ({}, 0)
+    assert (process.returncode, err) == (Exit.OK, b"")
+    assert once.code == Exit.UNREACHABLE
 
 
 async def test_an_installation_measures_itself(on_bus: Ctxb) -> None:

@@ -218,17 +218,16 @@ async def test_a_connection_that_stops_midway_is_closed(
         writer.close()
 
 
-async def test_so_many_may_listen_and_no_more(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_so_many_may_listen_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds a connection; who goes makes room."""
     monkeypatch.setattr("service.inspector.desk.MOST_LISTENERS", 1)
     owner = {"X-Owner-Key": "ana"}
-    async with scene.http.stream("GET", "/v1/live", headers=owner) as live:
-        await anext(live.aiter_lines())
-        assert (await scene.get("/v1/live")).status_code == 429
-    async with asyncio.timeout(30):
-        while True:
-            async with scene.http.stream("GET", "/v1/live", headers=owner) as live:
-                if live.status_code == 200:
-                    break
+    async with serving() as scene:
+        async with scene.http.stream("GET", "/v1/live", headers=owner) as live:
+            await anext(live.aiter_lines())
+            assert (await scene.get("/v1/live")).status_code == 429
+        async with asyncio.timeout(30):
+            while True:
+                async with scene.http.stream("GET", "/v1/live", headers=owner) as live:
+                    if live.status_code == 200:
+                        break

@@ -1,8 +1,12 @@
 /** Numbers, times and names as the page shows them. */
 
 const NUMBER = new Intl.NumberFormat("en");
-const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-const DAY_AND_CLOCK = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+// times as the reader's browser writes them, and as the widget does
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const DAY_AND_CLOCK = new Intl.DateTimeFormat(undefined, {
+  dateStyle: "medium",
+  timeStyle: "short",
+});
 
 /** Return a whole number with separators, or a dash where there is none. */
 export function number(value) {

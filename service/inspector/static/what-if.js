@@ -1,4 +1,4 @@
-/** A build as it would be with another budget or strategy, beside what it was; kept nowhere. */
+/** A build as it would be with another budget, model or strategy, beside what it was; kept nowhere. */
 
 import { post } from "./api.js";
 import { comparison } from "./comparison.js";
@@ -31,6 +31,7 @@ export function whatIf(build, owner) {
       "form",
       { class: "wishes", onsubmit: (event) => event.preventDefault() },
       budget(build.usage, wish),
+      model(build.summary.model, wish),
       strategy(build.strategy.name, wish),
       memory(wish),
       layout(wish),
@@ -123,6 +124,22 @@ function budget(usage, wish) {
     el("label", { for: "wish-budget" }, "Token limit"),
     el("div", { class: "pair" }, range, exact),
   );
+}
+
+/** A name is asked for when it is whole: what is typed by then may be another model's. */
+function model(own, wish) {
+  const input = el("input", {
+    type: "text",
+    maxlength: 128,
+    placeholder: own ?? "none named",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  input.addEventListener("change", () => {
+    const name = input.value.trim();
+    wish("model", name && name !== own ? name : null);
+  });
+  return el("label", { class: "field" }, el("span", {}, "Model"), input);
 }
 
 function strategy(own, wish) {

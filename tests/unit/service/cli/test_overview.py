@@ -7,6 +7,8 @@ import pytest
 
 from service.cli import overview
 from service.cli.overview import Overview, show
+from service.config.settings import Settings
+from service.errors import SchemaError, StoreError
 from service.survey import BusState, ServerState, StoreState, StreamState, WorkerState
 
 STREAM = StreamState(
@@ -66,6 +68,39 @@ def test_one_look_is_one_line_for_programs(capsys: pytest.CaptureFixture[str]) -
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["bus"]["requests"][0]["pending"] == 2
     assert json.loads(line)["at"] == "2026-11-20T17:30:00+00:00"
+
+
+async def test_a_store_that_is_away_is_told_of_while_watching(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the cause, in which nothing steers a terminal; looking once raises it."""
+
+    async def away(_: Settings) -> StoreState:
+        raise StoreError("connect to\x1b[2J db: refused")
+
+    monkeypatch.setattr(overview, "store_state", away)
+    settings = Settings.model_validate({"store": {"url": "sqlite:///history.db"}})
+    found = await overview._look_on(settings)
+    show(found, as_json=False)
+    assert found.away == {"store": "connect to\x1b[2J db: refused"}
+    assert (
+        capsys.readouterr().out
+        == "store away: connect to\N{REPLACEMENT CHARACTER}[2J db: refused\n"
+    )
+    with pytest.raises(StoreError):
+        await overview.look(settings)
+
+
+async def test_watching_ends_where_waiting_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a database has other tables than ours."""
+
+    async def foreign(_: Settings) -> StoreState:
+        raise SchemaError("it has not our tables")
+
+    monkeypatch.setattr(overview, "store_state", foreign)
+    settings = Settings.model_validate({"store": {"url": "sqlite:///history.db"}})
+    with pytest.raises(SchemaError):
+        await overview.watching(settings, 0.2, as_json=True)
 
 
 @pytest.mark.parametrize(
