@@ -1,7 +1,14 @@
 """The command line, ``ctxb``: a file a noun."""
 
+import atexit
+import gc
 import sys
 from io import TextIOWrapper
+from typing import Final
+
+#: New objects from which on they are looked through for garbage: more than a command loads, which
+#: stays until it ends. A worker has thresholds of its own once it is ready.
+COLLECTED_FROM: Final = 300_000
 
 
 def main() -> None:
@@ -14,6 +21,7 @@ def main() -> None:
         from service.cli.healthcheck import probe
 
         sys.exit(probe(sys.argv[2:]))
+    spare_collections()
     from service.cli.root import app
 
     for stream in (sys.stdout, sys.stderr):
@@ -21,3 +29,12 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     app()
+
+
+def spare_collections() -> None:
+    """Spare a command garbage collections, which would take a quarter of its CPU and find nothing.
+
+    Python collects as a process ends, too; what is frozen, as all is then, that leaves out.
+    """
+    gc.set_threshold(COLLECTED_FROM)
+    atexit.register(gc.freeze)
