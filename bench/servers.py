@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from tests.bus_server import RealServer
 
 #: What docs/delivery.md asks for, but for the limit of subscribers, which is the server's own.

@@ -1,39 +1,30 @@
 """The composition root: open everything, hand it on, close it in reverse.
 
-Nothing but this and `service.parts` knows an adapter.
+Nothing but this, `service.connecting` and `service.parts` knows an adapter.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
-import structlog
 from opentelemetry.trace import Tracer
 
-from service.adapters import BUSES
-from service.adapters.bus_options import bus_options
-from service.adapters.embedded.server import embedded_server, find_server
 from service.adapters.memory.hub import MemoryManifests
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
 from service.budget.limits import Models
 from service.builder import ContextBuilder
 from service.bus import Bus, Events
-from service.bus_spans import BusSpans
-from service.client import ContextClient, open_client
 from service.compaction.compactor import Compactor, running
 from service.compaction.making import Maker
 from service.config.settings import Settings
-from service.errors import ConfigError
+from service.connecting import ConnectedBus, connect_client, open_bus
 from service.events import BusEvents
 from service.filing import Filing
 from service.gather import Sources
 from service.logs import keep_to_stderr
 from service.metrics import UNMEASURED, Metrics
 from service.parts import (
-    by_scheme,
-    check_strategy,
     now,
     open_models,
     open_prompts,
@@ -42,11 +33,20 @@ from service.parts import (
     open_tracer,
 )
 from service.plan import limits_of
+from service.plugins import check_strategy
 from service.ports import Summarizer
 from service.tracing import find_tracer
 from service.worker import Worker
 
-log = structlog.get_logger()
+#: What a program needs that embeds the service or talks to it.
+__all__ = [
+    "ConnectedBus",
+    "connect_client",
+    "open_builder",
+    "open_bus",
+    "open_observed_worker",
+    "open_worker",
+]
 
 
 @asynccontextmanager
@@ -122,32 +122,6 @@ def _used_by_default(settings: Settings, models: Models) -> set[str]:
     return {settings.budget.tokenizer} | ({limits.counter} if limits else set())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectedBus:
-    """A bus, and how it was come by."""
-
-    bus: Bus
-    #: For other processes to connect to; None for a bus that lives in this one only.
-    url: str | None
-    #: Where the bus is, for people.
-    origin: str
-
-
-@asynccontextmanager
-async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
-    """Connect to the configured bus; without one, start a server, or fall back to one in memory.
-
-    Raises:
-        BusError: The bus does not answer.
-        ConfigError: No adapter knows its URL.
-    """
-    async with AsyncExitStack() as stack:
-        url, origin = await _bus_url(settings, stack)
-        opened = by_scheme(BUSES, url, "bus.url")(url, bus_options(settings))
-        bus = await stack.enter_async_context(opened)
-        yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, origin=origin)
-
-
 @asynccontextmanager
 async def open_worker(
     settings: Settings, bus: Bus, metrics: Metrics = UNMEASURED
@@ -182,26 +156,3 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
 
             await enter(open_health(settings, settings.health.port, bus, worker, metrics))
         yield worker
-
-
-@asynccontextmanager
-async def connect_client(
-    settings: Settings, bus: Bus, tracer: Tracer | None = None
-) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus; raises `ConfigError` where the settings allow no replies."""
-    prefixes = settings.bus.reply_prefixes
-    if not prefixes:
-        raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
-    spans = BusSpans(tracer or find_tracer(), settings.bus)
-    async with open_client(bus, reply_prefix=prefixes[0], spans=spans) as client:
-        yield client
-
-
-async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]:
-    if settings.bus.url is not None:
-        return settings.bus.url.get_secret_value(), "bus.url"
-    server = find_server()
-    if server is None:
-        log.warning("bus.in_memory", reason="no server to embed was found")
-        return "memory://", "memory of this process"
-    return await stack.enter_async_context(embedded_server(binary=server)), server.origin

@@ -11,25 +11,22 @@ from opentelemetry.trace import Tracer
 
 from service.adapters import STORES, SUMMARIZERS, mcp_servers
 from service.adapters.bus_options import bus_options
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from service.adapters.model_table import load_models
 from service.adapters.otel import opening
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.stores import Stores
 from service.adapters.summarizers.breaker import CircuitBreaker
+from service.adapters.tokens.late import LateCounter
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tokens.vocabularies import PACKAGED
 from service.adapters.tools.opening import load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import find_sources
-from service.budget.groups import Strategy
 from service.budget.limits import ModelTable
-from service.budget.strategies.summarization import Summarization
-from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import Settings
 from service.errors import ConfigError
 from service.metrics import UNMEASURED, Metrics
-from service.plugins import load_strategies
 from service.ports import Prompts, ServerTools, Summarizer, TokenCounter, ToolSource
 from service.survey import BusSurvey, StoreState
 
@@ -41,26 +38,20 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
-    """Return the strategies there are; raises `ConfigError` unless the configured one is there."""
-    shares = settings.summaries
-    summarization = Summarization(
-        summary_budget_ratio=shares.summary_budget_ratio, trigger_ratio=shares.trigger_ratio
-    )
-    strategies = {**load_strategies(), summarization.name: summarization}
-    try:
-        read_strategy(settings.budget.strategy, strategies)
-    except UnknownStrategyError as error:
-        raise ConfigError(f"budget.strategy: {error}") from error
-    return strategies
-
-
 @asynccontextmanager
 async def open_stores(
     settings: Settings, tokenizers: TiktokenTokenizers | None = None
 ) -> AsyncIterator[Stores]:
-    """Open the configured store; raises `ConfigError` or `StoreError`."""
-    counter = (tokenizers or TiktokenTokenizers()).counter(settings.budget.tokenizer)
+    """Open the configured store; raises `ConfigError` or `StoreError`.
+
+    Without ``tokenizers`` the configured one is loaded as rows are counted, which is when they are
+    stored.
+    """
+    counter: TokenCounter
+    if tokenizers is None:
+        counter = LateCounter(lambda: open_counter(settings))
+    else:
+        counter = tokenizers.counter(settings.budget.tokenizer)
     url = settings.store.url.get_secret_value()
     async with by_scheme(STORES, url, "store.url")(settings.store, counter, now) as stores:
         yield stores
@@ -143,7 +134,7 @@ async def upgrade_store(settings: Settings) -> None:
 
 async def store_revision(settings: Settings) -> str | None:
     """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
-    from service.adapters.sql.migrate import current  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.revisions import current  # noqa: PLC0415 - only databases need it
 
     return await current(settings.store.url.get_secret_value(), settings.store)
 

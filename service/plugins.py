@@ -1,4 +1,4 @@
-"""Strategies of other packages, by entry point; a broken one is reported and stops nothing."""
+"""The strategies there are: those of other packages too, where a broken one stops nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +12,10 @@ import structlog
 from service.budget.groups import Fit, Group, Strategy, Verdict
 from service.budget.strategies.count_summary import count_sentence
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.summarization import Summarization
+from service.budget.strategy_names import UnknownStrategyError, read_strategy
+from service.config.settings import Settings
+from service.errors import ConfigError
 from service.recall.strategies import RANKING_STRATEGIES
 
 log = structlog.get_logger()
@@ -34,6 +38,20 @@ def load_strategies(shipped: Mapping[str, Strategy] = RANKING_STRATEGIES) -> dic
         if strategy is not None:
             found[point.name] = Foreign(strategy, point.name)
     return found
+
+
+def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
+    """Return the strategies there are; raises `ConfigError` unless the configured one is there."""
+    shares = settings.summaries
+    summarization = Summarization(
+        summary_budget_ratio=shares.summary_budget_ratio, trigger_ratio=shares.trigger_ratio
+    )
+    strategies = {**load_strategies(), summarization.name: summarization}
+    try:
+        read_strategy(settings.budget.strategy, strategies)
+    except UnknownStrategyError as error:
+        raise ConfigError(f"budget.strategy: {error}") from error
+    return strategies
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from service.adapters.embedded.server import GUARD, ServerBinary
+from service.adapters.embedded.binaries import ServerBinary
+from service.adapters.embedded.server import GUARD
 
 #: Seconds within which a server must answer; it may have a long log of commands to read.
 START_SECONDS = 60.0

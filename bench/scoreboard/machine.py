@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 
 ROOT: Final = Path(__file__).parents[2]
 #: Packages that most of the time is spent in.

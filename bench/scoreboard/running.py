@@ -15,7 +15,7 @@ from typing import Any, Final
 from bench.scoreboard.benches import Bench
 from bench.scoreboard.machine import ROOT, tree
 from bench.scoreboard.outcomes import Outcome
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 
 #: Seconds that a bench has to stop its servers, once it is asked to end.
 GRACE_SECONDS: Final = 30.0

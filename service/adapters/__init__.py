@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from service.adapters.bus_options import BusOptions
+from service.adapters.embedded.binaries import ServerBinary
 from service.adapters.stores import Clock, Stores
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.bus import Bus
@@ -31,6 +32,13 @@ class McpServers(NamedTuple):
 
     follow: FollowServers
     list: ListServers
+
+
+def embedded_server(binary: ServerBinary) -> AbstractAsyncContextManager[str]:
+    """Run a server of this process, for a bus where none is configured; gives its URL."""
+    from service.adapters.embedded import server
+
+    return server.embedded_server(binary=binary)
 
 
 def _redis_bus(url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:

@@ -95,7 +95,8 @@ def validate(ctx: typer.Context, file: File = None) -> None:
     Every problem is a line with its place; then the exit code is 3.
     """
     from service.cli.start import start
-    from service.parts import check_strategy, open_prompts, open_registry
+    from service.parts import open_prompts, open_registry
+    from service.plugins import check_strategy
 
     common: Common = ctx.obj
     settings = start(Common(config=file) if file else common)

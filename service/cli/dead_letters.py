@@ -5,10 +5,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from service.app import open_bus
 from service.bus import DeadLetter, DeadLetters
 from service.cli.dead_text import Listed, Settled, listed
 from service.config.settings import Settings
+from service.connecting import open_bus
 
 #: Entries that are settled in one round trip.
 BATCH: Final = 100

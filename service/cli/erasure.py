@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import typer
 
-from service.app import open_bus
 from service.bus import Forgotten
 from service.cli.start import has_kept_store, has_shared_bus
 from service.cli.tables import console, table
 from service.config.settings import Settings
+from service.connecting import open_bus
 from service.errors import ConfigError
 from service.parts import open_stores
 

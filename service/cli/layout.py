@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 import typer
 
-from service.app import open_bus
 from service.bus import RequestStream
 from service.cli.tables import console, printable, table
 from service.config.settings import Settings
+from service.connecting import open_bus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

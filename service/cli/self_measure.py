@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from service.app import connect_client, open_bus
 from service.cli.demo.stage import worker_process
 from service.cli.start import has_kept_store, has_shared_bus
 from service.cli.tables import console, say, table
 from service.client import ContextClient
 from service.config.settings import Settings
+from service.connecting import connect_client, open_bus
 from service.errors import ConfigError
 from service.parts import open_stores
 

@@ -36,10 +36,10 @@ def send(
     The smoke test of a deployment: it exits with 4 where nobody answers, with
     5 where the bus can't be reached, and with 3 where the settings name none.
     """
-    from service.app import connect_client, open_bus
     from service.cli.answers import show_answer
     from service.cli.start import shared_bus, start
     from service.cli.tables import print_account, print_summary
+    from service.connecting import connect_client, open_bus
     from service.parts import open_tracer
     from service.wire import BuildResponse
 

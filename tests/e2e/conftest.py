@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.embedded.server import embedded_server, find_server
+from service.adapters.embedded.binaries import find_server
+from service.adapters.embedded.server import embedded_server
 from tests.e2e.commands import Ctxb
 from tests.support import lacking
 

@@ -13,7 +13,7 @@ from bench.names import DEAD
 from bench.payloads.__main__ import broken as gone_wrong
 from bench.payloads.__main__ import measure
 from bench.servers import entries
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from tests.support import lacking
 
 pytestmark = pytest.mark.e2e

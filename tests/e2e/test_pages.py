@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from tests.e2e.pages import ROOT, blocks_of, prints, reading
 from tests.support import lacking
 

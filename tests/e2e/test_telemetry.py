@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from tests.bus_server import RealServer, free_port
 from tests.collector import Collector, Sent, collecting
 from tests.e2e.commands import HUNG, Ctxb, RunningWorker

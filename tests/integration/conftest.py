@@ -13,7 +13,7 @@ import pytest
 import redis.asyncio as redis
 
 from service import recorder, worker
-from service.adapters.embedded.server import ServerBinary, bundled_server, find_server
+from service.adapters.embedded.binaries import ServerBinary, bundled_server, find_server
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.memory.store import open_memory_store
 from service.adapters.sql.migrate import upgrade

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from service.adapters.embedded.server import ServerBinary
+from service.adapters.embedded.binaries import ServerBinary
 from tests.bus_server import START_SECONDS, RealServer, free_port
 
 NODES = 3

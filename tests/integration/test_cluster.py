@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.embedded.server import bundled_server
+from service.adapters.embedded.binaries import bundled_server
 from service.adapters.redis.bus import RedisBus, open_redis_bus
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.scripts import Call, Command

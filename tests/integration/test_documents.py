@@ -30,7 +30,8 @@ from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
 from formatters.validity.canonical import canonical
 from prompts.manager import PromptManager
-from service.adapters.embedded.server import embedded_server, find_server
+from service.adapters.embedded.binaries import find_server
+from service.adapters.embedded.server import embedded_server
 from service.adapters.redis.keys import result_key
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES

@@ -15,13 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 import redis.asyncio as redis
 
+from service.adapters.embedded import binaries
 from service.adapters.embedded import server as module
-from service.adapters.embedded.server import (
-    ServerBinary,
-    bundled_server,
-    embedded_server,
-    find_server,
-)
+from service.adapters.embedded.binaries import ServerBinary, bundled_server, find_server
+from service.adapters.embedded.server import embedded_server
 from service.errors import BusError
 from tests.integration.bus_places import holds, until
 from tests.support import lacking
@@ -234,7 +231,7 @@ def test_path_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_no_server_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no server, the caller is told, and takes the bus in memory."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(module, "find_spec", lambda _name: None)
+    monkeypatch.setattr(binaries, "find_spec", lambda _name: None)
 
     assert find_server() is None
     with pytest.raises(BusError, match="no server to embed"):

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from service.adapters.sql import engine as sql_engine
 from service.adapters.sql.indexing import index_next, reindex_next
-from service.adapters.sql.migrate import check, current, newest, reindex, upgrade
+from service.adapters.sql.migrate import check, reindex, upgrade
 from service.adapters.sql.opening import open_database
+from service.adapters.sql.revisions import MIGRATIONS, current, known, newest
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.search_index import Found, index_rows, unindex_rows
 from service.adapters.sql.store import open_sql_store
@@ -32,7 +33,6 @@ from tests.support import quiet_logs
 
 #: The newest revision of the schema.
 NEWEST = "0007"
-MIGRATIONS = Path(sql_engine.__file__).with_name("migrations")
 
 
 @pytest.fixture
@@ -95,6 +95,14 @@ async def test_the_revisions_make_the_tables_of_the_code(url: str) -> None:
     """After an upgrade nothing differs from the tables in the code."""
     await upgrade(url)
     assert await check(url) == await current(url) == newest() == NEWEST
+
+
+def test_revisions_are_known_by_their_files() -> None:
+    """Their names begin with what Alembic reads in them, the oldest first."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    newest_first = ScriptDirectory.from_config(config).walk_revisions()
+    assert known() == tuple(each.revision for each in newest_first)[::-1]
 
 
 async def test_names_are_compared_byte_by_byte(new_database: str) -> None:

@@ -18,7 +18,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from typer.testing import CliRunner
 
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from service.cli.root import app
 from service.config.load import load_settings
 from service.config.settings import Settings

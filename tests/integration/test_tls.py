@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.embedded.server import ServerBinary, bundled_server, find_server
+from service.adapters.embedded.binaries import ServerBinary, bundled_server, find_server
 from service.adapters.redis.bus import open_redis_bus
 from service.config.tls import TlsSettings
 from service.errors import BusError, ConfigError

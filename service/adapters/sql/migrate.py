@@ -1,28 +1,29 @@
-"""The schema's revisions: bring a database to the newest one, and tell which one it has."""
+"""The schema's revisions: bring a database to the newest one, and compare it with that."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.engine import Database
 from service.adapters.sql.indexing import index_stored, is_current, is_indexed, reindex_stored
-from service.adapters.sql.opening import DEFAULTS, is_missing, open_database
+from service.adapters.sql.opening import DEFAULTS, is_missing, opened
+from service.adapters.sql.revisions import (
+    MIGRATIONS,
+    newest,
+    require_known,
+    require_newest,
+    revision_of,
+)
 from service.adapters.sql.schema import metadata
 from service.config.store import StoreSettings
 from service.errors import SchemaError
 
-_MIGRATIONS: Final = Path(__file__).with_name("migrations")
 #: Seconds that a revision may take, or wait for another process's: large tables get new indexes.
 UPGRADE_SECONDS: Final = 86_400.0
 
@@ -54,18 +55,6 @@ async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
     async with opened(url, patient) as database:
         await database.write(lambda connection: connection.run_sync(_upgrade, database))
         await index_stored(database)
-
-
-async def current(url: str, limits: StoreSettings = DEFAULTS) -> str | None:
-    """Return the revision that a database has; None where there is no database or no schema.
-
-    Raises:
-        StoreError: The URL cannot be used, or the database cannot be opened.
-    """
-    if is_missing(url):  # to look must not create it
-        return None
-    async with opened(url, limits) as database:
-        return await database.read(lambda connection: connection.run_sync(_revision))
 
 
 async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
@@ -111,60 +100,15 @@ async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
         return await reindex_stored(database)
 
 
-async def require_newest(database: Database) -> None:
-    """Raise `SchemaError` unless a database has the newest revision."""
-    found = await database.read(lambda connection: connection.run_sync(_revision))
-    if found is None:
-        raise SchemaError(f"{database.name}: it has no schema yet: run `ctxb db upgrade`")
-    _require_known(found, database)
-    if found != newest():
-        raise SchemaError(
-            f"{database.name}: its schema is at revision {found}, which is older than {newest()}:"
-            " run `ctxb db upgrade`"
-        )
-
-
-def newest() -> str:
-    """Return the newest revision that this program knows."""
-    return str(_scripts().get_current_head())
-
-
-@asynccontextmanager
-async def opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
-    """Open a database for one question or piece of work; raises as `open_database` does."""
-    database = open_database(url, limits)
-    try:
-        yield database
-    finally:
-        await database.close()
-
-
 def _upgrade(connection: Connection, database: Database) -> None:
     if database.driver.schema_lock:
         connection.exec_driver_sql(database.driver.schema_lock)
-    found = _revision(connection)
+    found = revision_of(connection)
     if found is not None:
-        _require_known(found, database)
+        require_known(found, database)
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-
-
-def _revision(connection: Connection) -> str | None:
-    try:
-        return MigrationContext.configure(connection).get_current_revision()
-    except CommandError as error:
-        raise SchemaError("the table alembic_version names several revisions") from error
-
-
-def _require_known(revision: str, database: Database) -> None:
-    try:
-        _scripts().get_revision(revision)
-    except CommandError as error:
-        raise SchemaError(
-            f"{database.name}: its schema is at revision {revision}, which this version of the"
-            f" program does not know (its newest is {newest()}): run a newer version"
-        ) from error
 
 
 async def _all_differences(connection: AsyncConnection) -> list[str]:
@@ -197,9 +141,5 @@ def _is_name(value: object) -> bool:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config
-
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())

@@ -1,6 +1,7 @@
 """Databases by their URL's scheme."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 from service.adapters.sql.engine import Database, Driver
@@ -19,6 +20,16 @@ def open_database(url: str, limits: StoreSettings = DEFAULTS) -> Database:
         StoreError: No SQL database has such a URL, or the file cannot be opened.
     """
     return Database(_driver(url)(url, limits))
+
+
+@asynccontextmanager
+async def opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
+    """Open a database for one question or piece of work; raises as `open_database` does."""
+    database = open_database(url, limits)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 def is_missing(url: str) -> bool:

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.migrate import opened
-from service.adapters.sql.opening import is_missing
+from service.adapters.sql.opening import is_missing, opened
 from service.config.store import StoreSettings
 from service.survey import StoreState
 

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.history import SqlHistory
-from service.adapters.sql.indexing import warn_of_terms
-from service.adapters.sql.migrate import require_newest, upgrade
+from service.adapters.sql.indexing import index_stored, warn_of_terms
 from service.adapters.sql.opening import DEFAULTS, open_database
 from service.adapters.sql.profiles import SqlProfiles
+from service.adapters.sql.revisions import found_in, newest, require_newest
 from service.adapters.sql.summaries import SqlSummaries
 from service.adapters.stores import Clock, Stores
 from service.config.store import StoreSettings
@@ -30,11 +30,15 @@ async def open_sql_store(
     """
     database = open_database(url, limits)
     try:
-        if database.driver.upgrades_itself:
-            await upgrade(url, limits)
-        else:
+        if not database.driver.upgrades_itself:
             await require_newest(database)
             await warn_of_pool(database)
+        elif await found_in(database) == newest():
+            await index_stored(database)
+        else:
+            from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - loads Alembic
+
+            await upgrade(url, limits)
         await warn_of_terms(database)
         history = SqlHistory(database, counter, clock)
         yield Stores(

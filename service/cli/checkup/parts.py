@@ -9,7 +9,6 @@ from service.cli.checkup.store import disk
 from service.config.settings import Settings
 from service.errors import ToolError
 from service.parts import (
-    check_strategy,
     list_servers,
     open_counter,
     open_prompts,
@@ -17,6 +16,7 @@ from service.parts import (
     tokenizers_at_hand,
     tool_sources,
 )
+from service.plugins import check_strategy
 from service.ports import ServerTools
 
 
