@@ -14,11 +14,12 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
 from service.budget.limits import Models
 from service.builder import ContextBuilder
-from service.bus import Bus, Events
+from service.bus import Bus
 from service.compaction.compactor import Compactor, running
 from service.compaction.making import Maker
 from service.config.settings import Settings
 from service.connecting import ConnectedBus, connect_client, open_bus
+from service.event import Events
 from service.events import BusEvents
 from service.filing import Filing
 from service.gather import Sources

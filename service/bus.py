@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from service.event import UNCAUSED, EventMetadata
+from service.errors import BusError
 from service.inbox import Delivery, Inbox
 
 ReplyKind = Literal["channel", "stream", "list"]
@@ -62,6 +62,8 @@ class Outcome(StrEnum):
     #: Neither sent nor stored: the bus forbids this worker to write to the list or stream that the
     #: reply should go to. The delivery is still this worker's and unsettled.
     FORBIDDEN = "forbidden"
+    #: Not settled: the bus is there, but fails at this answer. It can be finished again.
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +71,10 @@ class Receipt:
     """What became of an answer, and how many heard it."""
 
     outcome: Outcome
-    #: Subscribers that a channel reply reached; None for other kinds.
+    #: Subscribers that a channel reply reached; None for other kinds, and where it is not known.
     receivers: int | None = None
+    #: Why it failed, where it did.
+    error: BusError | None = None
 
 
 class Enqueued(StrEnum):
@@ -163,7 +167,12 @@ class Bus(Protocol):
         ...
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
-        """Store, send and settle, each answer in one atomic step, all in one round trip."""
+        """Store, send and settle, each answer in one atomic step, all in one round trip.
+
+        Each fares as if it were alone: an error of its own stands in its receipt. Raises `BusError`
+        where the bus does not answer. All can be finished again then: a first answer that is out,
+        though its receipt was lost, counts as sent, and does not go out twice.
+        """
         ...
 
     async def publish(self, topic: str, payload: bytes) -> int:
@@ -280,20 +289,4 @@ class Division(Protocol):
 
     async def streams(self) -> list[RequestStream]:
         """Return those that are in use, and others in which something is left."""
-        ...
-
-
-class Events(Protocol):
-    """Tells what happens to contexts; raises nothing, and promises nothing."""
-
-    async def publish(
-        self,
-        topic: str,
-        content: Mapping[str, object],
-        *,
-        owner_key: str,
-        run_id: str | None,
-        cause: EventMetadata = UNCAUSED,
-    ) -> None:
-        """Tell on a topic; ``content`` has the shape that `service.event` has for it."""
         ...

@@ -12,10 +12,9 @@ from formatters.recalled import TAG as RECALLED
 from service.account import HISTORY_BLOCKS
 from service.backlog import Afterwards, Losses
 from service.budget.decisions import PRESENT
-from service.bus import Events
 from service.config.settings import EventSettings
 from service.errors import StoreError
-from service.event import Pruned
+from service.event import Events, Pruned
 from service.marks import Archiving
 from service.ports import HistoryStore, Tokenizers
 from service.provenance import Built

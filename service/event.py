@@ -1,7 +1,8 @@
 """Events as they stand on the bus: what is told of an owner's context, beside the responses."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -88,3 +89,19 @@ class Event(BaseModel, Generic[Content]):
     timestamp: datetime
     content: Content
     metadata: EventMetadata = UNCAUSED
+
+
+class Events(Protocol):
+    """Tells what happens to contexts; raises nothing, and promises nothing."""
+
+    async def publish(
+        self,
+        topic: str,
+        content: Mapping[str, object],
+        *,
+        owner_key: str,
+        run_id: str | None,
+        cause: EventMetadata = UNCAUSED,
+    ) -> None:
+        """Tell on a topic; ``content`` has the shape of one of the classes above."""
+        ...

@@ -1,13 +1,13 @@
 """Answers on their way out: collected, and sent in batches."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from service.bus import Answer, Bus, Receipt
+from service.bus import Answer, Bus, Outcome, Receipt
 from service.errors import BusError, OverloadedError
 from service.health import Pulse
 from service.loop import keep_on
@@ -17,15 +17,15 @@ log = structlog.get_logger()
 
 #: Answers in one round trip at most.
 BATCH: Final = 64
-#: Tries of an answer alone, each failing though the bus is there, after which it is given up.
+#: Tries at which an answer fails though the bus is there, after which it is given up.
 TRIES: Final = 3
 
 
 class Sender:
     """Sends answers: as many in one round trip as have come together since the last.
 
-    Where that fails though the bus is there, they go one by one: one of them is at fault, and must
-    not hold up the others.
+    The bus tells which of them failed, and these are tried again. Where it can't tell, though it is
+    there, they go one by one: one of them is at fault, and must not hold up the others.
     """
 
     def __init__(self, bus: Bus, metrics: Metrics = UNMEASURED, pulse: Pulse | None = None) -> None:
@@ -57,31 +57,40 @@ class Sender:
             self._batch.append(await self._waiting.get())
         while len(self._batch) < BATCH and not self._waiting.empty():
             self._batch.append(self._waiting.get_nowait())
-        if self._one_by_one:
-            await self._send_one_by_one()
-        else:
-            await self._send_together()
+        failures = [error for part in self._parts() for error in await self._finish(part)]
+        if failures and self._batch:
+            raise failures[-1]
 
-    async def _send_together(self) -> None:
+    def _parts(self) -> Sequence[Sequence["_Outgoing"]]:
+        """Return what goes in one round trip each."""
+        return [[each] for each in self._batch] if self._one_by_one else [tuple(self._batch)]
+
+    async def _finish(self, part: Sequence["_Outgoing"]) -> list[BusError]:
+        """Send a part; returns the errors of those in it that failed by themselves.
+
+        Raises:
+            BusError: The bus fails at all of them, and not for what is in them as far as we know.
+        """
         try:
-            await self._finish(self._batch)
+            receipts = await self._bus.finish([each.answer for each in part])
         except BusError as error:
             await self._check_bus(error)
-            self._one_by_one = True
-            raise
+            if not self._one_by_one:
+                self._one_by_one = True
+                raise
+            receipts = [Receipt(outcome=Outcome.FAILED, error=error)]
+        return list(self._settled(part, receipts))
 
-    async def _send_one_by_one(self) -> None:
-        """Try each answer; raises the last error where one of them is to be tried again."""
-        last: BusError | None = None
-        for each in tuple(self._batch):
-            try:
-                await self._finish([each])
-            except BusError as error:
-                await self._check_bus(error)
-                last = error
-                self._count_failure(each, error)
-        if last and self._batch:
-            raise last
+    def _settled(
+        self, part: Sequence["_Outgoing"], receipts: Sequence[Receipt]
+    ) -> Iterator[BusError]:
+        """Hand out receipts; yields the errors among them."""
+        for each, receipt in zip(part, receipts, strict=True):
+            if receipt.error is None:
+                self._hand_out(each, receipt)
+            else:
+                self._count_failure(each, receipt.error)
+                yield receipt.error
 
     async def _check_bus(self, error: BusError) -> None:
         """Raise `BusError` where the bus is away or takes from nobody: no answer is at fault."""
@@ -90,25 +99,22 @@ class Sender:
         await self._bus.ping()
 
     def _count_failure(self, failed: "_Outgoing", error: BusError) -> None:
-        failed.failures += 1
+        # a bus that takes from nobody may not say so of all
+        failed.failures += not isinstance(error, OverloadedError)
         if failed.failures < TRIES:
             return
         self._batch.remove(failed)
         if not failed.receipt.done():
             failed.receipt.set_exception(error)
 
-    async def _finish(self, part: Sequence["_Outgoing"]) -> None:
-        receipts = await self._bus.finish([each.answer for each in part])
-        for each, receipt in zip(tuple(part), receipts, strict=True):
-            if receipt.receivers == 0:
-                self._metrics.unheard()
-                answer = each.answer
-                log.warning(
-                    "reply.unheard", reply_to=answer.reply_to, request_id=answer.identity.id
-                )
-            if not each.receipt.done():
-                each.receipt.set_result(receipt)
-            self._batch.remove(each)
+    def _hand_out(self, each: "_Outgoing", receipt: Receipt) -> None:
+        self._batch.remove(each)
+        if receipt.receivers == 0:
+            self._metrics.unheard()
+            answer = each.answer
+            log.warning("reply.unheard", reply_to=answer.reply_to, request_id=answer.identity.id)
+        if not each.receipt.done():
+            each.receipt.set_result(receipt)
 
 
 @dataclass(slots=True, eq=False)
@@ -117,5 +123,5 @@ class _Outgoing:
 
     answer: Answer
     receipt: asyncio.Future[Receipt]
-    #: How often it failed alone.
+    #: How often it failed, and nothing else was at fault.
     failures: int = 0

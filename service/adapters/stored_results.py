@@ -19,6 +19,8 @@ PLAIN_BYTES = 2048
 _STORED = struct.Struct("<BBBHH")
 _SUM = struct.Struct(">I")
 _OVERHEAD = _STORED.size + _SUM.size
+#: In place of a response that is too large to keep, with what closes the answer.
+_NOTHING = b"null}"
 #: A stored answer that unpacks to more bytes than this was not written here.
 UNPACKED_MAX_BYTES = 64 * 1_048_576
 
@@ -32,7 +34,12 @@ def pack(fingerprint: str, response: bytes, max_bytes: int) -> bytes:
     if len(whole) <= min(PLAIN_BYTES, max_bytes - _OVERHEAD):
         return _plain(whole)
     packed = zlib.compress(whole, LEVEL)
-    return packed if len(packed) <= max_bytes else _plain(head + b"null}")
+    return packed if len(packed) <= max_bytes else _plain(head + _NOTHING)
+
+
+def is_note(packed: bytes) -> bool:
+    """Say whether what was packed only notes that there was an answer, too large to keep."""
+    return packed[-_SUM.size - len(_NOTHING) : -_SUM.size] == _NOTHING
 
 
 def unpack(packed: bytes | None) -> StoredResult | None:

@@ -10,12 +10,11 @@ from opentelemetry.trace import Tracer
 
 from service.backlog import Backlog
 from service.build_spans import summarizing
-from service.bus import Events
 from service.compaction.job import Job, job_of
 from service.compaction.making import Made, Maker, Unmade
 from service.compaction.resting import Resting
 from service.errors import StoreError, SummarizerError
-from service.event import Compacted, Summarized
+from service.event import Compacted, Events, Summarized
 from service.metrics import UNMEASURED, Metrics
 from service.provenance import Built
 from service.remembered import Remembered

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from service.adapters.embedded.server import find_server
+from service.adapters.embedded.binaries import find_server
 from service.adapters.redis.bus import open_redis_bus
 from service.cli.exits import Exit
 from service.client import open_client

@@ -103,7 +103,8 @@ async def test_zombie_sends_nothing(place: Place) -> None:
     reply_to = f"{place.prefix}replies"
 
     (theirs,) = await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
-    (mine,) = await one.finish([answer(lost, reply_to=reply_to, reply_kind="list")])
+    another = answer(lost, reply_to=reply_to, reply_kind="list", response=b'{"n":2}')
+    (mine,) = await one.finish([another])
 
     assert (theirs.outcome, mine.outcome) == (Outcome.SENT, Outcome.NOT_MINE)
     assert len(await place.replies(reply_to, "list")) == 1
@@ -128,7 +129,8 @@ async def test_slow_worker_may_still_win(place: Place) -> None:
     reply_to = f"{place.prefix}replies"
 
     (mine,) = await one.finish([answer(lost, reply_to=reply_to, reply_kind="list")])
-    (theirs,) = await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
+    another = answer(claimed, reply_to=reply_to, reply_kind="list", response=b'{"n":2}')
+    (theirs,) = await two.finish([another])
 
     assert (mine.outcome, theirs.outcome) == (Outcome.SENT, Outcome.NOT_MINE)
     assert len(await place.replies(reply_to, "list")) == 1

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
-from service.bus import Bus
+from service.bus import Answer, Bus, Outcome, Receipt
 from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
 from service.config.settings import (
     BusSettings,
@@ -679,6 +679,48 @@ async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> N
 async def no_room(build_id: str, manifest: bytes, ttl_seconds: float) -> None:
     """Fail as a bus does."""
     raise BusError("no room")
+
+
+async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None:
+    """Those beside it keep their manifests and events; it is built anew and answered then."""
+    async with open_crew(place, memory=MemorySettings(limit=1)) as crew:
+        bus = await crew.place.open("worker", **crew.options)
+        bus.finish = spoiled(bus.finish, "msg_1")  # type: ignore[assignment, method-assign]
+        owners = [f"o{number}" for number in range(3)]
+        for owner in owners:
+            rows = [row(number, "human", f"said {number}") for number in range(2)]
+            await crew.builder.history.append(owner, rows)
+        requests = [asking(owner_key=each, id=f"msg_{n}") for n, each in enumerate(owners)]
+        async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
+            waiting = asyncio.gather(*map(crew.client.send, requests))
+            stop = asyncio.Event()
+            task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
+            responses = await waiting
+            events = [json.loads(await anext(heard)) for _ in owners]
+            stop.set()
+            await task
+        builds = [each.content.build_id for each in responses if each.content.status == "success"]
+        manifests = await crew.bus.manifests.present(builds)
+
+    assert len(manifests) == 3
+    assert {each["owner_key"] for each in events} == set(owners)
+    assert counted(crew)["duplicate lease_lost"] == 0
+
+
+Finish = Callable[[Sequence[Answer]], Coroutine[Any, Any, list[Receipt]]]
+
+
+def spoiled(finish: Finish, bad: str) -> Finish:
+    """Fail at the first delivery of one request, whatever else is in the batch."""
+
+    async def failing(answers: Sequence[Answer]) -> list[Receipt]:
+        fails = [each.identity.id == bad and each.delivery.attempt == 1 for each in answers]
+        good = await finish([each for each, fail in zip(answers, fails, strict=True) if not fail])
+        receipts = iter(good)
+        failed = Receipt(outcome=Outcome.FAILED, error=BusError("at fault"))
+        return [failed if fail else next(receipts) for fail in fails]
+
+    return failing
 
 
 async def test_rows_that_fall_out_are_told_of_once(place: Place) -> None:

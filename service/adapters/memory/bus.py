@@ -14,7 +14,7 @@ from service.adapters.memory.erasure import forget
 from service.adapters.memory.hub import MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.adapters.memory.streams import entry_of, token_of
-from service.adapters.stored_results import pack, unpack
+from service.adapters.stored_results import is_note, pack, unpack
 from service.bus import Answer, Enqueued, Forgotten, Identity, Outcome, Receipt, StoredResult
 from service.wire import Topics
 
@@ -132,8 +132,7 @@ class MemoryBus:
         group, entry = self.requests.group_of(answer.delivery), entry_of(answer.delivery.token)
         holder = group.holder(entry)
         if not self._wins(answer, holder):
-            mine = holder == self._options.consumer
-            return Receipt(outcome=Outcome.ANSWERED if mine else Outcome.NOT_MINE)
+            return Receipt(outcome=self._fate(answer, holder))
         receivers = self._reply(answer)
         if answer.dead_letter is not None:
             self.requests.bury(answer.delivery, answer.dead_letter)
@@ -146,11 +145,21 @@ class MemoryBus:
         free = self._hub.results.get(key) is None
         if answer.mode == "first":
             if free:
-                packed = pack(answer.fingerprint, answer.response, options.result_max_bytes)
-                self._hub.results.put(key, packed, options.result_ttl_seconds)
+                self._hub.results.put(key, self._packed(answer), options.result_ttl_seconds)
             return free
         mine = holder == options.consumer
         return (mine or holder is None) and (free or (mine and answer.mode == "again"))
+
+    def _fate(self, answer: Answer, holder: str | None) -> Outcome:
+        """Tell what became of an answer that doesn't go out now."""
+        if holder == self._options.consumer:
+            return Outcome.ANSWERED
+        packed = self._packed(answer)
+        out = answer.mode == "first" and self._hub.results.get(self._key(answer.identity)) == packed
+        return Outcome.SENT if holder is None and out and not is_note(packed) else Outcome.NOT_MINE
+
+    def _packed(self, answer: Answer) -> bytes:
+        return pack(answer.fingerprint, answer.response, self._options.result_max_bytes)
 
     def _reply(self, answer: Answer) -> int | None:
         if answer.reply_kind == "channel":

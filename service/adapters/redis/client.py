@@ -54,7 +54,12 @@ def bus_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError) as error:
-        raise _kind(error)(f"{doing}: {str(error) or type(error).__name__}") from error
+        raise as_bus_error(doing, error) from error
+
+
+def as_bus_error(doing: str, error: Exception) -> BusError:
+    """Return the `BusError` for what Redis raised or replied."""
+    return _kind(error)(f"{doing}: {str(error) or type(error).__name__}")
 
 
 def _kind(error: Exception) -> type[BusError]:

@@ -9,15 +9,16 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
-from service.adapters.redis.client import is_away
+from service.adapters.redis.client import as_bus_error, is_away
 from service.adapters.redis.keys import Shard
 from service.adapters.redis.round_trip import Argument
-from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, flat, script
+from service.adapters.redis.scripts import HOLDER, OURS, PUT_REPLY, Call, Command, flat, script
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.adapters.redis.steps import Steps
 from service.adapters.stored_results import pack
 from service.bus import Answer, Outcome, Receipt
+from service.errors import OverloadedError
 from service.wire import Topics
 
 #: What `FINISH` returns in place of receivers: where they are not known, and where the reply's
@@ -37,20 +38,24 @@ TOGETHER_BYTES: Final = 262_144
 #: length of a reply stream, number of answers; of each answer its mode, result, entry, response and
 #: where it goes; where the request is dead as well, the length of the dead letter and its fields.
 #: Returns of each answer the outcome and the receivers, -1 where they are not known, -2 where the
-#: reply's place takes none; or the error for which nothing of it was done but the result stored.
+#: reply's place takes none; or the error for which it is not settled, though it may be stored.
 FINISH: Final = script(f"""
 {HOLDER}
+{OURS}
 {PUT_REPLY}
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 local kind, answers = ARGV[4], tonumber(ARGV[7])
 local dead = KEYS[answers + 2]
 
-local function wins(result, mode, value, entry)
-  if mode == 'first' then return redis.pcall('SET', result, value, 'NX', 'PX', ARGV[3]) end
+local function outcome(result, mode, value, entry)
+  local first = mode == 'first'
+  if first and redis.call('SET', result, value, 'NX', 'PX', ARGV[3]) then return 'send' end
   local who = holder(stream, group, entry)
-  if who and who ~= consumer then return false end
+  if who and who ~= consumer then return 'not_mine' end
+  if first and ours(result, value) then return who and 'send' or 'sent' end
   -- settled by another meanwhile: who was given an answer is not given it again
-  return (who and mode == 'again') or redis.call('EXISTS', result) == 0
+  local free = not first and ((who and mode == 'again') or redis.call('EXISTS', result) == 0)
+  return free and 'send' or (who and 'answered' or 'not_mine')
 end
 
 local function send(response, reply)
@@ -61,17 +66,14 @@ local function send(response, reply)
 end
 
 local function finish(result, mode, value, entry, response, reply)
-  local won = wins(result, mode, value, entry)
-  if not won then
-    return {{holder(stream, group, entry) == consumer and 'answered' or 'not_mine', -1}}
-  end
-  if type(won) == 'table' and won['err'] then return won end
-  local receivers = send(response, reply)
-  if type(receivers) == 'table' then return receivers end
+  local due = outcome(result, mode, value, entry)
+  if due ~= 'send' then return {{due, -1}} end
   local fields = 8 + 5 * answers
-  if #ARGV >= fields then
+  if #ARGV >= fields then -- first, as it may fail: then no reply is out
     redis.call('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*', unpack(ARGV, fields + 1))
   end
+  local receivers = send(response, reply)
+  if type(receivers) == 'table' then return receivers end
   redis.call('XACK', stream, group, entry)
   return {{'sent', receivers}}
 end
@@ -79,7 +81,9 @@ end
 local receipts = {{}}
 for place = 1, answers do
   local first = 3 + 5 * place
-  receipts[place] = finish(KEYS[place + 1], unpack(ARGV, first, first + 4))
+  local done, told = pcall(finish, KEYS[place + 1], unpack(ARGV, first, first + 4))
+  -- what is raised is a text up to Redis 6.2, as a reply it has to be a table
+  receipts[place] = (done or type(told) == 'table') and told or {{err = told}}
 end
 return receipts
 """)
@@ -101,7 +105,7 @@ class Finisher:
         self._steps = Steps(servers, options)
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
-        """Finish answers in one round trip; raises what redis-py does.
+        """Finish answers in one round trip; raises what redis-py does where no server answers.
 
         An answer whose node of a cluster is away is no longer ours: its delivery is pending there,
         and whoever claims it when the node is back answers it.
@@ -110,16 +114,10 @@ class Finisher:
         replies: dict[int, Any] = dict.fromkeys(elsewhere, (b"answered", NOT_KNOWN))
         parts = self._parts(answers, elsewhere)
         whole = [part for part in parts if self._is_whole(answers[part[0]])]
-        calls = [self._call([answers[place] for place in part]) for part in whole]
-        for part, told in zip(whole, await self._servers.attempt(calls), strict=True):
-            each = told if isinstance(told, list) else [told] * len(part)
-            replies.update(zip(part, each, strict=True))
+        replies |= await self._together(answers, whole)
         for place in range(len(answers)):
             if place not in replies:
                 replies[place] = await self._in_steps(answers[place])
-        for place, reply in replies.items():
-            if isinstance(reply, ResponseError) and not _forbids(answers[place], reply):
-                raise reply
         await self._count_receivers(answers, replies)
         return [self._receipt(answer, replies[place]) for place, answer in enumerate(answers)]
 
@@ -133,6 +131,24 @@ class Finisher:
         ]
         found = await self._servers.attempt([Command(key, ("EXISTS", key)) for _, key in keys])
         return {place for (place, _), reply in zip(keys, found, strict=True) if reply == 1}
+
+    async def _together(
+        self, answers: Sequence[Answer], parts: Sequence[Sequence[int]]
+    ) -> dict[int, Any]:
+        """Finish the answers of each part in one call; returns what was replied to each answer.
+
+        Where a call is refused, each of its answers gets one of its own.
+        """
+        calls = [self._call([answers[place] for place in part]) for part in parts]
+        replies: dict[int, Any] = {}
+        apart: list[list[int]] = []
+        for part, told in zip(parts, await self._servers.attempt(calls), strict=True):
+            if len(part) > 1 and _may_be_for_one(told):
+                apart += ([place] for place in part)
+            else:
+                each = told if isinstance(told, list) else [told] * len(part)
+                replies.update(zip(part, each, strict=True))
+        return replies | (await self._together(answers, apart) if apart else {})
 
     def _parts(self, answers: Sequence[Answer], done: Container[int]) -> list[list[int]]:
         """Put answers together that one call can finish: to requests of one stream, on channels.
@@ -201,6 +217,8 @@ class Finisher:
                 replies[place] = [replies[place][0], count]
 
     def _receipt(self, answer: Answer, reply: Any) -> Receipt:  # noqa: ANN401 - Lua's reply
+        if isinstance(reply, ResponseError) and not _forbids(answer, reply):
+            return Receipt(outcome=Outcome.FAILED, error=as_bus_error("finish", reply))
         if isinstance(reply, ResponseError):
             self.forbidden += 1
             log.warning("bus.reply_forbidden", reply_to=answer.reply_to, kind=answer.reply_kind)
@@ -223,6 +241,13 @@ def _read(outcome: bytes, receivers: int) -> Receipt:
 def _in_slot(answer: Answer) -> bool:
     """Say whether all that an answer works on lies in the slot of its stream."""
     return answer.reply_kind == "channel" and answer.dead_letter is None
+
+
+def _may_be_for_one(told: object) -> bool:
+    """Say whether a whole call was refused for what one of its answers may have brought in."""
+    if not isinstance(told, ResponseError):
+        return False
+    return not isinstance(as_bus_error("finish", told), OverloadedError)
 
 
 def _forbids(answer: Answer, error: ResponseError) -> bool:

@@ -115,6 +115,14 @@ local function holder(stream, group, entry)
 end
 """
 
+#: Whether this very answer is stored, for scripts to begin with: no other has its build and time.
+OURS = """
+local function ours(result, value)
+  -- what stands for an answer too large to keep may stand for another's
+  return string.sub(value, -9, -5) ~= 'null}' and redis.pcall('GET', result) == value
+end
+"""
+
 #: Put a reply into a list or a stream, for scripts to begin with; returns -1, or -2 where the
 #: place takes none, or an error that means every write, as OOM does: nothing is settled then.
 PUT_REPLY = """

@@ -13,7 +13,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.dead_letters import dead_letter_fields
 from service.adapters.redis.client import is_away
 from service.adapters.redis.round_trip import Argument
-from service.adapters.redis.scripts import HOLDER, PUT_REPLY, Call, Command, flat, script
+from service.adapters.redis.scripts import HOLDER, OURS, PUT_REPLY, Call, Command, flat, script
 from service.adapters.redis.servers import Servers
 from service.bus import Answer
 from service.wire import Topics
@@ -21,19 +21,21 @@ from service.wire import Topics
 log = structlog.get_logger()
 
 #: KEYS: result, stream. ARGV: mode, result, its time to live in ms, group, consumer, entry.
-#: Stores, and returns the outcome: `sent` where the answer may go.
+#: Stores, and returns the outcome: `send` where the answer may go, `sent` where it is out.
 #: What this worker has stored, and not settled, may go again.
 STORE: Final = script(f"""
 {HOLDER}
+{OURS}
 local result, stream = KEYS[1], KEYS[2]
 local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
 
 local who = holder(stream, group, entry)
 if mode == 'first' then
-  if redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) then return 'sent' end
-  if who == consumer and redis.call('GET', result) == ARGV[2] then return 'sent' end
+  if redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) then return 'send' end
+  if who == consumer and redis.call('GET', result) == ARGV[2] then return 'send' end
+  if not who and ours(result, ARGV[2]) then return 'sent' end
 elseif not (who and who ~= consumer) then
-  if (who and mode == 'again') or redis.call('EXISTS', result) == 0 then return 'sent' end
+  if (who and mode == 'again') or redis.call('EXISTS', result) == 0 then return 'send' end
 end
 return who == consumer and 'answered' or 'not_mine'
 """)
@@ -72,7 +74,7 @@ class Steps:
         """
         delivery, stream = answer.delivery, self._options.prefix + answer.delivery.source
         stored = await self._store(answer, (result, stream), value)
-        if stored != b"sent":
+        if stored != b"send":
             return stored if isinstance(stored, Exception) else [stored, -1]
         receivers = await self._send(answer, stream)
         if isinstance(receivers, Exception):

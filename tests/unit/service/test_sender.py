@@ -22,16 +22,19 @@ class FullError(BusError, OverloadedError):
 class FailingBus(MemoryBus):
     """A bus that is away, or full, for some calls, and never takes the answers to some requests."""
 
-    def __init__(self, *bad: str) -> None:
+    def __init__(self, *bad: str, tells: bool = False) -> None:
         super().__init__(MemoryHub(), BusOptions())
         self.bad = bad
+        #: Whether it says which answers it doesn't take.
+        self.tells = tells
+        self.own_error = BusError("at fault")
         self.away = 0
         self.full = 0
         #: The requests of each batch that it was given while it was there.
         self.batches: list[list[str]] = []
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
-        """Fail at a batch as a pipeline does: what can be taken is taken all the same."""
+        """Fail at some of a batch, or at it: what can be taken is taken all the same."""
         if self.away:
             self.away -= 1
             raise BusError("away")
@@ -41,8 +44,12 @@ class FailingBus(MemoryBus):
         self.batches.append([answer.identity.id for answer in answers])
         good = [answer for answer in answers if answer.identity.id not in self.bad]
         receipts = await super().finish(good)
+        if self.tells:
+            told = iter(receipts)
+            failed = Receipt(outcome=Outcome.FAILED, error=self.own_error)
+            return [failed if each.identity.id in self.bad else next(told) for each in answers]
         if len(good) < len(answers):
-            raise BusError("at fault")
+            raise self.own_error
         return receipts
 
     async def ping(self) -> None:
@@ -113,11 +120,48 @@ async def test_bad_answer_does_not_hold_up_others() -> None:
 
     assert isinstance(bad, BusError)
     # the bus had taken them before, in the batch that failed
-    assert [first, last] == [Receipt(outcome=Outcome.NOT_MINE)] * 2
+    assert [first, last] == [Receipt(outcome=Outcome.SENT)] * 2
     assert later == [Receipt(outcome=Outcome.SENT)] * 2
     assert len(bus._hub.read_replies("replies")) == 4
     alone = [["a"], ["bad"], ["b"], *[["bad"]] * (TRIES - 1)]
     assert bus.batches == [["a", "bad", "b"], *alone, ["c", "d"]]
+
+
+async def test_bad_answer_that_is_told_is_tried_alone() -> None:
+    """Where the bus says which answer failed, the others have their receipts at once."""
+    bus = FailingBus("bad", tells=True)
+    async with sending(bus) as sender:
+        first, bad, last = await sent(sender, await answers_to(bus, "a", "bad", "b"))
+
+    assert isinstance(bad, BusError)
+    assert [first, last] == [Receipt(outcome=Outcome.SENT)] * 2
+    assert bus.batches == [["a", "bad", "b"], *[["bad"]] * (TRIES - 1)]
+
+
+async def test_answers_that_are_told_to_fail_are_given_up() -> None:
+    """Where all of a batch fail by themselves, each is given up with its error."""
+    bus = FailingBus("bad", "worse", tells=True)
+    async with sending(bus) as sender:
+        errors = await sent(sender, await answers_to(bus, "bad", "worse"))
+        (later,) = await sent(sender, await answers_to(bus, "good"))
+
+    assert [str(error) for error in errors] == ["at fault"] * 2
+    assert later == Receipt(outcome=Outcome.SENT)
+    assert bus.batches == [*[["bad", "worse"]] * TRIES, ["good"]]
+
+
+async def test_bus_that_is_full_for_some_costs_no_answer() -> None:
+    """An answer for which there is no room waits for it, however often it was tried."""
+    bus = FailingBus("bad", tells=True)
+    bus.own_error = FullError()
+    async with sending(bus) as sender:
+        waiting = asyncio.create_task(sent(sender, await answers_to(bus, "a", "bad")))
+        while len(bus.batches) < TRIES * 2:  # noqa: ASYNC110 - the fake has nothing to wait for
+            await asyncio.sleep(0)
+        bus.bad = ()
+        receipts = await waiting
+
+    assert receipts == [Receipt(outcome=Outcome.SENT)] * 2
 
 
 async def test_many_bad_answers_are_given_up() -> None:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import pytest
-from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.client import ServerClock
@@ -14,6 +13,7 @@ from service.adapters.redis.scripts import Call, Command
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.bus import Answer, Identity, Outcome, ReplyKind
+from service.errors import ForbiddenError, OverloadedError
 from service.inbox import Delivery
 
 Told = Callable[[Call, int], Any]
@@ -103,13 +103,38 @@ async def test_no_call_holds_the_server_up_for_long() -> None:
     assert parts == [["0-0"], ["1-0", "2-0", "3-0"], ["4-0", "5-0"]]
 
 
-async def test_a_full_server_fails_them_all() -> None:
-    """An error of one answer that is not of its reply's place is raised."""
+async def test_an_error_of_one_is_its_own() -> None:
+    """It stands in its receipt, in the bus's words; the others are out."""
     full = OutOfMemoryError("OOM command not allowed")
     server = OneFake(lambda _, count: [[b"sent", 1]] * (count - 1) + [full])
 
-    with pytest.raises(OutOfMemoryError):
-        await _finisher(server).finish([_answer(0), _answer(1)])
+    sent, failed = await _finisher(server).finish([_answer(0), _answer(1)])
+
+    assert (sent.outcome, sent.error) == (Outcome.SENT, None)
+    assert failed.outcome == Outcome.FAILED
+    assert isinstance(failed.error, OverloadedError)
+
+
+async def test_a_call_that_is_refused_is_made_for_each() -> None:
+    """What one answer brought into it costs no other."""
+    no = NoPermissionError("no")
+    server = OneFake(lambda call, count: no if "1-0" in call.arguments else [[b"sent", 1]] * count)
+
+    receipts = await _finisher(server).finish([_answer(0), _answer(1), _answer(2)])
+
+    assert [each.outcome for each in receipts] == [Outcome.SENT, Outcome.FAILED, Outcome.SENT]
+    assert isinstance(receipts[1].error, ForbiddenError)
+    assert [_tokens(call) for call in server.calls][1:] == [["0-0"], ["1-0"], ["2-0"]]
+
+
+async def test_a_server_that_takes_from_nobody_is_asked_once() -> None:
+    """It would say the same to each answer."""
+    server = OneFake(lambda *_: ReadOnlyError("READONLY"))
+
+    receipts = await _finisher(server).finish([_answer(0), _answer(1)])
+
+    assert all(isinstance(each.error, OverloadedError) for each in receipts)
+    assert len(server.calls) == 1
 
 
 async def test_a_server_that_is_away_leaves_the_answers_of_its_streams() -> None:
