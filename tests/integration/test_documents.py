@@ -440,6 +440,16 @@ def test_every_log_event_has_a_line() -> None:
     assert sorted(first_column(table)) == sorted(log_events())
 
 
+def test_runbooks_look_for_lines_that_are_logged() -> None:
+    """What the page on alerts names with a dot is a setting, a topic, or an event of the log."""
+    known = {dotted(keys) for keys, _ in leaves(Settings())} | set(Topics)
+    spans = CODE.findall(FENCE.sub("", text_of("docs/alerts.md")))
+    named = {span for span in spans if re.fullmatch(r"[a-z_]+\.[a-z_]+", span)}
+
+    assert len(named - known) > 5
+    assert named - known <= log_events()
+
+
 def test_every_exit_code_has_a_line() -> None:
     """The page on operations has all exit codes, and no others."""
     table = section(text_of("docs/looking-after.md"), "## Exit codes")
