@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from opentelemetry.trace import Tracer
 
 from service.adapters.memory.hub import MemoryManifests
+from service.adapters.stores import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
 from service.budget.limits import Models
@@ -88,20 +89,10 @@ async def open_builder(
         )
         compactor = None
         if settings.summaries.enabled:
-            if summarizer is None:
-                counter = tokenizers.counter(settings.budget.tokenizer)
-                summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
-            maker = Maker(
-                history=stores.history,
-                summaries=stores.summaries,
-                summarizer=summarizer,
-                tokenizers=tokenizers,
-                clock=now,
-                settings=settings.summaries,
-            )
-            compactor = await stack.enter_async_context(
-                running(Compactor(maker, sources.lacking, events, metrics, tracer))
-            )
+            opened = _open_maker(settings, stores, tokenizers, summarizer)
+            maker = await stack.enter_async_context(opened)
+            making = Compactor(maker, sources.lacking, events, metrics, tracer)
+            compactor = await stack.enter_async_context(running(making))
         yield ContextBuilder(
             sources=sources,
             tokenizers=tokenizers,
@@ -113,6 +104,28 @@ async def open_builder(
             tracer=tracer,
             filing=Filing(MemoryManifests(), settings),
             compactor=compactor,
+        )
+
+
+@asynccontextmanager
+async def _open_maker(
+    settings: Settings,
+    stores: Stores,
+    tokenizers: TiktokenTokenizers,
+    summarizer: Summarizer | None,
+) -> AsyncIterator[Maker]:
+    """Open what makes summaries, with the configured summarizer unless one is given."""
+    async with AsyncExitStack() as stack:
+        if summarizer is None:
+            counter = tokenizers.counter(settings.budget.tokenizer)
+            summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
+        yield Maker(
+            history=stores.history,
+            summaries=stores.summaries,
+            summarizer=summarizer,
+            tokenizers=tokenizers,
+            clock=now,
+            settings=settings.summaries,
         )
 
 

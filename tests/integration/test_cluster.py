@@ -1,6 +1,8 @@
 """What only a cluster can do to the bus: nodes that die, slots that move, steps that fall apart."""
 
 import asyncio
+import json
+import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -20,7 +22,7 @@ from service.adapters.redis.bus import RedisBus, open_redis_bus
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.scripts import Call, Command
 from service.adapters.redis.shards import shard_topic
-from service.bus import Identity, Outcome, StoredResult
+from service.bus import Bus, Identity, Outcome, StoredResult
 from service.client import NoAnswerError
 from service.errors import BusError, ConfigError, OverloadedError
 from service.wire import Topics
@@ -36,6 +38,14 @@ from tests.integration.bus_places import (
     until,
 )
 from tests.integration.real_cluster import RealCluster
+from tests.integration.test_closed_servers import (
+    Change,
+    empty,
+    fill,
+    in_work,
+    mend,
+    spoil,
+)
 from tests.integration.test_shards import of_each_shard, request_of
 from tests.integration.test_worker import Crew, asking, open_crew
 from tests.support import lacking
@@ -105,6 +115,65 @@ async def test_other_shards_go_on_without_a_node(cluster: RealCluster, own: Redi
 
         for request in waiting:
             assert await until(partial(answered, crew, request))
+
+
+def isolate(server: RealServer, client: Client) -> None:
+    """Let it want a replica, which it has not."""
+    client.config_set("min-replicas-to-write", 1)
+
+
+def contend(server: RealServer, client: Client) -> None:
+    """Let it want none."""
+    client.config_set("min-replicas-to-write", 0)
+
+
+@pytest.mark.parametrize(("close", "reopen"), [(fill, empty), (spoil, mend), (isolate, contend)])
+async def test_other_shards_go_on_beside_a_closed_node(
+    cluster: RealCluster, own: RedisPlace, close: Change, reopen: Change
+) -> None:
+    """Full, unsaved or alone: requests of the others are answered, its own when it is open."""
+    owners = of_each_shard(SHARDS)
+    streams = [own.prefix + shard_topic(number, SHARDS) for number in range(SHARDS)]
+    victim = holder(cluster, streams[0])
+    lost = [n for n, stream in enumerate(streams) if holder(cluster, stream) is victim]
+    others = sorted(set(range(SHARDS)) - set(lost))
+    async with open_crew(own) as crew:
+        await crew.hire()
+        await crew.dismiss()
+        # more than the worker has places for
+        waiting = [
+            asking(id=f"late-{n}", owner_key=owners[lost[0]])
+            for n in range(2 * crew.builder.settings.worker.concurrency)
+        ]
+        for request in waiting:
+            await crew.bus.submit(json.dumps(request).encode())
+        with victim.client() as client, capture_logs() as logged:
+            close(victim, client)
+            try:
+                await crew.hire()
+                for number in others * 3:
+                    request = asking(id=uuid.uuid4().hex, owner_key=owners[number])
+                    assert await until(partial(answered, crew, request))
+                with pytest.raises(OverloadedError):
+                    await crew.client.send(asking(owner_key=owners[lost[0]]))
+            finally:
+                reopen(victim, client)
+            await until(partial(settled, crew.bus))
+        for request in waiting:
+            assert await until(partial(answered, crew, request))
+        assert await crew.dismiss() == [True]
+    events = [line["event"] for line in logged]
+    assert events.count("bus.node_away") == events.count("bus.node_back") == 2  # the client's too
+    buried = await own.stream(own.prefix + Topics.CONTEXT_BUILD_DEAD)
+    assert {each["data"] for each in buried} <= {b"ping"}  # by which the crew sees who listens
+
+
+async def settled(bus: Bus) -> bool:
+    """Say whether nothing waits or is in work, once all nodes can be asked."""
+    try:
+        return await in_work(bus, 0)
+    except BusError:
+        return False
 
 
 async def answered(crew: Crew, request: dict[str, Any]) -> bool:

@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Final, get_args
+from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Info, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
 
 from service.adapters.health.context_sizes import ContextSizes
-from service.adapters.health.naming import PREFIX, counter, histogram
+from service.adapters.health.http_requests import HttpRequests
+from service.adapters.health.naming import DURATIONS, PREFIX, counter, histogram
 from service.error_codes import CODES
 from service.metrics import (
     Burial,
@@ -20,9 +28,6 @@ from service.metrics import (
     Stage,
     SummaryOutcome,
 )
-
-#: Seconds: from a small build to the longest that a request waits by default.
-BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 
 class PrometheusMetrics:
@@ -38,23 +43,7 @@ class PrometheusMetrics:
         ProcessCollector(registry=registry)
         info = Info(f"{PREFIX}build", "1, with the version of the service.", registry=registry)
         info.info({"version": version("context-builder")})
-        seconds = histogram(
-            registry,
-            "build_duration_seconds",
-            "Time of a part of a request: its wait in the stream (`queue`), all of the build "
-            "(`build`) with its `gather`, `fit` and `record`, and the way to the bus (`send`).",
-            BUCKETS,
-            "stage",
-        )
-        self._stages = {stage: seconds.labels(stage) for stage in get_args(Part)}
-        fetched = histogram(
-            registry,
-            "history_fetch_duration_seconds",
-            "Time to read an owner's history, a part of `gather`, by the scheme of `store.url`.",
-            BUCKETS,
-            "backend",
-        )
-        self._stages["history"] = fetched.labels(store)
+        self._stages = _stages(registry, store)
         self._outcomes = counter(
             registry,
             "build_requests",
@@ -109,23 +98,7 @@ class PrometheusMetrics:
             "source",
             "outcome",
         )
-        told = ("route", "method", "status")
-        self._requests = counter(
-            registry,
-            "http_requests",
-            "Requests to the HTTP interface, by the template of the path: `page` is any file of "
-            "the page, `other` a path that there isn't, or what was refused before its path was "
-            "looked at; the status is its class, such as `2xx`, and `none` where the caller was "
-            "gone before.",
-            *told,
-        )
-        self._answering = histogram(
-            registry,
-            "http_request_duration_seconds",
-            "Time until the answer to an HTTP request begins.",
-            BUCKETS,
-            "route",
-        )
+        self._asked = HttpRequests(registry)
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
@@ -169,8 +142,7 @@ class PrometheusMetrics:
 
     def requested(self, request: HttpRequest, seconds: float) -> None:
         """Count a request over HTTP, and note how long its answer took to begin."""
-        self._requests.labels(request.route, request.method, request.status).inc()
-        self._answering.labels(request.route).observe(seconds)
+        self._asked.note(request, seconds)
 
     def text(self) -> bytes:
         """Write all of it in the text format."""
@@ -180,3 +152,26 @@ class PrometheusMetrics:
         """Return a counter for each value of a `Literal`."""
         metric = counter(self.registry, name, about, label)
         return {value: metric.labels(value) for value in get_args(values)}
+
+
+def _stages(registry: CollectorRegistry, store: str) -> Mapping[Stage, Histogram]:
+    """Return what takes the times of each part of a request."""
+    parts = histogram(
+        registry,
+        "build_duration_seconds",
+        "Time of a part of a request: its wait in the stream (`queue`), all of the build "
+        "(`build`) with its `gather`, `fit` and `record`, and the way to the bus (`send`).",
+        DURATIONS,
+        "stage",
+    )
+    fetched = histogram(
+        registry,
+        "history_fetch_duration_seconds",
+        "Time to read an owner's history, a part of `gather`, by the scheme of `store.url`.",
+        DURATIONS,
+        "backend",
+    )
+    return {
+        **{stage: parts.labels(stage) for stage in get_args(Part)},
+        "history": fetched.labels(store),
+    }

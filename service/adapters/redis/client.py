@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -33,6 +33,9 @@ MAX_BLOCKING = 256
 #: How a server says that it takes no writes now, whatever they are; Redis 6.2 says it mid-sentence.
 _CLOSED = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN)\b")
 
+#: The same, where it is a node of a cluster that says it for itself, whatever the others do.
+_NODE_CLOSED: Final = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS)\b")
+
 #: How a server refuses, within a script, what its rules forbid: Redis 7.0, and all others.
 _FORBIDDEN = re.compile(r"The user executing the script|ACL failure")
 
@@ -46,6 +49,10 @@ class GroupMissingError(BusError):
 
 class ClosedError(BusError, OverloadedError):
     """The server answers but takes no writes now: it is full, a replica, or cannot save."""
+
+
+class NodeClosedError(RedisError):
+    """A node of a cluster takes no writes now; stands for its replies as if it were away."""
 
 
 @contextmanager
@@ -63,10 +70,11 @@ def as_bus_error(doing: str, error: Exception) -> BusError:
 
 
 def _kind(error: Exception) -> type[BusError]:
+    if isinstance(error, NodeClosedError):
+        return ClosedError
     if not isinstance(error, ResponseError):
         return BusError
-    # redis-py takes the code off those messages for which it has a class
-    said = f"{error.status_code} {error}"
+    said = _said(error)
     if isinstance(error, NoPermissionError) or _FORBIDDEN.search(said):
         return ForbiddenError
     # Redis 7.0 calls the group of a deleted stream UNBLOCKED where a reader waits for it.
@@ -75,8 +83,20 @@ def _kind(error: Exception) -> type[BusError]:
     return ClosedError if _CLOSED.search(said) else BusError
 
 
+def _said(error: ResponseError) -> str:
+    """Return what a server said: redis-py takes the code off messages for which it has a class."""
+    return f"{error.status_code} {error}"
+
+
+def as_closed(reply: object) -> NodeClosedError | None:
+    """Return what stands for a node's reply where it is that it takes no writes now."""
+    if isinstance(reply, ResponseError) and _NODE_CLOSED.search(_said(reply)):
+        return NodeClosedError(str(reply))
+    return None
+
+
 def is_away(reply: object) -> bool:
-    """Say whether an error stands for a reply because a node of a cluster did not answer."""
+    """Say whether an error stands for a reply because a node of a cluster is away, or closed."""
     return isinstance(reply, Exception) and not isinstance(reply, ResponseError)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from redis.exceptions import MovedError, RedisError, ResponseError
 
-from service.adapters.redis.client import is_away
+from service.adapters.redis.client import as_closed, is_away
 from service.adapters.redis.nodes import AWAY_SECONDS, Node, Nodes
 from service.adapters.redis.reading import Found, Reading, filled, flat_entries, in_parts
 from service.adapters.redis.round_trip import Argument
@@ -97,6 +97,9 @@ class ClusterReader:
         if isinstance(error, MovedError):
             self._nodes.moved(error)
             return None
+        if closed := as_closed(error):
+            waiter.node.lost(closed)
+            return closed
         if is_away(error) and isinstance(error, RedisError | OSError):
             waiter.node.lost(error)
         elif not isinstance(error, ResponseError):

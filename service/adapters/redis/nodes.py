@@ -11,7 +11,13 @@ from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.client import Address, Clients, make_clients
+from service.adapters.redis.client import (
+    Address,
+    Clients,
+    NodeClosedError,
+    as_closed,
+    make_clients,
+)
 from service.adapters.redis.scripts import Call, Command, attempt, send
 from service.errors import ConfigError
 
@@ -23,7 +29,11 @@ log = structlog.get_logger()
 
 
 class Node:
-    """A node, with connections to it; while it is away, it is asked now and then only."""
+    """A node, with connections to it; while it is away, it is asked now and then only.
+
+    So is one that is closed, which answers and takes no writes: what is read there could not be
+    answered. It is open again when it would take one.
+    """
 
     def __init__(self, address: Address, clients: Clients) -> None:
         self.name = f"{address.host}:{address.port}"
@@ -31,17 +41,22 @@ class Node:
         self.clients = clients
         self._pause = 0.0
         self._until = 0.0
+        #: What it says where it is closed.
+        self._closed: NodeClosedError | None = None
 
     @property
     def away(self) -> bool:
-        """Say whether it did not answer just now."""
+        """Say whether it did not answer just now, or was closed."""
         return monotonic() < self._until
 
     async def attempt(self, calls: Sequence[Call | Command]) -> list[Any]:
-        """Run calls; where it is away, an error stands in place of every reply."""
+        """Run calls; where it is away or closed, an error stands in place of every reply."""
         if self.away:
             return [self.absence] * len(calls)
         try:
+            key = calls[0].key if calls else ""
+            if self._closed and key and await self._refuses(key):
+                return [self.absence] * len(calls)
             replies = await attempt(self.clients.commands, calls)
         except ResponseError:
             raise
@@ -49,7 +64,29 @@ class Node:
             self.lost(error)
             return [error] * len(calls)
         self.found()
-        return replies
+        return self._heeded(replies)
+
+    async def _refuses(self, key: str) -> bool:
+        """Say whether it takes no writes still, by one that can't be: its syntax is wrong.
+
+        A closed node refuses it before it is looked at. Raises what redis-py does.
+        """
+        impossible = Command(key, ("SET", key, "", "NX", "XX"))
+        (reply,) = await send(self.clients.commands, [impossible], by_name=False)
+        if closed := as_closed(reply):
+            self.lost(closed)
+            return True
+        self._closed = None
+        return False
+
+    def _heeded(self, replies: list[Any]) -> list[Any]:
+        """Return replies; where some say that the node is closed, that is noted."""
+        seen = [_as_closed(reply) for reply in replies]
+        parts = (part for reply in seen for part in (reply if isinstance(reply, list) else [reply]))
+        closed = next((part for part in parts if isinstance(part, NodeClosedError)), None)
+        if closed:
+            self.lost(closed)
+        return seen
 
     async def attempt_asking(self, call: Call | Command) -> Any:  # noqa: ANN401 - the server's reply
         """Run a call on a slot that is on its way here, as its old node has asked us to."""
@@ -60,25 +97,35 @@ class Node:
         except (RedisError, OSError) as error:
             self.lost(error)
             return error
-        return reply
+        return self._heeded([reply])[0]
 
     @property
-    def absence(self) -> RedisConnectionError:
+    def absence(self) -> RedisError:
         """Return the error that stands for it while it is away."""
-        return RedisConnectionError(f"{self.name} does not answer")
+        return self._closed or RedisConnectionError(f"{self.name} does not answer")
 
     def lost(self, error: Exception) -> None:
-        """Note that it did not answer."""
+        """Note that it did not answer, or is closed."""
         if not self._pause:
             log.warning("bus.node_away", node=self.name, reason=str(error) or type(error).__name__)
+        self._closed = error if isinstance(error, NodeClosedError) else None
         self._pause = min(self._pause * 2 or AWAY_SECONDS, LONGEST_AWAY_SECONDS)
         self._until = monotonic() + self._pause
 
     def found(self) -> None:
-        """Note that it answered."""
+        """Note that it answered, which it also does while it is closed."""
+        if self._closed:
+            return
         if self._pause:
             log.info("bus.node_back", node=self.name)
         self._pause = self._until = 0.0
+
+
+def _as_closed(reply: Any) -> Any:  # noqa: ANN401 - the server's
+    """Return a reply with errors of their own in the place of those that a closed node gives."""
+    if isinstance(reply, list) and any(isinstance(part, ResponseError) for part in reply):
+        return [_as_closed(part) for part in reply]
+    return as_closed(reply) or reply
 
 
 class Nodes:
