@@ -1,6 +1,7 @@
 """Build generated requests as a peer would, and say what may not be left out of the answer."""
 
 import asyncio
+import atexit
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -69,6 +70,14 @@ def _builder() -> ContextBuilder:
     )
 
 
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of all laws; one for each build would take as long as a small build does."""
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
+
+
 class Summarized:
     """The summaries of one generated past."""
 
@@ -120,7 +129,7 @@ def build(asked: Asked, strategy: object, **context: Any) -> BuildSuccess | Buil
     request = BuildRequest.model_validate(
         {"id": "q", "run_id": "run_q", "owner_key": "o", "content": content}
     )
-    return asyncio.run(builder.build(request)).content
+    return _loop().run_until_complete(builder.build(request)).content
 
 
 def built(asked: Asked, strategy: object, **context: Any) -> BuildSuccess:
