@@ -18,8 +18,9 @@ _NAME_CHARS: Final = 64
 
 #: Characters of a call's id that OpenAI takes, and hexadecimal digits of one that is made.
 _ID_CHARS: Final = 40
-#: What ids of providers are made of; structure has brackets, line ends or controls in it.
-_ID: Final = re.compile(r"[\w.:/+=@#|, -]+")
+#: What ids are made of: structure has brackets, line ends or controls in it. Behind a NUL stand
+#: those that are never written.
+_ID: Final = re.compile(r"\0?[\w.:/+=@#|, -]+")
 _ID_DIGITS: Final = 24
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
