@@ -37,7 +37,7 @@ _UNPRINTED: Final = frozenset({"SUMMARY", "HISTORY", "RUN"})
 #: What may stand before a line of ours: all that is no word, such as indentation, quotes, bullets,
 #: pictures, signs of comments and what Markdown puts first. Then numbers, and letters of lists.
 _SIGNS: Final = r"(?:[^\w\[<]|_)"
-_OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|(?:[a-z]|[ivx]{{2,4}})[.)](?!\S))*+"
+OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|(?:[a-z]|[ivx]{{2,4}})[.)](?!\S))*+"
 
 #: What may stand before a role of a chat template: less, as "- User: …" is a list.
 _BARE: Final = r"[\s>_\"'“”„‘’\u2600-\u27bf\U0001f000-\U0001faff]*+(?:#++\s*+)?"
@@ -81,24 +81,24 @@ _ELEMENTS: Final = (
 )
 
 _LINES: Final = (
-    rf"{_OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
+    rf"{OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
     # our speakers, and the roles of chat templates
-    rf"{_OPEN}{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
+    rf"{OPEN}{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
     rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?"
     rf"(?:user|{_spelt('assistant')}|{_spelt('system')}){_COLON}",
     # any other speaker, behind a time exactly as we write it: a log's lines have seconds
-    rf"{_OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
+    rf"{OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
     # the line of a day, which has nothing else on it: a log's lines go on
     rf"(?:{_SIGNS}|\d{{1,3}}[.)])*+(?:\[[\s\[/_|-]*+)?(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
     # annotations
-    rf"{_OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
-    rf"{_OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
+    rf"{OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
+    rf"{OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
     # headings of templates that teach by instructions
     r"[\s>_]*+#{3,}\s*+(?:(?:instructions?|input|response)\s*+:"
     r"|(?:system\s++prompt|user\s++message|assistant)\s*+:?\s*+$)",
     # the rest of an element that began on the line before
-    rf"{_OPEN}[/\s]*+{_ELEMENTS}[^<>]{{0,64}}>",
+    rf"{OPEN}[/\s]*+{_ELEMENTS}[^<>]{{0,64}}>",
 )
 
 #: Lines that only `[CAPABILITIES]` gives a meaning.
@@ -148,8 +148,8 @@ def line_pattern(tags: frozenset[str], *, headings: bool) -> re.Pattern[str]:
     """Return what a line of structure begins with, where these tags are in use besides ours."""
     names = "|".join(map(_spelt, sorted(BUILT_IN_TAGS - _UNPRINTED | tags)))
     own = (
-        rf"{_OPEN}(?:\[[^\[\]]{{0,32}}\]{_SIGNS}*+)?[\[<][\s\[/_|-]*+(?:{names}){_END}",
+        rf"{OPEN}(?:\[[^\[\]]{{0,32}}\]{_SIGNS}*+)?[\[<][\s\[/_|-]*+(?:{names}){_END}",
         # the rest of a tag that began on the line before; "](" goes on with a link
-        rf"{_OPEN}[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
+        rf"{OPEN}[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
     )
     return re.compile("|".join([*own, *_LINES, *([_HEADINGS] if headings else [])]))
