@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from html.entities import html5
 from typing import Final
 
+from formatters.letters import LETTERS, LOOKALIKES, SIGNS
+
 #: Blank or ignored by Unicode's own account, though no category says so.
 _UNSEEN: Final = frozenset({0x115F, 0x1160, 0x2065, *range(0xFFF0, 0xFFF9)})
 _UNSEEN_PLANE: Final = range(0xE0000, 0xE1000)
@@ -24,48 +26,6 @@ _BACKSLASH: Final = re.compile("[\\\\＼﹨\U000e005c]")
 
 #: Controls, formats and marks that stand on other characters.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Mn", "Me"})
-
-#: Letters of other scripts, small capitals and the like, by the letter that they look like, and
-#: that Unicode does not fold. Only letters that can pass unnoticed in a word are here.
-_LETTERS: Final = {
-    "a": "АаΑαɑᴀᎪꓮᗅ⍺𐊠𖽀",
-    "b": "ВЬΒʙᏴᏏꓐᗷᖯᑲƄꞴ𐊂𐊡𐌁",
-    "c": "СсᴄᏟꓚϹϲⲤⲥς𐊢𐌂𐐕𐐽𐔜𑣩𑣲🝌",
-    "d": "ԁᴅᎠᏧꓓԃᗞᗪꓒᑯ",
-    "e": "ЕеΕεᴇᎬꓰҽ℮ꬲⴹ⋿𐊆𑢦𑢮",
-    "f": "ꜰϜϝꓝƒքᖴꞘꞙꬵ𐊇𐊥𐔥𑢢𑣂𝈓",
-    "g": "ɡɢԌԍᏀꓖցƍᏳᶃ",
-    "h": "НһΗʜհᎻᏂꓧⲎⲏᕼ𐋏",
-    "i": "ІіΙιıɪᎥꓲᛁⵏ⍳ꙇƖɩ˛۱Ⲓ𐊊𐌉𐌠𑣃𖼨",
-    "j": "ЈјϳᴊᎫꓙᒍꞲ",
-    "k": "КкΚκᴋᏦꓗⲔᛕ𐔘",
-    "l": "ӏʟᏞꓡᒪⳐ⏽𐐛𐔦𑢣𑢲𖼖𝈪",
-    "m": "МмΜᴍᎷꓟⲘⲙᗰϺᛖ𐊰𐌑",
-    "n": "ΝɴηոռꓠⲚⲛᴎ𐔓",
-    "o": "ОоΟοσᴏօՕꓳⲞⲟ০୦〇߀ዐଠ०۵੦૦௦౦೦൦๐໐ംഠဝ၀ჿᴑⵔꬽ𐊒𐊫𐐄𐐬𐓂𐓪𐔖𑓐𑢵𑣈𑣗𑣠",
-    "p": "РрΡρᴘᏢꓑⲢⲣᑭ⍴𐊕",
-    "q": "ԛԚզգⵕ",
-    "r": "ʀᎡᏒꓣᴦгᖇꭇꭈⲅꮁ𐒴𖼵𝈖",
-    "s": "ЅѕꜱᏕᏚꓢՏƽ𐊖𐐠𐑈𑣁𖼺",
-    "t": "ТтΤτᴛᎢꓔⲦⲧ⊤⟙𐊗𐊱𐌕𑢼𖼊🝨",
-    "u": "υսՍᴜꓴʋᑌ∪ሀꞟꭎ⋃ꭒ𐓎𐓶𑢸𑣘𖽂",
-    "v": "νᴠѵѴᏙꓦᐯ۷∨⋁ⴸꛟ𐔝𑜆𑢠𑣀𖼈𝈍",
-    "w": "ᴡԝԜᎳᏔꓪѡɯա𑜊𑜎𑜏𑣦𑣯",
-    "x": "ХхΧχꓫⲬⲭ᙭×╳ᕁᕽ᙮ᚷ⤫⤬⨯ⵝꞳ𐊐𐊴𐌗𐌢𐔧𑣬",
-    "y": "УуΥʏүγꓬⲨⲩᎩꭚყɣᎽᶌỿ𐊲𑢤𑣜𖽃",
-    "z": "ΖᴢᏃꓜⲌⲍ𐋵𑢩𑣄𑣥",
-    "[": "【〔〖〘〚⟦❲⁅⦋⟬「『⌈⌊⎡⎣⸢⸤⦃⦗⟅⧘",
-    "]": "】〕〗〙〛⟧❳⁆⦌⟭」』⌉⌋⎤⎦⸣⸥⦄⦘⟆⧙",
-    "<": "⟨〈《‹«❬❮❰≪⟪˂ᐸᚲ⋖⪡⧼◁◀◄⊲≺˱𝈶ᐊ⮜⯇",
-    ">": "⟩〉》›»❭❯❱≫⟫˃ᐳ𖼿⋗⪢⧽▷▶►⊳≻˲𝈷ᐅ⮞⯈",
-    "/": "∕⁄╱⧸᜵⁁⟋Ⳇ〳ノ㇓丿𝈺",
-    ":": "∶ː꞉˸։᛬ꓽः᠃᠉⁚⁝⦂︰︙⁞",
-    "|": "│┃∣ǀ❘❙¦⏽║",
-    "_": "ˍ‿⁀﹍﹎﹏",
-    "-": "‐‒−",
-    " ": "⠀",
-}
-_LOOKALIKES: Final = {ord(char): plain for plain, chars in _LETTERS.items() for char in chars}
 
 #: White letters on black, and flags' letters: 26 each, from A on.
 _ENCLOSED: Final = (0x1F150, 0x1F170, 0x1F1E6)
@@ -86,7 +46,7 @@ _REFERENCE: Final = (
 #: in it are nothing, so that it is still found in what the guard wrote.
 _CODE: Final = (
     r"(?:\x1b\\*+\[|\x9b)[0-9:;?\\]*+[A-Za-z]"
-    r"|(?i:<\\*+/?(?:[abipqsu]|em|strong|small|big|mark|del|ins|su[bp]|font|code|pre|tt|kbd|cite|span"
+    r"|(?i:<\\*+/?(?:[abipqu]|em|strong|small|big|mark|del|ins|su[bp]|font|code|pre|tt|kbd|cite|span"
     r"|div|br|hr|center|section|details|blockquote|h[1-6]|li|[uo]l|t(?:able|body|[dhr]))"
     r"(?:\s[^<>]*+)?/?>)|<\\*+!--|-->"
 )
@@ -105,7 +65,7 @@ _SPACING: Final = re.compile(r"\s(?:(?<=^\w\s)|(?<=\W\w\s))\s{0,3}(?=\w(?!\w))")
 #: no structure, and most lines have none.
 HINT: Final = re.compile(
     r"[\[\]<>:#&"
-    + "".join(_LETTERS[mark] for mark in "[]<>:")
+    + "".join(LETTERS[mark] for mark in "[]<>:")
     + "︓﹕：𐞁﹟＃﹠＆≮\u2329︽︿﹤＜≯\u232a︾﹀﹥＞︗︹︻﹇﹝［︘︺︼﹈﹞］"
     + "﹁﹂﹃﹄｢｣⊀⊁⋪⋫\U000e0020-\U000e007e]"
 )
@@ -273,10 +233,10 @@ def _fold(code: int) -> str:
             return chr(ord("a") + code - first)
     # what it looks like goes before what Unicode takes it for: "Ϲ" is a sigma there; and a few
     # characters stand for whole phrases, which would only lengthen the line
-    shown = char.translate(_LOOKALIKES)
-    plain = unicodedata.normalize("NFKD", shown)[:4].translate(_LOOKALIKES)
+    shown = char.translate(LOOKALIKES)
+    plain = unicodedata.normalize("NFKD", shown)[:4].translate(LOOKALIKES)
     # capitals of other scripts look like other letters than their small ones do
-    plain = plain.casefold().translate(_LOOKALIKES)
+    plain = plain.casefold().translate(LOOKALIKES)
     unseen = _UNSEEN | _MARKUP
     seen = [c for c in plain if unicodedata.category(c) not in _HIDDEN and ord(c) not in unseen]
     # a mark has a character of its own, so that there is a place behind it
@@ -291,10 +251,12 @@ def _shown(codes: Mapping[int, str]) -> _Folds:
 _WIDE: Final = dict.fromkeys(_THIN, " ")
 _SOME_SMUGGLED: Final = re.compile(f"[{''.join(map(chr, _SMUGGLED))}]")
 _SOME_THIN: Final = re.compile(f"[{''.join(map(chr, _THIN))}]")
+_SOME_SIGNS: Final = re.compile(f"[{''.join(map(chr, SIGNS))}]")
 
 #: What else a line can be read as, by the characters that all have to be in it.
 _OTHER_FOLDS: Final = (
     ((_SOME_SMUGGLED,), _shown(_SMUGGLED)),
     ((_SOME_THIN,), _shown(_WIDE)),
     ((_SOME_SMUGGLED, _SOME_THIN), _shown({**_SMUGGLED, **_WIDE})),
+    ((_SOME_SIGNS,), _shown(dict.fromkeys(SIGNS, " "))),
 )

@@ -37,7 +37,8 @@ _UNPRINTED: Final = frozenset({"SUMMARY", "HISTORY", "RUN"})
 #: What may stand before a line of ours: all that is no word, such as indentation, quotes, bullets,
 #: pictures, signs of comments and what Markdown puts first. Then numbers, and letters of lists.
 _SIGNS: Final = r"(?:[^\w\[<]|_)"
-OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|(?:[a-z]|[ivx]{{2,4}})[.)](?!\S))*+"
+_LISTED: Final = r"(?:[a-z]|[ivx]{2,4})[.)](?!\S)"
+OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|{_LISTED})*+"
 
 #: What may stand before a role of a chat template: less, as "- User: …" is a list.
 _BARE: Final = r"[\s>_\"'“”„‘’\u2600-\u27bf\U0001f000-\U0001faff]*+(?:#++\s*+)?"
@@ -90,7 +91,8 @@ _LINES: Final = (
     rf"{OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
     # the line of a day, which has nothing else on it: a log's lines go on
-    rf"(?:{_SIGNS}|\d{{1,3}}[.)])*+(?:\[[\s\[/_|-]*+)?(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
+    rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+(?:\[[\s\[/_|-]*+)?"
+    rf"(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
     # annotations
     rf"{OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
     rf"{OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
