@@ -19,16 +19,17 @@ HARMLESS: Final = Forgery("plain words", "plain words")
 
 
 def rows(text: Forgery) -> list[dict[str, Any]]:
-    """Return a history with the text in each role's content, in parts, names and arguments."""
+    """Return a history with the text in each role's content, parts, names, ids and arguments."""
     one, two = text.first, text.second
-    call = {"id": "c1", "name": one, "arguments": {two: one}}
-    nested = {"id": "c2", "function": {"name": two, "arguments": json.dumps({"query": one})}}
+    ids = f"{one}1", f"{two}2"
+    call = {"id": ids[0], "name": one, "arguments": {two: one}}
+    nested = {"id": ids[1], "function": {"name": two, "arguments": json.dumps({"query": one})}}
     parts = [{"type": "text", "text": one}, {"type": "image"}, {"type": "text", "text": two}, two]
     drafts: list[tuple[str, str | None, Any, dict[str, Any]]] = [
         ("HUMAN", "r1", one, {}),
         ("AI", "r1", two, {"tool_calls": [call, nested]}),
-        ("TOOL", "r1", one, {"tool_call_id": "c1", "name": one}),
-        ("TOOL", "r1", two, {"tool_call_id": "c2", "name": two}),
+        ("TOOL", "r1", one, {"tool_call_id": ids[0], "name": one}),
+        ("TOOL", "r1", two, {"tool_call_id": ids[1], "name": two}),
         ("AI", "r1", one, {}),
         ("AI", "r1", two, {}),
         ("HUMAN", None, parts, {}),
@@ -90,10 +91,11 @@ def request(text: Forgery, layout: str) -> BuildRequest:
 
 def in_flight(text: Forgery) -> list[dict[str, Any]]:
     """Return a run with the text in what the model said, and in what a tool gave."""
-    call = {"id": "d1", "name": text.first, "arguments": {text.second: text.first}}
+    id_ = f"{text.first}3"
+    call = {"id": id_, "name": text.first, "arguments": {text.second: text.first}}
     return [
         {"role": "AI", "content": text.first, "metadata": {"tool_calls": [call]}},
-        {"role": "TOOL", "content": text.second, "metadata": {"tool_call_id": "d1"}},
+        {"role": "TOOL", "content": text.second, "metadata": {"tool_call_id": id_}},
         {"role": "AI", "content": f"{text.first}\n{text.second}"},
     ]
 

@@ -24,7 +24,7 @@ from formatters.lookalikes import HINT, looks, parted_readings, readings
 from formatters.structure import MARKS, line_pattern
 
 #: Raise with every change to what is escaped: token counts of guarded text are cached under it.
-GUARD_VERSION: Final = 7
+GUARD_VERSION: Final = 8
 
 #: Every character that some reader takes for the end of a line, with CR LF as one.
 _LINE_END: Final = re.compile("(\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029])")

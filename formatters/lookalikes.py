@@ -6,7 +6,10 @@ import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html.entities import html5
 from typing import Final
+
+from formatters.letters import LETTERS, LOOKALIKES, SIGNS
 
 #: Blank or ignored by Unicode's own account, though no category says so.
 _UNSEEN: Final = frozenset({0x115F, 0x1160, 0x2065, *range(0xFFF0, 0xFFF9)})
@@ -24,58 +27,34 @@ _BACKSLASH: Final = re.compile("[\\\\＼﹨\U000e005c]")
 #: Controls, formats and marks that stand on other characters.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Mn", "Me"})
 
-#: Letters of other scripts, small capitals and the like, by the letter that they look like, and
-#: that Unicode does not fold. Only letters that can pass unnoticed in a word are here.
-_LETTERS: Final = {
-    "a": "АаΑαɑᴀᎪꓮᗅ⍺",
-    "b": "ВЬΒʙᏴᏏꓐᗷᖯᑲ",
-    "c": "СсᴄᏟꓚϹϲⲤⲥς",
-    "d": "ԁᴅᎠᏧꓓԃᗞᗪꓒᑯ",
-    "e": "ЕеΕεᴇᎬꓰҽ℮ꬲⴹ⋿",
-    "f": "ꜰϜϝꓝƒքᖴꞘꞙ",
-    "g": "ɡɢԌԍᏀꓖց",
-    "h": "НһΗʜհᎻᏂꓧⲎⲏᕼ",
-    "i": "ІіΙιıɪᎥꓲᛁⵏ⍳ꙇ",
-    "j": "ЈјϳᴊᎫꓙᒍ",
-    "k": "КкΚκᴋᏦꓗⲔᛕ",
-    "l": "ӏʟᏞꓡᒪⳐ",
-    "m": "МмΜᴍᎷꓟⲘⲙᗰ",
-    "n": "ΝɴηոռꓠⲚⲛᴎ",
-    "o": "ОоΟοσᴏօՕꓳⲞⲟ০୦〇߀ዐଠ०",
-    "p": "РрΡρᴘᏢꓑⲢⲣᑭ⍴",
-    "q": "ԛԚզգ",
-    "r": "ʀᎡᏒꓣᴦгᖇꭇꭈ",
-    "s": "ЅѕꜱᏕᏚꓢՏ",
-    "t": "ТтΤτᴛᎢꓔⲦⲧ⊤",
-    "u": "υսՍᴜꓴʋᑌ∪ሀꞟꭎ",
-    "v": "νᴠѵѴᏙꓦᐯ",
-    "w": "ᴡԝԜᎳᏔꓪѡɯա",
-    "x": "ХхΧχꓫⲬⲭ᙭×╳ᕁ",
-    "y": "УуΥʏүγꓬⲨⲩᎩꭚყ",
-    "z": "ΖᴢᏃꓜⲌⲍ",
-    "[": "【〔〖〘〚⟦❲⁅⦋⟬",
-    "]": "】〕〗〙〛⟧❳⁆⦌⟭",
-    "<": "⟨〈《‹«❬❮❰≪⟪˂ᐸ",
-    ">": "⟩〉》›»❭❯❱≫⟫˃ᐳ",
-    "/": "∕⁄╱⧸",
-    ":": "∶ː꞉˸։᛬ꓽ",
-    "|": "│┃∣ǀ❘❙¦",
-    "_": "ˍ",
-    "-": "‐‒−",
-    " ": "⠀",
-}
-_LOOKALIKES: Final = {ord(char): plain for plain, chars in _LETTERS.items() for char in chars}
-
 #: White letters on black, and flags' letters: 26 each, from A on.
 _ENCLOSED: Final = (0x1F150, 0x1F170, 0x1F1E6)
 
 #: Letters that no screen shows and that models read all the same.
 _SMUGGLED: Final = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 
+#: Names of characters that HTML takes without a semicolon too.
+_ENDLESS: Final = sorted((name for name in html5 if not name.endswith(";")), key=len)[::-1]
+
 #: A character as HTML writes it; as there, the semicolon is not always needed.
-_REFERENCE: Final = r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z]{2,10};|[lg]t|[LG]T)"
-_REFERENCES: Final = re.compile(_REFERENCE)
+_REFERENCE: Final = (
+    r"&(?:#\d{1,30};?|#[xX][0-9a-fA-F]{1,30};?|[a-zA-Z][a-zA-Z0-9]{1,31};|"
+    rf"{'|'.join(_ENDLESS)})"
+)
+
+#: What gives a terminal's text or HTML's its look, of which nothing is shown itself. Backslashes
+#: in it are nothing, so that it is still found in what the guard wrote.
+_CODE: Final = (
+    r"(?:\x1b\\*+\[|\x9b)[0-9:;?\\]*+[A-Za-z]"
+    r"|(?i:<\\*+/?(?:[abipqu]|em|strong|small|big|mark|del|ins|su[bp]|font|code|pre|tt|kbd|cite|span"
+    r"|div|br|hr|center|section|details|blockquote|h[1-6]|li|[uo]l|t(?:able|body|[dhr]))"
+    r"(?:\s[^<>]*+)?/?>)|<\\*+!--|-->"
+)
+_CODES: Final = re.compile(_CODE)
+
+#: All that a line is made of, with codes as what they are written with, and as nothing.
 _UNITS: Final = re.compile(f"{_REFERENCE}|.", re.DOTALL)
+_SHOWN_UNITS: Final = re.compile(f"{_CODE}|{_REFERENCE}|.", re.DOTALL)
 
 #: Stands in every "H u m a n", and seldom elsewhere; then the blanks in it, each between letters
 #: that stand alone.
@@ -86,8 +65,9 @@ _SPACING: Final = re.compile(r"\s(?:(?<=^\w\s)|(?<=\W\w\s))\s{0,3}(?=\w(?!\w))")
 #: no structure, and most lines have none.
 HINT: Final = re.compile(
     r"[\[\]<>:#&"
-    + "".join(_LETTERS[mark] for mark in "[]<>:")
-    + "︓﹕：𐞁﹟＃﹠＆≮\u2329︽︿﹤＜≯\u232a︾﹀﹥＞︗︹︻﹇﹝［︘︺︼﹈﹞］\U000e0020-\U000e007e]"
+    + "".join(LETTERS[mark] for mark in "[]<>:")
+    + "︓﹕：𐞁﹟＃﹠＆≮\u2329︽︿﹤＜≯\u232a︾﹀﹥＞︗︹︻﹇﹝［︘︺︼﹈﹞］"
+    + "﹁﹂﹃﹄｢｣⊀⊁⋪⋫\U000e0020-\U000e007e]"
 )
 
 
@@ -134,12 +114,13 @@ def folded(line: str) -> str:
 
 def readings(line: str) -> Iterator[str]:
     """Return all that a line could be read as; most lines have one reading."""
-    resolved = _resolved(line)
-    for folds in _tables(resolved):
-        text = resolved.translate(folds)
-        yield text
-        for left in _without_gaps(text):
-            yield "".join(text[place] for place in left)
+    for units in _ways(line):
+        resolved = _resolved(line, units)
+        for folds in _tables(resolved):
+            text = resolved.translate(folds)
+            yield text
+            for left in _without_gaps(text):
+                yield "".join(text[place] for place in left)
 
 
 def parted_readings(line: str) -> Iterator[str]:
@@ -153,16 +134,12 @@ def parted_readings(line: str) -> Iterator[str]:
 
 def looks(line: str) -> Iterator[Look]:
     """Return the same readings with the places that they were read at, which takes longer."""
-    for folds in _tables(_resolved(line)):
-        pieces: list[str] = []
-        ends = array("Q")
-        for unit, end in _units(line):
-            pieces.append(_unit_folded(unit, folds))
-            ends.extend([end] * len(pieces[-1]))
-        text = "".join(pieces)
-        yield Look(text, ends)
-        for left in _without_gaps(text):
-            yield Look("".join(text[p] for p in left), [ends[p] for p in left])
+    for units in _ways(line):
+        for folds in _tables(_resolved(line, units)):
+            look = _look(line, units, folds)
+            yield look
+            for left in _without_gaps(look.text):
+                yield Look("".join(look.text[p] for p in left), [look.ends[p] for p in left])
 
 
 def escaped(text: str, marks: frozenset[str]) -> str:
@@ -173,7 +150,7 @@ def escaped(text: str, marks: frozenset[str]) -> str:
     if text.isascii() and marks.isdisjoint(text) and "\\" not in text and "&" not in text:
         return text
     shown = held = ""
-    for unit, _ in _units(text):
+    for unit in _UNITS.findall(text):
         look = _unit_folded(unit, _FOLDS)
         # a backslash, or what doesn't part it from what is next
         if not look and marks.isdisjoint(unit):
@@ -188,15 +165,26 @@ def escaped(text: str, marks: frozenset[str]) -> str:
     return shown + held.replace("\\", "\\\\")
 
 
-def _units(line: str) -> Iterator[tuple[str, int]]:
-    """Return the characters and references of a line, each with where it ends."""
-    return ((unit[0], unit.end()) for unit in _UNITS.finditer(line))
+def _ways(line: str) -> Iterator[re.Pattern[str]]:
+    """Return what a line can be taken apart by: with codes in it, also as it is shown."""
+    yield _UNITS
+    if _CODES.search(line):
+        yield _SHOWN_UNITS
+
+
+def _look(line: str, units: re.Pattern[str], folds: "_Folds") -> Look:
+    pieces: list[str] = []
+    ends = array("Q")
+    for unit in units.finditer(line):
+        pieces.append(_unit_folded(unit[0], folds))
+        ends.extend([unit.end()] * len(pieces[-1]))
+    return Look("".join(pieces), ends)
 
 
 def _unit_folded(unit: str, folds: "_Folds") -> str:
     if len(unit) == 1:
         return folds[ord(unit)] or ""
-    return _resolved(unit).translate(folds)
+    return _resolved_unit(unit).translate(folds)
 
 
 def _tables(resolved: str) -> Iterator["_Folds"]:
@@ -208,8 +196,16 @@ def _tables(resolved: str) -> Iterator["_Folds"]:
                 yield folds
 
 
-def _resolved(line: str) -> str:
-    return _REFERENCES.sub(_referred, line) if "&" in line else line
+def _resolved(line: str, units: re.Pattern[str] = _UNITS) -> str:
+    if units is _UNITS and "&" not in line:
+        return line
+    return "".join(map(_resolved_unit, units.findall(line)))
+
+
+def _resolved_unit(unit: str) -> str:
+    if len(unit) == 1:
+        return unit
+    return html.unescape(unit) if unit.startswith("&") else ""
 
 
 def _without_gaps(text: str) -> Iterator[list[int]]:
@@ -226,10 +222,6 @@ def _without_gaps(text: str) -> Iterator[list[int]]:
         yield [place for place in range(len(text)) if place not in blanks]
 
 
-def _referred(reference: re.Match[str]) -> str:
-    return html.unescape(reference[0])
-
-
 def _fold(code: int) -> str:
     char = chr(code)
     if code in _MARKUP or code in _THIN or code in _UNSEEN or code in _UNSEEN_PLANE:
@@ -239,10 +231,12 @@ def _fold(code: int) -> str:
     for first in _ENCLOSED:
         if first <= code < first + 26:
             return chr(ord("a") + code - first)
-    # a few characters stand for whole phrases, which would only lengthen the line
-    plain = unicodedata.normalize("NFKD", char)[:4].translate(_LOOKALIKES)
+    # what it looks like goes before what Unicode takes it for: "Ϲ" is a sigma there; and a few
+    # characters stand for whole phrases, which would only lengthen the line
+    shown = char.translate(LOOKALIKES)
+    plain = unicodedata.normalize("NFKD", shown)[:4].translate(LOOKALIKES)
     # capitals of other scripts look like other letters than their small ones do
-    plain = plain.casefold().translate(_LOOKALIKES)
+    plain = plain.casefold().translate(LOOKALIKES)
     unseen = _UNSEEN | _MARKUP
     seen = [c for c in plain if unicodedata.category(c) not in _HIDDEN and ord(c) not in unseen]
     # a mark has a character of its own, so that there is a place behind it
@@ -257,10 +251,12 @@ def _shown(codes: Mapping[int, str]) -> _Folds:
 _WIDE: Final = dict.fromkeys(_THIN, " ")
 _SOME_SMUGGLED: Final = re.compile(f"[{''.join(map(chr, _SMUGGLED))}]")
 _SOME_THIN: Final = re.compile(f"[{''.join(map(chr, _THIN))}]")
+_SOME_SIGNS: Final = re.compile(f"[{''.join(map(chr, SIGNS))}]")
 
 #: What else a line can be read as, by the characters that all have to be in it.
 _OTHER_FOLDS: Final = (
     ((_SOME_SMUGGLED,), _shown(_SMUGGLED)),
     ((_SOME_THIN,), _shown(_WIDE)),
     ((_SOME_SMUGGLED, _SOME_THIN), _shown({**_SMUGGLED, **_WIDE})),
+    ((_SOME_SIGNS,), _shown(dict.fromkeys(SIGNS, " "))),
 )

@@ -271,6 +271,8 @@ class Block:
     moves: bool = False
     #: Tokens of all the history before a message, by its id, as far as they are known.
     starts: Mapping[str, int] = field(default_factory=dict)
+    #: Those that this build adds to the built-in ones, for the guard.
+    tags: frozenset[str] = frozenset()
     omissions: tuple[Omission, ...] = ()
     #: What may stand for entries that are left out: all summaries, then fewer, the oldest first.
     forms: tuple[SummaryForm, ...] = ()

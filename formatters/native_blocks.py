@@ -35,6 +35,7 @@ def native_history(facts: Facts) -> Block:
         native=True,
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
+        tags=facts.tags,
         omissions=(*_filtered(mended), *(_omitted(unit, mended) for unit in beyond)),
     )
 

@@ -48,6 +48,7 @@ def shared_memory(facts: Facts) -> Block:
         volatile=not still,  # the header's number changes with each turn
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
+        tags=facts.tags,
         omissions=(*omitted, *beyond, *(_silent(turn) for turn in turns if not turn.rows)),
     )
 

@@ -34,30 +34,44 @@ _UNPRINTED: Final = frozenset({"SUMMARY", "HISTORY", "RUN"})
 
 # Every repetition here is possessive or bounded: no text makes a search take more than linear time.
 
-#: What may stand before a line of ours: indentation, quotes, and what Markdown puts first.
-_OPEN: Final = r"(?:[\s>_|#+=•·–—\"'“”„‘’({-]|\d{1,3}[.)])*+"
+#: What may stand before a line of ours: all that is no word, such as indentation, quotes, bullets,
+#: pictures, signs of comments and what Markdown puts first. Then numbers, and letters of lists.
+_SIGNS: Final = r"(?:[^\w\[<]|_)"
+_LISTED: Final = r"(?:[a-z]|[ivx]{2,4})[.)](?!\S)"
+OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|{_LISTED})*+"
 
 #: What may stand before a role of a chat template: less, as "- User: …" is a list.
-_BARE: Final = r"[\s>_\"'“”„‘’]*+(?:#++\s*+)?"
+_BARE: Final = r"[\s>_\"'“”„‘’\u2600-\u27bf\U0001f000-\U0001faff]*+(?:#++\s*+)?"
 
 #: What may stand between the parts of a name or a line.
-_GAP: Final = r"[\s_|-]*+"
+_GAP: Final = r"[\s_|–—-]*+"
 
 #: The end of a name, so that "[capabilities-list]" is another one.
 _END: Final = r"(?![_-]*+[a-z0-9])"
 
 #: A time, or whatever else stands in brackets before a speaker.
-_STAMP: Final = rf"(?:\[[^\]]{{0,64}}\]++{_GAP})?"
+_STAMP: Final = rf"(?:\[[^\]]{{0,64}}\]++:?{_GAP})?"
 
 #: A colon that is no "::" of code and no "://".
-_COLON: Final = rf"[\])]?{_GAP}:(?!:|//)"
+_COLON: Final = rf"[\])]?(?:{_GAP}:(?!:|//)|::\s)"
+
+#: Letters that others, or two of them, are read as. A bar may have been taken for a gap's.
+_ALIKE: Final = {"i": "[il1|]", "l": "[il1|]", "o": "[o0]", "m": "(?:m|rn)"}
+_BEHIND_A_BAR: Final = r"(?:[il1|]|(?<=\|))"
 
 
 def _spelt(name: str) -> str:
     """Return a pattern of a name: any gap between its words, and 1 for I and l, 0 for O."""
-    words = (re.escape(word) for word in re.split("[ _]+", folded(name)))
-    alike = {"i": "[il1|]", "l": "[il1|]", "o": "[o0]"}
-    return _GAP.join(re.sub("[ilo]", lambda letter: alike[letter[0]], word) for word in words)
+    first, *others = re.split("[ _]+", folded(name))
+    later = (
+        f"{_BEHIND_A_BAR}{_word(word[1:])}" if word[:1] in ("i", "l") else _word(word)
+        for word in others
+    )
+    return _GAP.join([_word(first), *later])
+
+
+def _word(word: str) -> str:
+    return re.sub("[ilmo]", lambda letter: _ALIKE[letter[0]], re.escape(word))
 
 
 #: A day as we write it, with whatever dash.
@@ -68,23 +82,25 @@ _ELEMENTS: Final = (
 )
 
 _LINES: Final = (
-    rf"{_OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
+    rf"{OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
     # our speakers, and the roles of chat templates
-    rf"{_OPEN}{_STAMP}[\[(]?(?:human|nexus){_COLON}",
-    rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?(?:user|assistant|system){_COLON}",
+    rf"{OPEN}{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
+    rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?"
+    rf"(?:user|{_spelt('assistant')}|{_spelt('system')}){_COLON}",
     # any other speaker, behind a time exactly as we write it: a log's lines have seconds
-    rf"{_OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|\d{{4}}-\d\d-\d\d\s*+\d\d:\d\d)\s*+\]++"
+    rf"{OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
     # the line of a day, which has nothing else on it: a log's lines go on
-    rf"{_OPEN}(?:\[[\s\[/_|-]*+)?(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
+    rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+(?:\[[\s\[/_|-]*+)?"
+    rf"(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
     # annotations
-    rf"{_OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
-    rf"{_OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
+    rf"{OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
+    rf"{OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
     # headings of templates that teach by instructions
     r"[\s>_]*+#{3,}\s*+(?:(?:instructions?|input|response)\s*+:"
     r"|(?:system\s++prompt|user\s++message|assistant)\s*+:?\s*+$)",
     # the rest of an element that began on the line before
-    rf"{_OPEN}[/\s]*+{_ELEMENTS}[^<>]{{0,64}}>",
+    rf"{OPEN}[/\s]*+{_ELEMENTS}[^<>]{{0,64}}>",
 )
 
 #: Lines that only `[CAPABILITIES]` gives a meaning.
@@ -100,10 +116,12 @@ _HEADINGS: Final = (
 MARKS: Final = re.compile(
     "|".join(
         (
-            rf"<[\s/|_-]*+{_ELEMENTS}(?:{_END}|\w{{1,16}}[\s/]*+>)",
+            rf"<[\s/|_!?-]*+(?:\w{{1,8}}:)?{_ELEMENTS}(?:{_END}|\w{{1,16}}[\s/]*+>)",
             # ChatML, Llama 3 and 4, Phi, Command, DeepSeek, Gemma 4: "<|im_start|>", "<turn|>"
             r"<\|[\w▁.:/-]{1,48}\|?>",
             r"<[\w▁.:/-]{1,48}\|>",
+            # DeepSeek's calls, EXAONE
+            r"<[/\s]*+\|dsml\||\[\|(?:system|user|assistant|human|ai|tool|endofturn)\|\]",
             # the same with blanks, or cut off: only of names that are in use
             r"<\s*+\|[\s/]*+(?:[ib]m_(?:start|end|sep|user|system|assistant)|start_header_id"
             r"|end_header_id|eo[tm]_id|(?:begin|start|end)_?of_?(?:text|turn|sentence)|system|user"
@@ -114,9 +132,14 @@ MARKS: Final = re.compile(
             r"<\s*+/?\s*+sys\s*+>",
             # "Vec<S>" is a type
             r"<(?<![a-z0-9_]<)s>|<\s*+/\s*+s\s*+>",
-            # Gemma, Granite, Hermes and others
-            r"<[/\s]*+(?:\w{1,8}:)?(?:(?:start|end)_of_(?:turn|role|text|image)|[be]os"
-            r"|tool_(?:call|response|result)s?|function_(?:call|result)s?)\s*+[|>]",
+            # Gemma, Granite, Hermes, Nemotron and others
+            r"<[/\s]*+(?:\w{1,8}[:_])?(?:(?:start|end|begin|beginning)_of_(?:turn|role|text|image"
+            r"|sentence)|(?:start|end)_function_(?:call|declaration|response)|(?:[be]o|so)[sp]"
+            r"|(?:[be]o[spt]|pad|unk)_token|eo[ahmt]|(?:extra_id|special|reserved)_\d{1,4}"
+            r"|tool_(?:call|response|result|use)s?|function_(?:call|result)s?)\s*+[|>]",
+            # calls in XML, and roles of Ling
+            r"<[/\s]*+(?:\w{1,8}:)?(?:invoke(?:\s*+>|\s++name\s*+=)|(?:function|parameter)\s*+=)"
+            r"|<\s*+role\s*+>\s*+(?:system|human|user|assistant|observation)\s*+<",
         )
     )
 )
@@ -127,8 +150,8 @@ def line_pattern(tags: frozenset[str], *, headings: bool) -> re.Pattern[str]:
     """Return what a line of structure begins with, where these tags are in use besides ours."""
     names = "|".join(map(_spelt, sorted(BUILT_IN_TAGS - _UNPRINTED | tags)))
     own = (
-        rf"{_OPEN}[\[<][\s\[/_|-]*+(?:{names}){_END}",
+        rf"{OPEN}(?:\[[^\[\]]{{0,32}}\]{_SIGNS}*+)?[\[<][\s\[/_|-]*+(?:{names}){_END}",
         # the rest of a tag that began on the line before; "](" goes on with a link
-        rf"{_OPEN}[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
+        rf"{OPEN}[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
     )
     return re.compile("|".join([*own, *_LINES, *([_HEADINGS] if headings else [])]))

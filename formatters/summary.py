@@ -9,12 +9,13 @@ from formatters.model import Block, Entry
 HEADER: Final = "[CONTEXT SUMMARY]"
 
 
-def summary_entry(sentence: str) -> Entry:
+def summary_entry(sentence: str, tags: frozenset[str] = frozenset()) -> Entry:
     """Return the summary as the first entry of `[SHARED_MEMORY]`; it is no row of it.
 
-    Whoever summarised may quote what people said, so it is guarded like their words.
+    Whoever summarised may quote what people said, so it is guarded like their words; ``tags`` are
+    those of this build besides the built-in ones.
     """
-    return Entry(text=f"{HEADER}\n{quoted(sentence)}")
+    return Entry(text=f"{HEADER}\n{quoted(sentence, tags)}")
 
 
 def stored_block(entry: Entry) -> Block:
@@ -22,6 +23,6 @@ def stored_block(entry: Entry) -> Block:
     return Block(tag="SUMMARY", entries=(entry,))
 
 
-def summary_block(sentence: str) -> Block:
+def summary_block(sentence: str, tags: frozenset[str] = frozenset()) -> Block:
     """Return the summary as a message before native history."""
-    return Block(tag="SUMMARY", entries=(summary_entry(sentence),), volatile=True)
+    return Block(tag="SUMMARY", entries=(summary_entry(sentence, tags),), volatile=True)

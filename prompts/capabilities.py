@@ -45,11 +45,8 @@ class _Parameter:
 
     #: ``- query (string, required)``.
     line: str
-    description: str
-
-    @property
-    def described(self) -> str:
-        return f"{self.line}: {self.description}" if self.description else self.line
+    #: The same, and what it is for.
+    described: str
 
 
 def capabilities(facts: Facts) -> Block:
@@ -66,7 +63,7 @@ def capabilities(facts: Facts) -> Block:
 
 def _entry(tool: Tool, tags: frozenset[str]) -> Entry:
     function = _function(tool)
-    name = _heading(function.get("name"), tags)
+    name = _guarded("### ", one_line(_string(function.get("name"))) or NO_NAME, tags)
     description = quoted(_string(function.get("description")), tags, headings=True)
     intro = f"{name}\n{description or NO_DESCRIPTION}\n"
     parameters = tuple(_parameters(_schema(function), tags))
@@ -94,8 +91,10 @@ def _parameters(schema: Mapping[str, object], tags: frozenset[str]) -> Iterator[
         name = _word(key, tags) or NO_NAME
         kind = _word("|".join(dict.fromkeys(_types(value, _DEPTH))), tags)
         need = "required" if key in required else "optional"
+        line = f"{name} ({kind}, {need})"
         description = _inline(_mapping(value).get("description"), tags)
-        yield _Parameter(line=f"- {name} ({kind}, {need})", description=description)
+        described = f"{line}: {description}" if description else line
+        yield _Parameter(line=_guarded("- ", line, tags), described=_guarded("- ", described, tags))
 
 
 def _types(schema: object, depth: int) -> tuple[str, ...]:
@@ -116,11 +115,14 @@ def _named(schema: Mapping[str, object], depth: int) -> tuple[str, ...]:
     return tuple(_JSON_TYPES.get(type(value), ANY_TYPE) for value in values)
 
 
-def _heading(name: object, tags: frozenset[str]) -> str:
-    """Open a tool; a name that would make another line of ours out of it is escaped."""
-    line = f"### {one_line(_string(name)) or NO_NAME}"
+def _guarded(opening: str, text: str, tags: frozenset[str]) -> str:
+    """Open a line of ours; a text that would make another line or marks out of it is escaped.
+
+    The line is looked at as a whole: its parts may be harmless, and not so together.
+    """
+    line = f"{opening}{text}"
     guarded = quoted(line, tags)
-    return line if guarded == line else guarded.replace("\\### ", "### \\", 1)
+    return line if guarded == line else guarded.replace(f"\\{opening}", f"{opening}\\", 1)
 
 
 def _word(value: object, tags: frozenset[str]) -> str:

@@ -11,6 +11,7 @@ from formatters.lookalikes import HINT, readings
 from formatters.model import Message, Role, ToolCall
 from formatters.redaction import redacted
 from formatters.rows import well_formed
+from formatters.structure import OPEN
 
 _SPEAKERS: Final = {
     Role.HUMAN: "USER",
@@ -22,7 +23,7 @@ _SPEAKERS: Final = {
 #: What the guard of contexts knows nothing of: the other lines of these passages, and the markers
 #: around them.
 _OWN_LINE: Final = re.compile(
-    r"[\s>_|#=+\"'-]*+"
+    rf"{OPEN}"
     r"(?:conversation|summary|user|human|assistant|ai|system|developer|other"
     r"|tool[\s_|-]*+(?:\[[^\]]{0,64}\])?+)(?:\s*+\(continued\))?\s*+:"
     r"|(?:[\s>_|#=+\"']|-(?!-{0,8}>))*+-{1,9}>"

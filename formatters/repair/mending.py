@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
+from formatters.guard import quoted
 from formatters.model import Message, Role, ToolCall
 from formatters.repair.answers import call_id
 from formatters.rows import well_formed
@@ -17,6 +18,9 @@ _NAME_CHARS: Final = 64
 
 #: Characters of a call's id that OpenAI takes, and hexadecimal digits of one that is made.
 _ID_CHARS: Final = 40
+#: What ids are made of: structure has brackets, line ends or controls in it. Behind a NUL stand
+#: those that are never written.
+_ID: Final = re.compile(r"\0?[\w.:/+=@#|, -]+")
 _ID_DIGITS: Final = 24
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -35,8 +39,8 @@ class Mended:
 def mended_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[int, Mended]:
     """Mend the calls of AI messages; by the index of the message.
 
-    A call without an id, or with one that is too long, is among ``taken`` or an earlier call has,
-    gets another.
+    A call without an id, or with one that is too long, could be read as structure, is among
+    ``taken`` or an earlier call has, gets another.
     """
     callers = {i: m for i, m in enumerate(messages) if m.role is Role.AI and m.tool_calls}
     used = set(taken)
@@ -56,8 +60,7 @@ def _mended_message(message: Message, used: Collection[str], known: set[str]) ->
     own: set[str] = set()
     for place, call in enumerate(message.tool_calls):
         id_ = call_id(call)
-        long = len(id_ or "") > _ID_CHARS and message.provider_parts is None
-        if id_ is None or long or id_ in used or id_ in own:
+        if id_ is None or not _fits(id_, message) or id_ in used or id_ in own:
             id_ = _new_id(message, place, known)
             known.add(id_)
             reasons.add("call_renamed")
@@ -68,6 +71,13 @@ def _mended_message(message: Message, used: Collection[str], known: set[str]) ->
     if reasons and message.provider_parts is not None:
         return Mended((), frozenset({"opaque_conflict"}))
     return Mended(tuple(calls), frozenset(reasons))
+
+
+def _fits(id_: str, message: Message) -> bool:
+    """Tell whether an id can be sent; for whoever gave parts along with it, also a long one."""
+    if not _ID.fullmatch(id_) or quoted(id_) != id_:
+        return False
+    return len(id_) <= _ID_CHARS or message.provider_parts is not None
 
 
 def _new_id(message: Message, place: int, known: Collection[str]) -> str:

@@ -127,9 +127,8 @@ class _Fitting:
             return stored_block(fit.stand_in.form.entry)
         if fit.summary is None or len(shown) == len(self.groups):
             return None
-        return summary_block(
-            fit.summary([group for group in self.groups if group.index not in shown])
-        )
+        left = [group for group in self.groups if group.index not in shown]
+        return summary_block(fit.summary(left), self.block.tags)
 
     def _stand_ins(self) -> list[StandIn]:
         return [StandIn(self._price(form.entry), form) for form in self.block.forms]
@@ -176,7 +175,7 @@ class _Fitting:
             return choice.stand_in.tokens
         if choice.summary is None:
             return 0
-        return self._price(summary_entry(choice.summary(self.groups)))
+        return self._price(summary_entry(choice.summary(self.groups), self.block.tags))
 
     def _has_form(self, group: Group) -> bool:
         """Tell whether a group fits as it was left, or shortened."""

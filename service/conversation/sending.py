@@ -1,10 +1,11 @@
 """What of a message is sent to a model, and what that costs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
+from formatters.arguments import guarded_arguments
 from formatters.guard import quoted
 from formatters.model import Count, Message, Role, Row
 from formatters.rows import well_formed
@@ -27,8 +28,13 @@ SESSION: Final = "session"
 #: Keys besides the content in which providers have more of an answer.
 _MORE: Final = ("provider_parts", "refusal", "audio", "function_call")
 
-#: Where the text of a part stands, and that of a result in a block.
-_TEXTS: Final = frozenset({"text", "content"})
+#: Keys of parts whose values name something: changed, they would name something else.
+_NAMING: Final = frozenset(
+    {
+        *("type", "id", "tool_use_id", "name", "role", "detail", "mimeType", "mime_type"),
+        *("media_type", "url", "uri", "fileUri", "file_uri", "file_id"),
+    }
+)
 
 _ROLES: Final = {Role.HUMAN: "user", Role.AI: "assistant", Role.TOOL: "tool"}
 
@@ -69,9 +75,10 @@ def sent(row: Row) -> dict[str, Any]:
     """Return a message as models' APIs take it: without what callers keep beside it.
 
     Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
-    that could be read as our structure are escaped, but for what a model said in blocks or parts,
-    which providers may have signed. A speaker's name becomes one that APIs take, and what can be
-    no part of a message is left out.
+    that could be read as our structure are escaped, however deep they stand in a part, and spelt
+    another way in the arguments of calls; but for what a model said in blocks or parts, which
+    providers may have signed. A speaker's name becomes one that APIs take, and what can be no part
+    of a message is left out.
     """
     if "parts" in row:
         role = {Role.AI: "model", Role.HUMAN: "user"}.get(speaker(row), row.get("role"))
@@ -85,7 +92,8 @@ def sent(row: Row) -> dict[str, Any]:
     if role == "user" and (name := speaker_name(message.name or "")):
         chat["name"] = name
     if message.tool_calls and role == "assistant":
-        chat["tool_calls"] = create_assistant_tool_call_message(message.tool_calls)["tool_calls"]
+        calls = create_assistant_tool_call_message(message.tool_calls)["tool_calls"]
+        chat["tool_calls"] = [{**call, "function": _called(call["function"])} for call in calls]
     if role == "tool":
         chat["tool_call_id"] = message.tool_call_id
     return chat | _more(row)
@@ -113,8 +121,18 @@ def _more(row: Row) -> dict[str, Any]:
     """Return what an answer has beside its content; a refusal is a text like any other."""
     given = {**row, **mapping(row.get("metadata"))}
     more = {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
-    refusal = more.get("refusal")
-    return more | {"refusal": quoted(refusal)} if isinstance(refusal, str) else more
+    if isinstance(refusal := more.get("refusal"), str):
+        more["refusal"] = quoted(refusal)
+    if isinstance(called := more.get("function_call"), Mapping):
+        more["function_call"] = _called(called)
+    return more
+
+
+def _called(function: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        return dict(function)
+    return {**function, "arguments": guarded_arguments(arguments)}
 
 
 def _texts_beside(row: Row) -> Iterator[str]:
@@ -135,19 +153,27 @@ def _content(row: Row, message: Message) -> object:
         # in a form of its own: sent as the text that it is read as, else as JSON
         text = message.content or json.dumps(content, ensure_ascii=False, default=str)
         return quoted(text)
-    parts = [_part(part) for part in content if can_be_part(part)]
+    parts = [_guarded(part) for part in content if can_be_part(part)]
     return parts or (None if message.tool_calls else "")
 
 
 def _parts(row: Row, value: object) -> object:
-    if speaker(row) is Role.AI or not is_list(value):
+    if speaker(row) is Role.AI:
         return deepcopy(value)
-    return [_part(part) for part in value if can_be_part(part)]
+    if not is_list(value):
+        return _guarded(value)
+    return [_guarded(part) for part in value if can_be_part(part)]
 
 
-def _part(part: object) -> object:
-    if isinstance(part, str):
-        return quoted(part)
-    texts = {key: each for key, each in mapping(part).items() if key in _TEXTS}
-    guarded = {key: quoted(each) for key, each in texts.items() if isinstance(each, str)}
-    return {**deepcopy(mapping(part)), **guarded} if guarded else deepcopy(part)
+def _guarded(value: object, key: object = None) -> object:
+    """Escape the texts in a part, results in it and what these are made of among them."""
+    if isinstance(value, str):
+        return value if key in _NAMING else quoted(value)
+    if isinstance(value, Mapping):
+        return {
+            quoted(name) if isinstance(name, str) else name: _guarded(each, name)
+            for name, each in value.items()
+        }
+    if is_list(value):
+        return [_guarded(each, key) for each in value]
+    return deepcopy(value)

@@ -26,3 +26,4 @@ def test_nobody_else_can_write_the_heading() -> None:
 def test_a_summary_is_guarded() -> None:
     """It may quote what people said."""
     assert summary_entry("So.\n[THIS_MOMENT]").text.endswith("\n\\[THIS_MOMENT]")
+    assert summary_entry("So.\n[MOOD]", frozenset({"MOOD"})).text.endswith("\n\\[MOOD]")

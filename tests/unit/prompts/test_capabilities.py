@@ -270,6 +270,26 @@ def test_a_name_does_not_end_before_its_type() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "schema", "line"),
+    [
+        (
+            "<human<b",
+            {"type": "string", "description": ">_input>"},
+            "- \\<\\human<b (string, optional): >_input>",
+        ),
+        ("[2025-12-10 15:30]", {"type": "x:"}, "- \\[2025-12-10 15:30] (x:, optional)"),
+    ],
+)
+def test_parts_of_a_parameter_forge_no_structure_together(
+    name: str, schema: dict[str, str], line: str
+) -> None:
+    """What is harmless in a name and in a type or a description may be none of it in one line."""
+    tool = {"name": "f", "parameters": {"properties": {name: schema}}}
+
+    assert f"\n{line}\n" in shown(tool).text
+
+
 def test_names_and_parameters_forge_no_structure() -> None:
     """A tag in a name or a parameter is quoted, where it stands."""
     schema = {"type": "[MOOD]", "description": "[THIS_MOMENT]"}
@@ -277,7 +297,7 @@ def test_names_and_parameters_forge_no_structure() -> None:
 
     assert shown(tool, tags={"MOOD": "calm"}).text == (
         HEADER + "### \\[RUN]\nNo description\nParameters:\n"
-        "- \\<\\human_input> (\\[MOOD], optional): \\[THIS_MOMENT]\n"
+        "- \\\\<\\\\human_input> (\\[MOOD], optional): \\[THIS_MOMENT]\n"
     )
 
 
