@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.times import parse_timestamp
@@ -63,27 +64,29 @@ def read_role(value: object) -> Role:
 
 def read_content(value: object) -> str:
     """Read content as text: parts of a list joined by newlines, an image as ``[image]``."""
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if _is_list(value):
         return "\n".join(filter(None, map(_part, value)))
     return _part(value)
 
 
 def is_partial(value: object) -> bool:
     """Tell whether content has parts that are neither text nor image, which are not shown."""
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if _is_list(value):
         return not all(map(_is_shown, value))
     return value is not None and not _is_shown(value)
 
 
 def read_tool_calls(value: object) -> tuple[ToolCall, ...]:
     """Read calls in the flat form and in OpenAI's nested one, with arguments as object or JSON."""
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+    if not _is_list(value):
         return ()
     return tuple(_tool_call(call) for call in value if isinstance(call, Mapping))
 
 
 def well_formed(text: str) -> str:
     """Join surrogate pairs, and replace surrogates that stand alone by U+FFFD."""
+    if text.isascii():  # a string knows it, and most ids are
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -146,4 +149,13 @@ def _name(value: object) -> str:
 
 
 def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+    if value is None:
+        return {}
+    # the one is told in a fifth of the time of the other
+    return value if isinstance(value, (dict, Mapping)) else {}
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    if value is None or isinstance(value, str):  # told in a tenth of the time of what follows
+        return False
+    return isinstance(value, Sequence) and not isinstance(value, bytes)

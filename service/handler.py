@@ -31,7 +31,7 @@ from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
 from service.weight import LARGE
-from service.wire import BuildRequest, BuildResponse, RejectedError, Topics, decode, failed
+from service.wire import BuildRequest, BuildResponse, RejectedError, Topics, decode, failed, written
 
 log = structlog.get_logger()
 
@@ -120,7 +120,7 @@ class Handler:
     def _diverted(self, incoming: Incoming, answer: Answer) -> Answer:
         """Return the error that stands for an answer which may not go where it was asked to."""
         error = _bad_reply("the service has no right to write there")
-        response = self._failed(incoming, error).model_dump_json().encode()
+        response = written(self._failed(incoming, error))
         topic = self._response_topic
         return replace(answer, response=response, reply_to=topic, reply_kind="channel")
 
@@ -135,7 +135,7 @@ class Handler:
         if envelope is None:
             return
         error = OverloadedError("too many requests are waiting; try again later")
-        response = failed(envelope, error, self._bus.now()).model_dump_json().encode()
+        response = written(failed(envelope, error, self._bus.now()))
         self._metrics.answered(error.code)
         # a list or a stream is for answers; who reads one hears of this on the common channel
         reply_to, kind = self._reply(envelope)
@@ -254,7 +254,7 @@ class Handler:
             delivery=incoming.delivery,
             identity=incoming.identity,
             fingerprint=incoming.envelope.fingerprint,
-            response=response.model_dump_json().encode(),
+            response=written(response),
             reply_to=reply_to,
             reply_kind=reply_kind,
             mode=mode,

@@ -6,7 +6,7 @@ Contents stand in it as hashes, which tell whether something has changed and not
 import zlib
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
 from service.result import Usage
 
@@ -112,7 +112,11 @@ class Manifest(_Record):
 
     def packed(self) -> bytes:
         """Return it as it is stored: JSON, compressed by zlib."""
-        return zlib.compress(self.model_dump_json().encode(), _LEVEL)
+        return zlib.compress(_WRITTEN(self), _LEVEL)
+
+
+#: A model's own method makes text of the bytes.
+_WRITTEN: Final = TypeAdapter(Manifest).dump_json
 
 
 def unpacked(packed: bytes) -> Manifest:

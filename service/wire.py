@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializeAsAny,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -181,6 +182,10 @@ class BuildResponse(BaseModel):
     #: Written by its own form: to look for it among both takes as long as to write it.
     content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
     metadata: ResponseMetadata
+
+
+#: Writes a response as it stands on the bus: a model's own method makes text of the bytes.
+written: Final = TypeAdapter(BuildResponse).dump_json
 
 
 def succeeded(envelope: Envelope, content: BuildSuccess, at: datetime) -> BuildResponse:

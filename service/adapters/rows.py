@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 from formatters.model import Role
@@ -32,7 +33,7 @@ _CHAT_FIELDS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """A row of history as a store keeps it."""
 
@@ -48,8 +49,13 @@ class Record:
     printed_tokens: int
     #: Of the row as a native message, whole and with its calls; 0 where it is never one.
     native_tokens: int
-    #: What the row is found by; rows that are never printed are not.
-    terms: Sequence[str] = ()
+    #: The text that the row is found by; empty for rows that are never printed.
+    searched: str = ""
+
+    @cached_property
+    def terms(self) -> Sequence[str]:
+        """What the row is found by; worked out when it is asked for, as for new rows alone."""
+        return terms_of(self.searched)
 
 
 async def read_batch(
@@ -57,8 +63,18 @@ async def read_batch(
 ) -> list[Record]:
     """Read rows as `read_records` does; large ones in a thread, so that the loop goes on."""
     if _is_large(rows):
-        return await asyncio.to_thread(read_records, rows, conversation_id, counter)
+        return await asyncio.to_thread(_with_terms, rows, conversation_id, counter)
     return read_records(rows, conversation_id, counter)
+
+
+def _with_terms(
+    rows: Iterable[object], conversation_id: str | None, counter: TokenCounter
+) -> list[Record]:
+    """Read rows and work out their terms, which is as much work."""
+    records = read_records(rows, conversation_id, counter)
+    for record in records:
+        _ = record.terms
+    return records
 
 
 def read_records(
@@ -120,7 +136,7 @@ def to_json(value: object, pointer: str) -> str:
     if not _within(value, MAX_DEPTH):
         raise _refused(pointer, f"nested deeper than {MAX_DEPTH} levels")
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise _refused(pointer, f"cannot be written as JSON: {error}") from error
     return well_formed(text)
@@ -128,7 +144,8 @@ def to_json(value: object, pointer: str) -> str:
 
 def terms_in(body: str) -> Sequence[str]:
     """Return what a stored row is found by."""
-    return _terms(json.loads(body))
+    row = json.loads(body)
+    return terms_of(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
 
 
 def _body(row: object, conversation_id: str | None, pointer: str) -> str:
@@ -164,18 +181,17 @@ def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Reco
         written_at=None if moment is None else microseconds(moment),
         body=body,
         tokens=tokens,
-        printed_tokens=counter.count(_printed(text)) if role in _PRINTED else 0,
+        printed_tokens=_printed_tokens(text, tokens, counter) if role in _PRINTED else 0,
         native_tokens=0 if role is Role.OTHER else tokens + _around(row, counter),
-        terms=_terms(row),
+        searched=text if role in _PRINTED else "",
     )
-
-
-def _terms(row: Mapping[str, object]) -> Sequence[str]:
-    return terms_of(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
 
 
 def _around(row: Mapping[str, object], counter: TokenCounter) -> int:
     """Return what a native message takes beside its content: the overhead, and its calls."""
+    noted = row["metadata"]
+    if not isinstance(noted, dict) or not noted.get("tool_calls"):
+        return MESSAGE_OVERHEAD
     message = replace(read_row(row), content="")
     return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
 
@@ -185,18 +201,22 @@ def _is_large(rows: Sequence[object]) -> bool:
     while left and size <= LARGE_BATCH:
         value = left.pop()
         # each value counts, so that one which holds itself comes to an end
-        size += len(value) if isinstance(value, str) else 1
-        if isinstance(value, Mapping):
+        if value is None or isinstance(value, str):
+            size += len(value or " ")
+            continue
+        size += 1
+        if isinstance(value, (dict, Mapping)):
             left += value.values()
         elif isinstance(value, list | tuple):
             left += value
     return size > LARGE_BATCH
 
 
-def _printed(text: str) -> str:
+def _printed_tokens(text: str, tokens: int, counter: TokenCounter) -> int:
+    """Return what of a text is printed takes; all of it takes so many tokens."""
     if len(text) <= PRINTED_CHARS:
-        return text
-    return text[: PRINTED_CHARS - len(_CUT_MARK)] + _CUT_MARK
+        return tokens
+    return counter.count(text[: PRINTED_CHARS - len(_CUT_MARK)] + _CUT_MARK)
 
 
 def _conversation(value: object, pointer: str) -> str | None:
@@ -215,7 +235,9 @@ def _repaired(value: object) -> object:
 
 def _within(value: object, levels: int) -> bool:
     """Tell whether a value is nested at most so many levels deep."""
-    if isinstance(value, Mapping):
+    if value is None or isinstance(value, str):
+        return True
+    if isinstance(value, (dict, Mapping)):
         value = list(value.values())
     if not isinstance(value, list | tuple):
         return True
@@ -228,6 +250,10 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+#: Made once, since each row needs it.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
 def _refused(pointer: str, detail: str) -> InvalidRequestError:

@@ -124,7 +124,6 @@ class Strategy(Protocol):
         ...
 
 
-@runtime_checkable
 class TellsLeast(Protocol):
     """What a strategy may do besides: tell how much more budget would have kept a group."""
 
@@ -180,6 +179,11 @@ class Recalls(KeepsStill, Protocol):
 def recalls(strategy: object) -> TypeGuard[Recalls]:
     """Tell whether rows of older turns are recalled for a strategy."""
     return getattr(strategy, "rank", None) is not None and hasattr(strategy, "recent")
+
+
+def tells_least(strategy: object) -> TypeGuard[TellsLeast]:
+    """Tell whether a strategy says how much more budget would have kept a group."""
+    return getattr(strategy, "least", None) is not None
 
 
 def uses_summaries(strategy: Strategy) -> bool:

@@ -15,11 +15,11 @@ from service.budget.groups import (
     Group,
     StandIn,
     Strategy,
-    TellsLeast,
     Verdict,
     cost,
     fit_with,
     newest_that_fit,
+    tells_least,
 )
 from service.budget.priced import clamped, fixed_tokens, priced, with_cleared
 
@@ -210,5 +210,5 @@ class _Fitting:
 
 def _least(strategy: Strategy, groups: Sequence[Group], fixed: int) -> dict[int, int]:
     """Return the least budgets of groups, in tokens for the block."""
-    told = strategy.least(groups) if isinstance(strategy, TellsLeast) else {}
+    told = strategy.least(groups) if tells_least(strategy) else {}
     return {index: tokens + fixed for index, tokens in told.items()}

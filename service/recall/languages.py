@@ -1,7 +1,8 @@
 """Languages: which one people write here, told by the small words that every text has."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from Stemmer import algorithms
@@ -37,6 +38,20 @@ STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     },
     DEFAULT: frozenset(_ENGLISH.split()) | _ENDINGS,
 }
+
+
+def _by_word() -> Mapping[str, Sequence[str]]:
+    """Return the languages that have a stop word, by the word."""
+    having: dict[str, list[str]] = {}
+    for language, words in STOP_WORDS.items():
+        for word in words:
+            having.setdefault(word, []).append(language)
+    return having
+
+
+_HAVING: Final = _by_word()
+#: The place of each language among them all.
+_PLACES: Final = {language: place for place, language in enumerate(STOP_WORDS)}
 
 #: Pairs of characters in the small words of languages that are taken in pairs.
 STOP_PAIRS: Final = frozenset(
@@ -89,7 +104,8 @@ def subject_of(question: str) -> str:
 def language_of(words: Iterable[str]) -> str:
     """Return the language with the largest share of its stop words among these words."""
     told = list(words)
-    hits = {name: sum(map(stops.__contains__, told)) for name, stops in STOP_WORDS.items()}
-    # of two with the same share, English
-    best = max(hits, key=lambda name: (hits[name], name == DEFAULT))
-    return best if hits[best] >= LEAST_SHARE * len(told) > 0 else DEFAULT
+    hits = Counter(name for word in told for name in _HAVING.get(word, ()))
+    # of two with the same share, English, or else the first
+    ranks = {(count, name == DEFAULT, -_PLACES[name]): name for name, count in hits.items()}
+    best = ranks[max(ranks)] if ranks else DEFAULT
+    return best if hits[best] >= LEAST_SHARE * len(told) else DEFAULT

@@ -60,7 +60,8 @@ class MemoryHistory:
     def _add(self, name: str, records: Sequence[Record]) -> int:
         if not records:
             return 0
-        owner = self._owners.setdefault(name, OwnerRows())
+        if (owner := self._owners.get(name)) is None:
+            owner = self._owners[name] = OwnerRows()
         stored = len(owner.kept)
         newest = microseconds(self._clock()) if owner.newest is None else owner.newest
         for record, sort_time in zip(records, sort_times(records, newest), strict=True):
@@ -199,7 +200,8 @@ class MemoryHistory:
         return before - len(kept)
 
     def _of(self, owner_key: str) -> OwnerRows:
-        return self._owners.get(checked_owner(owner_key), OwnerRows())
+        owner = self._owners.get(checked_owner(owner_key))
+        return OwnerRows() if owner is None else owner
 
 
 class MemoryProfiles:

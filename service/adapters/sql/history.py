@@ -253,8 +253,8 @@ async def _insert(
 ) -> int:
     """Insert rows that are new, have them found and counted; returns how many were new."""
     new = [Changed(*row) for row in await connection.execute(ADD_MESSAGES, values)]
-    terms = {key(record.id): record.terms for record in records}
-    found = (Found(**row._asdict(), terms=terms[row.id]) for row in new)
+    given = {key(record.id): record for record in records}
+    found = (Found(**row._asdict(), terms=given[row.id].terms) for row in new)
     await index_rows(connection, owner, found)
     return await recount(connection, owner, new)
 

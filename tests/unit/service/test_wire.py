@@ -19,7 +19,7 @@ from service.errors import (
     UnsupportedVersionError,
 )
 from service.schemas import schemas
-from service.wire import BuildRequest, RejectedError, Topics, decode, failed
+from service.wire import BuildRequest, RejectedError, Topics, decode, failed, written
 from tests.support import NOW, MakeBuilder
 
 ROOT = Path(__file__).parents[3]
@@ -69,10 +69,18 @@ async def test_golden_requests_get_their_golden_responses(
     """A request of a year ago is answered today, byte for byte, as it was then."""
     request = json.loads((GOLDEN / f"request_{name}.json").read_text())
     response = await make_builder().handle_build_request(request)
-    answered = json.loads(response.model_dump_json())
+    answered = json.loads(written(response))
 
     Draft202012Validator(schemas()["response"]).validate(answered)
     assert answered == json.loads((GOLDEN / f"response_{name}.json").read_text())
+
+
+async def test_a_response_is_written_as_its_form_has_it(make_builder: MakeBuilder) -> None:
+    """On the bus it is byte for byte what it is over HTTP."""
+    request = json.loads((GOLDEN / "request_run.json").read_text())
+    response = await make_builder().handle_build_request(request)
+
+    assert written(response) == response.model_dump_json().encode()
 
 
 def test_a_request_needs_no_more_than_an_owner_and_an_input() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.adapters import rows
 from service.adapters.rows import (
     LARGE_BATCH,
     Record,
@@ -21,6 +22,7 @@ from service.adapters.rows import (
 )
 from service.errors import InvalidRequestError
 from service.payload import MAX_DEPTH
+from service.recall.terms import terms_of
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -217,7 +219,36 @@ def test_of_equal_ids_the_first_stands() -> None:
     ]
     records = read_records(rows, None, counter)
     assert [json.loads(record.body)["content"] for record in records] == ["first"]
-    assert counter.texts == ["first", "first"]
+    assert counter.texts == ["first"]
+
+
+@pytest.mark.parametrize(("role", "terms"), [("HUMAN", ("boat", "boats")), ("TOOL", ())])
+def test_terms_are_worked_out_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, role: str, terms: tuple[str, ...]
+) -> None:
+    """Reading a row leaves them alone: one that is stored already needs none."""
+    asked: list[str] = []
+
+    def noted(text: str) -> tuple[str, ...]:
+        asked.append(text)
+        return terms_of(text)
+
+    monkeypatch.setattr(rows, "terms_of", noted)
+    (record,) = read_records([{"id": "a", "role": role, "content": "Boats"}], None, Characters())
+    assert asked == []
+
+    assert set(record.terms) == set(terms)
+    assert record.terms is record.terms
+    assert len(asked) == 1
+
+
+async def test_terms_of_large_batches_are_worked_out_in_a_thread() -> None:
+    """The loop goes on meanwhile."""
+    batch = [{"id": "a", "role": "HUMAN", "content": "boats " * LARGE_BATCH}]
+
+    (record,) = await read_batch(batch, None, Characters())
+
+    assert "terms" in vars(record)
 
 
 def test_sort_times_fill_gaps_forward() -> None:

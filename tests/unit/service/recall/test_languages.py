@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from service.recall.languages import STOP_WORDS, language_of
+from service.recall.languages import DEFAULT, LEAST_SHARE, STOP_WORDS, language_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,31 @@ from service.recall.languages import STOP_WORDS, language_of
 def test_small_words_tell_the_language(text: str, language: str) -> None:
     """The language with most of its stop words is taken, English where none has enough."""
     assert language_of(text.split()) == language
+
+
+def test_languages_share_words() -> None:
+    """Of two with as many of them, English is taken, or else the first by its name."""
+    names = sorted(STOP_WORDS)
+    shared = {word: [each for each in names if word in STOP_WORDS[each]] for word in ("en", "in")}
+    assert len(shared["en"]) > 1 < len(shared["in"])
+
+    assert "english" not in shared["en"]
+    assert language_of(["en"]) == shared["en"][0]
+    assert language_of(["in"]) == "english"
+
+
+@given(st.lists(st.sampled_from(sorted(frozenset[str]().union(*STOP_WORDS.values())))))
+def test_the_largest_share_is_found(said: list[str]) -> None:
+    """No other language has more of the words; too small a one counts for nothing."""
+    hits = {name: sum(word in stops for word in said) for name, stops in STOP_WORDS.items()}
+    most = max(hits.values())
+
+    found = language_of(said)
+
+    if most < LEAST_SHARE * len(said):
+        assert found == DEFAULT
+    else:
+        assert hits[found] == most
 
 
 def test_each_language_can_be_stemmed() -> None:
