@@ -45,7 +45,8 @@ _PLACES: Final[Mapping[str, str]] = {
 
 #: Settings whose type the schema leaves open, since variables hold JSON in them.
 _OPEN: Final[Mapping[str, str]] = {
-    "budget.strategy": "text or object or list, as [requests](wire.md#content) have it",
+    "budget.strategy": "text or object or list, as [requests]"
+    "(wire.md#options-the-keys-of-context) have it",
 }
 
 
