@@ -25,7 +25,7 @@ TOOLS: Final = "tools"
 def note_build(
     delivery: Delivery, answered: Answered, began: datetime, ended: datetime, metrics: Metrics
 ) -> None:
-    """Write the one line that a build leaves in the log, and count it."""
+    """Write the one line that a build leaves in the log, and note what it took."""
     response = answered.response
     if answered.built:
         metrics.built(sizes_of(answered.built))
@@ -33,7 +33,6 @@ def note_build(
     # with clocks that are set meanwhile, time may run backwards
     metrics.took("queue", max(0.0, (began - delivery.received_at).total_seconds()))
     metrics.took("build", max(0.0, seconds))
-    metrics.answered(content.error.code if content.status == "error" else content.status)
     told = {
         "request_id": response.metadata.request_id,
         "run_id": response.run_id,

@@ -51,6 +51,17 @@ class Incoming:
         return Identity(self.envelope.owner_key, self.envelope.id)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """An answer that is to be sent."""
+
+    answer: Answer
+    built: Built | None = None
+    #: What the request counts as once it is sent: ``success``, or the error's code; None for what
+    #: was answered, and counted, before.
+    outcome: str | None
+
+
 class Handler:
     """Answers deliveries."""
 
@@ -93,28 +104,33 @@ class Handler:
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it."""
         if stored is None:
-            receipt = await self._send(incoming, *await self._first_answer(incoming))
+            receipt = await self._send(incoming, await self._first_answer(incoming))
             if receipt.outcome is not Outcome.ANSWERED:
                 return
             # another delivery of this request was answered while this one was built
             (stored,) = await self._bus.stored([incoming.identity])
-        await self._send(incoming, *await self._further_answer(incoming, stored))
+        await self._send(incoming, await self._further_answer(incoming, stored))
 
-    async def _send(self, incoming: Incoming, answer: Answer, built: Built | None) -> Receipt:
-        """Send an answer; what was built for it is worked on when it is out."""
+    async def _send(self, incoming: Incoming, made: _Made) -> Receipt:
+        """Send an answer; what was built for it is worked on, and counted, when it is out."""
+        answer = made.answer
         with timed(self._metrics, "send"):
             self._spans.sends(answer)
             receipt = await self._sender.send(answer)
         if receipt.outcome is Outcome.FORBIDDEN:
-            self._metrics.answered(InvalidRequestError.code)
-            return await self._sender.send(self._diverted(incoming, answer))
+            receipt = await self._sender.send(self._diverted(incoming, answer))
+            if receipt.outcome is Outcome.SENT:
+                self._metrics.answered(InvalidRequestError.code)
+            return receipt
         if receipt.outcome is Outcome.NOT_MINE:
             self._metrics.duplicate("lease_lost")
         if receipt.outcome is Outcome.SENT:
+            if made.outcome:
+                self._metrics.answered(made.outcome)
             for work in self._afterwards:
-                work.keep(built)
+                work.keep(made.built)
             if self._builder.compactor:
-                self._builder.compactor.keep(built)
+                self._builder.compactor.keep(made.built)
         return receipt
 
     def _diverted(self, incoming: Incoming, answer: Answer) -> Answer:
@@ -149,35 +165,39 @@ class Handler:
     def _response_topic(self) -> str:
         return f"{self._settings.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
 
-    async def _first_answer(self, incoming: Incoming) -> tuple[Answer, Built | None]:
+    async def _first_answer(self, incoming: Incoming) -> _Made:
         attempts = incoming.delivery.attempt - 1
         if attempts >= self._settings.max_deliveries:
             reason = f"delivered {attempts} times without an answer"
             error = ContextBuilderError(f"the request was {reason}")
             self._metrics.buried("deliveries")
-            self._metrics.answered(error.code)
-            return self._answer(incoming, self._failed(incoming, error), dead_letter=reason), None
+            answer = self._answer(incoming, self._failed(incoming, error), dead_letter=reason)
+            return _Made(answer=answer, outcome=error.code)
         answered = await self._built(incoming)
-        mode = _mode(answered.response)
-        return self._answer(incoming, answered.response, mode=mode), answered.built
+        return self._made(incoming, answered, _mode(answered.response))
 
-    async def _further_answer(
-        self, incoming: Incoming, stored: StoredResult | None
-    ) -> tuple[Answer, Built | None]:
+    async def _further_answer(self, incoming: Incoming, stored: StoredResult | None) -> _Made:
         """Answer what was answered before: with the same, whatever has changed since."""
         if stored is not None and stored.fingerprint != incoming.envelope.fingerprint:
             error = IdConflictError(
                 f"the id {shown(incoming.envelope.id)} was used for another request"
             )
-            self._metrics.answered(error.code)
-            return self._answer(incoming, self._failed(incoming, error), mode="again"), None
+            answer = self._answer(incoming, self._failed(incoming, error), mode="again")
+            return _Made(answer=answer, outcome=error.code)
         if stored is None or stored.response is None:  # expired just now, or too large to store
-            answered = await self._built(incoming)
-            return self._answer(incoming, answered.response, mode="again"), answered.built
+            return self._made(incoming, await self._built(incoming), "again")
         self._metrics.duplicate("stored")
         first = BuildResponse.model_validate_json(stored.response)
         repeated = first.model_copy(update={"metadata": echo(incoming.envelope)})
-        return self._answer(incoming, repeated, mode="again"), None
+        return _Made(answer=self._answer(incoming, repeated, mode="again"), outcome=None)
+
+    def _made(self, incoming: Incoming, answered: Answered, mode: AnswerMode) -> _Made:
+        content = answered.response.content
+        return _Made(
+            answer=self._answer(incoming, answered.response, mode=mode),
+            built=answered.built,
+            outcome=content.error.code if content.status == "error" else content.status,
+        )
 
     async def _built(self, incoming: Incoming) -> Answered:
         began = self._bus.now()

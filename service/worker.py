@@ -17,7 +17,7 @@ from service.events import BusEvents
 from service.filing import Filing
 from service.handler import Handler, Incoming
 from service.health import Probe, Pulse
-from service.inbox import Delivery
+from service.inbox import Delivery, Inbox
 from service.loop import every, keep_on
 from service.provenance import Built
 from service.recorder import Recorder
@@ -101,9 +101,7 @@ class Worker:
                 await work.drain()
             for task in background:
                 task.cancel()
-        with suppress(BusError):  # the bus forgets a worker that can't say goodbye
-            await self._bus.requests.leave()
-            await self._bus.results.leave()
+        await asyncio.gather(*map(_leave, (self._bus.requests, self._bus.results)))
         log.info("worker.stopped", drained=drained)
         return drained
 
@@ -237,3 +235,9 @@ class Worker:
         self.pulse.beat()
         if self._settings.worker.heartbeat_file:
             self._settings.worker.heartbeat_file.touch()
+
+
+async def _leave(inbox: Inbox) -> None:
+    """Say goodbye, each inbox by itself; the bus forgets a worker that can't."""
+    with suppress(BusError):
+        await inbox.leave()

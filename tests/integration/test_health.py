@@ -236,7 +236,35 @@ async def test_an_answer_that_came_too_late_counts(
     monkeypatch.setattr(scene.bus, "finish", lost)
     request = json.dumps(asking()).encode()
     late = lambda: scene.bus.submit(request)  # noqa: E731 - as above
+    before = await measured(scene.address)
     assert await scene.moved(late, "duplicates_suppressed_total", "lease_lost") == 1
+    after = await measured(scene.address)
+
+    name = "build_requests_total"
+    assert after(name, "success") == before(name, "success")
+
+
+async def test_an_answer_that_may_not_be_sent_counts_as_what_is_sent_instead(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context was built, but what the bus took is the error."""
+    finish = scene.bus.finish
+
+    async def forbidding(answers: Sequence[Answer]) -> list[Receipt]:
+        if any(answer.reply_kind == "list" for answer in answers):
+            return [Receipt(outcome=Outcome.FORBIDDEN) for _ in answers]
+        return await finish(answers)
+
+    monkeypatch.setattr(scene.bus, "finish", forbidding)
+    reply = {"reply_to": "context.reply.me", "reply_kind": "list"}
+    request = json.dumps(asking(metadata=reply)).encode()
+    submit = lambda: scene.bus.submit(request)  # noqa: E731 - as above
+    before = await measured(scene.address)
+    assert await scene.moved(submit, "build_requests_total", "invalid_request") == 1
+    after = await measured(scene.address)
+
+    name = "build_requests_total"
+    assert after(name, "success") == before(name, "success")
 
 
 async def test_metrics_name_nobody(scene: Scene) -> None:
