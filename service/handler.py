@@ -1,6 +1,5 @@
 """What a delivery comes to: a context, a stored answer again, an error, or the dead letter."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,9 +9,8 @@ import structlog
 from service.backlog import Afterwards
 from service.build_log import note_build
 from service.builder import Answered, ContextBuilder
-from service.bus import Answer, AnswerMode, Bus, Identity, Outcome, Receipt, ReplyKind, StoredResult
+from service.bus import Answer, AnswerMode, Bus, Outcome, Receipt, ReplyKind, StoredResult
 from service.bus_spans import BusSpans
-from service.config.settings import BusSettings
 from service.envelope import Envelope, echo
 from service.errors import (
     ContextBuilderError,
@@ -25,30 +23,15 @@ from service.errors import (
     shown,
 )
 from service.inbox import Delivery
+from service.incoming import Incoming, read
 from service.loop import time_limit
 from service.metrics import timed
 from service.provenance import Built
 from service.recorder import Recorder
 from service.sender import Sender
-from service.weight import LARGE
 from service.wire import BuildRequest, BuildResponse, RejectedError, Topics, decode, failed, written
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
-    """A delivery, read: its envelope, and the request or what is wrong with it."""
-
-    delivery: Delivery
-    envelope: Envelope
-    request: BuildRequest | None = None
-    error: ContextBuilderError | None = None
-
-    @property
-    def identity(self) -> Identity:
-        """Return what makes two requests the same one."""
-        return Identity(self.envelope.owner_key, self.envelope.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +71,12 @@ class Handler:
         incoming: list[Incoming] = []
         for delivery in deliveries:
             try:
-                incoming.append(await self._read(delivery))
+                incoming.append(await read(delivery, self._settings))
             except RejectedError as rejected:
                 log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
                 await self._bus.requests.dead_letter(delivery, rejected.detail)
                 self._metrics.buried("unreadable")
         return incoming
-
-    async def _read(self, delivery: Delivery) -> Incoming:
-        """Read a delivery; a large one in a thread, so that the event loop stays free."""
-        if len(delivery.payload) < LARGE:
-            return _read(delivery, self._settings)
-        return await asyncio.to_thread(_read, delivery, self._settings)
 
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it."""
@@ -280,20 +257,6 @@ class Handler:
             mode=mode,
             dead_letter=dead_letter,
         )
-
-
-def _read(delivery: Delivery, settings: BusSettings) -> Incoming:
-    try:
-        request = decode(
-            delivery.payload,
-            received_at=delivery.received_at,
-            max_bytes=settings.max_payload_bytes,
-        )
-    except RejectedError as rejected:
-        if rejected.envelope is None:
-            raise
-        return Incoming(delivery=delivery, envelope=rejected.envelope, error=rejected.error)
-    return Incoming(delivery=delivery, envelope=request.envelope, request=request)
 
 
 def _bad_reply(detail: str) -> InvalidRequestError:

@@ -15,9 +15,10 @@ from service.departures import Departures
 from service.errors import BusError
 from service.events import BusEvents
 from service.filing import Filing
-from service.handler import Handler, Incoming
+from service.handler import Handler
 from service.health import Probe, Pulse
 from service.inbox import Delivery, Inbox
+from service.incoming import Incoming
 from service.loop import every, keep_on
 from service.provenance import Built
 from service.recorder import Recorder
