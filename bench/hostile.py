@@ -14,9 +14,7 @@ What the budget shortens is read beside it, from the blocks themselves.
 ``conversation_lines_altered`` that of the lines of all dialogues and trajectories in DIR.
 """
 
-import argparse
 import asyncio
-import json
 import os
 import random
 import sys
@@ -32,6 +30,7 @@ from bench.forgeries import OWN_TAG, Forgery, forgery
 from bench.json_lines import read_lines
 from bench.places import HARMLESS, request, shortened
 from bench.reader import Piece, read
+from bench.report import over_data, show
 from formatters.guard import quoted
 from service.adapters.memory.store import open_memory_store
 from service.adapters.tools.registry import InMemoryToolRegistry
@@ -200,20 +199,14 @@ def measure(data: Path, generated: int, seed: int) -> tuple[dict[str, Any], list
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--json", action="store_true")
+    parser = over_data(__doc__)
     parser.add_argument("--generated", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     figures, examples = measure(options.data, options.generated, options.seed)
     for example in examples:
         print(example, file=sys.stderr)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:<28}{value:>12}")
+    show(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,36 @@
-"""What a bench that checks promises says in the end."""
+"""What benches are asked, and what they say in the end."""
 
+import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+
+def over_data(about: str | None, data: str = "a folder of *.jsonl.gz") -> argparse.ArgumentParser:
+    """Return what reads the options of a bench over conversations: their folder, and ``--json``.
+
+    ``about`` is the docstring of its module, ``data`` says what the folder holds.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help=data)
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    return parser
 
 
 def report(figures: Mapping[str, Any], broken: Iterable[str], *, as_json: bool) -> int:
     """Print figures, and what was promised and did not hold; returns the exit code."""
-    print(json.dumps(figures) if as_json else "\n".join(lines(figures)))
+    show(figures, as_json=as_json)
     promises = list(broken)
     for promise in promises:
         print(f"broken: {promise}", file=sys.stderr)
     return 1 if promises else 0
+
+
+def show(figures: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print figures: as JSON, or a line each."""
+    print(json.dumps(figures) if as_json else "\n".join(lines(figures)))
 
 
 def lines(figures: Mapping[str, Any]) -> Iterator[str]:

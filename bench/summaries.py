@@ -18,7 +18,6 @@ Averaged over a question's evidence, then over questions, then over conversation
 and a word of the evidence in another's line counts as well: ``random`` shows what chance gives.
 """
 
-import argparse
 import json
 import math
 import random
@@ -30,6 +29,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from bench.json_lines import read_lines
+from bench.report import over_data
 from formatters.extract.extract import candidates, extract, fitting, lines
 from formatters.extract.words import words
 from formatters.model import Count, Message, Role
@@ -230,10 +230,7 @@ def _averaged(figures: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder with locomo.jsonl.gz")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
+    options = over_data(__doc__, "a folder with locomo.jsonl.gz").parse_args(arguments)
     found = measure(options.data)
     if options.json:
         print(json.dumps(found))

@@ -15,7 +15,6 @@ which share of the cases the tool is kept by ``chosen``, the service's choice; b
 tools in their order as far as they fit; by ``cheapest``, the smallest. All keep what was called.
 """
 
-import argparse
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from bench.json_lines import read_lines
+from bench.report import over_data
 from formatters.model import Facts, Tool
 from formatters.rows import read_rows
 from prompts.capabilities import capabilities
@@ -183,10 +183,7 @@ def _name(tool: Tool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder with tools.jsonl.gz")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
+    options = over_data(__doc__, "a folder with tools.jsonl.gz").parse_args(arguments)
     found = measure(options.data)
     if options.json:
         print(json.dumps(found))

@@ -81,10 +81,10 @@ class Enqueued(StrEnum):
     """What became of a payload heard on the request channel."""
 
     ENQUEUED = "enqueued"
-    #: Another worker enqueued this copy.
-    KNOWN = "known"
+    KNOWN = "known"  # another worker enqueued this copy
     #: The backlog is full; told to one of the workers that heard it, KNOWN to the others.
     REFUSED = "refused"
+    AWAY = "away"  # its node of a cluster is: to be tried again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

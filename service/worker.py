@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from service.builder import ContextBuilder
-from service.bus import Bus, Enqueued, StoredResult
+from service.bus import Bus, StoredResult
 from service.bus_spans import BusSpans
 from service.departures import Departures
 from service.errors import BusError
@@ -19,6 +19,7 @@ from service.handler import Handler
 from service.health import Probe, Pulse
 from service.inbox import Delivery, Inbox
 from service.incoming import Incoming
+from service.ingress import Ingress
 from service.loop import every, keep_on
 from service.provenance import Built
 from service.recorder import Recorder
@@ -65,6 +66,7 @@ class Worker:
         self._afterwards = (filing.afterwards, departures.afterwards)
         self._retention = Retention(builder.history, builder.settings, bus.now)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
+        self._ingress = Ingress(bus, self._handler.refuse, self.pulse)
         self._running: dict[asyncio.Task[None], Delivery] = {}
         #: Held from the look at the free slots until they are taken.
         self._taking = asyncio.Lock()
@@ -79,7 +81,8 @@ class Worker:
         lease = self._settings.bus.lease_seconds
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(keep_on("ingress", self._ingress)),
+                tasks.create_task(self._ingress.run()),
+                tasks.create_task(self._ingress.run_held()),
                 tasks.create_task(self._sender.run()),
                 *(tasks.create_task(work.run()) for work in self._afterwards),
                 tasks.create_task(
@@ -105,34 +108,6 @@ class Worker:
         await asyncio.gather(*map(_leave, (self._bus.requests, self._bus.results)))
         log.info("worker.stopped", drained=drained)
         return drained
-
-    async def _ingress(self) -> None:
-        """Move what is heard on the request channel into the stream."""
-        async with self._bus.heard() as batches:
-            async for batch in batches:
-                await self._enqueue_surely(batch)
-
-    async def _enqueue_surely(self, payloads: Sequence[bytes]) -> None:
-        """Hold on to what was heard through an outage: nobody else may have heard it."""
-        done = asyncio.Event()
-
-        async def attempt() -> None:
-            await self._enqueue(payloads)
-            done.set()
-
-        await keep_on("ingress", attempt, done, self.pulse)
-
-    async def _enqueue(self, payloads: Sequence[bytes]) -> None:
-        fates = await self._bus.enqueue(payloads)
-        refused = [
-            payload
-            for payload, fate in zip(payloads, fates, strict=True)
-            if fate is Enqueued.REFUSED
-        ]
-        if refused:
-            log.warning("request.refused", reason="backlog", count=len(refused))
-            # one after the other, they would take longer than it takes to be sent as many again
-            await asyncio.gather(*map(self._handler.refuse, refused))
 
     async def _take_new(self) -> None:
         self._show_life()

@@ -8,17 +8,16 @@ human message as the input. Shares are of tokens of the text that is sent, count
 ``o200k_base``, and are means over builds.
 """
 
-import argparse
 import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from bench.cache.prompts import Prompt, Step, figures, prompt
 from bench.recall.__main__ import PATIENT
 from bench.recall.cases import Case, cases
+from bench.report import over_data
 from service.app import open_builder
 from service.builder import ContextBuilder
 from service.config.settings import Settings
@@ -43,13 +42,11 @@ WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser = over_data(__doc__)
     parser.add_argument("--tokens", type=int, default=4_000, help="for history")
     parser.add_argument("--skip", type=int, default=0, help="conversations at the beginning")
     parser.add_argument("--limit", type=int, help="conversations at most")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     given = cases(options.data, "locomo")[options.skip :][: options.limit]
     if options.quick:

@@ -14,8 +14,6 @@ that survive in the extract, and in the newest messages of as many tokens. ``--q
 first 40 turns of each sixth conversation.
 """
 
-import argparse
-import json
 import os
 import statistics
 import sys
@@ -24,11 +22,11 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from bench import summaries
 from bench.compaction.replay import Found, replayed
 from bench.laws.cases import Case, read_cases
+from bench.report import over_data, show
 from service.logs import configure_logging
 
 #: With ``--quick``: one of so many conversations, and its first so many turns.
@@ -85,9 +83,7 @@ def evidence(folder: Path) -> dict[str, dict[str, float]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Replay, check and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder of *.jsonl.gz")
-    parser.add_argument("--json", action="store_true")
+    parser = over_data(__doc__)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     cases = list(conversations(read_cases(options.data)))
@@ -95,12 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = run(cases[::every], most)
     for law, example in found.examples.items():
         print(f"{law}: {example}", file=sys.stderr)
-    shown: dict[str, Any] = {**figures(found), "evidence": evidence(options.data)}
-    if options.json:
-        print(json.dumps(shown))
-        return
-    for name, number in shown.items():
-        print(f"{name:>20}  {number}")
+    show({**figures(found), "evidence": evidence(options.data)}, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,16 @@ law: ``refused_wrongly``, ``over_budget``, ``invalid_sequences``, ``undecided`` 
 ``--quick`` takes every ninth wish of each third conversation.
 """
 
-import argparse
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 
 from bench.laws.builds import Found, build_all
 from bench.laws.cases import Case, read_cases
 from bench.laws.checks import LAWS
+from bench.report import over_data, show
 from service.logs import configure_logging
 
 #: With ``--quick``: one of so many conversations, and one of so many wishes for each.
@@ -49,9 +47,7 @@ def figures(found: Found) -> dict[str, int]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build, check and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder of *.jsonl.gz")
-    parser.add_argument("--json", action="store_true")
+    parser = over_data(__doc__)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     cases = list(read_cases(options.data))
@@ -59,11 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = run(cases[::every], stride=stride)
     for law, example in found.examples.items():
         print(f"{law}: {example}", file=sys.stderr)
-    if options.json:
-        print(json.dumps(figures(found)))
-        return
-    for name, number in figures(found).items():
-        print(f"{name:>20}{number:>10}")
+    show(figures(found), as_json=options.json)
 
 
 if __name__ == "__main__":

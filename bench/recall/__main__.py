@@ -9,20 +9,19 @@ first 450 characters, stands in what is sent of history. What that costs is coun
 ``o200k_base``, and 4 a message.
 """
 
-import argparse
 import asyncio
 import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 from bench.recall.cases import Case, Question, cases
 from bench.recall.figures import Found, beside_best, figures
 from bench.recall.pickers import PICKERS, TRIM, Lines, has_langchain, trimmed
 from bench.recounts import cost
+from bench.report import over_data
 from service.app import open_builder
 from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder
@@ -48,13 +47,11 @@ Figures = dict[str, list[Found]]
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser = over_data(__doc__)
     parser.add_argument("--sets", default="locomo,qmsum,cjk")
     parser.add_argument("--budgets", default="1000,2000,4000")
     parser.add_argument("--strategies", default=",".join(EVERY), help="all that keep to a budget")
     parser.add_argument("--limit", type=int, help="conversations of a set at most")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     budgets = list(map(int, options.budgets.split(",")))
     strategies = options.strategies.split(",")

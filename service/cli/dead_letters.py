@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from service.batches import batches
 from service.bus import DeadLetter, DeadLetters
 from service.cli.dead_text import Listed, Settled, listed
 from service.config.settings import Settings
@@ -66,7 +67,10 @@ async def _settle(settings: Settings, chosen: Chosen, settle: Settle) -> Settled
             done = len(chosen.ids) - len(missed)
             return Settled(done=done, others=len(missed), missed=missed)
         asked = done = 0
-        async with aclosing(_ids(letters, chosen.reason)) as ids, aclosing(_batches(ids)) as each:
+        async with (
+            aclosing(_ids(letters, chosen.reason)) as ids,
+            aclosing(batches(ids, BATCH)) as each,
+        ):
             async for batch in each:
                 asked += len(batch)
                 done += await settle(letters, batch)
@@ -85,14 +89,3 @@ async def _matching(
     async for letter in letters:
         if reason is None or reason.casefold() in letter.reason.casefold():
             yield letter
-
-
-async def _batches(ids: AsyncGenerator[str, None]) -> AsyncGenerator[list[str], None]:
-    batch: list[str] = []
-    async for letter_id in ids:
-        batch.append(letter_id)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

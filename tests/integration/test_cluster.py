@@ -151,6 +151,11 @@ async def test_other_shards_go_on_beside_a_closed_node(
             close(victim, client)
             try:
                 await crew.hire()
+                late = asking(id="heard", owner_key=owners[lost[0]])
+                heard = asyncio.create_task(crew.client.send(late, via="channel"))
+                for number in others:
+                    request = asking(owner_key=owners[number])
+                    await crew.client.send(request, via="channel")
                 for number in others * 3:
                     request = asking(id=uuid.uuid4().hex, owner_key=owners[number])
                     assert await until(partial(answered, crew, request))
@@ -158,6 +163,7 @@ async def test_other_shards_go_on_beside_a_closed_node(
                     await crew.client.send(asking(owner_key=owners[lost[0]]))
             finally:
                 reopen(victim, client)
+            assert (await heard).content.status == "success"
             await until(partial(settled, crew.bus))
         for request in waiting:
             assert await until(partial(answered, crew, request))

@@ -19,7 +19,7 @@ from service.adapters.redis.manifests import RedisManifests
 from service.adapters.redis.opening import open_servers
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import ENQUEUE, Call, Command
-from service.adapters.redis.servers import Servers, ask, run
+from service.adapters.redis.servers import Servers, ask
 from service.adapters.redis.shards import Shards, all_topics
 from service.adapters.stored_results import unpack
 from service.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
@@ -108,7 +108,7 @@ class RedisBus:
             shard = Shard(options.prefix, await self.shards.topic_of(payload))
             calls.append(Call(ENQUEUE, (shard.heard(payload), shard.stream), (*limits, payload)))
         with bus_errors("enqueue"):
-            return [Enqueued(reply.decode()) for reply in await run(self._servers, calls)]
+            return [_fate(reply) for reply in await self._servers.attempt(calls)]
 
     async def submit(self, payload: bytes) -> str:
         """Put a request into the stream durably; returns the entry's id."""
@@ -176,6 +176,15 @@ class RedisBus:
 
     def _subscription(self, channel: str) -> Subscription:
         return Subscription(self._servers.listening(channel), channel, Arrivals(channel))
+
+
+def _fate(reply: Any) -> Enqueued:  # noqa: ANN401 - the server's
+    """Read what became of a payload; raises what a server answers where it refuses."""
+    if is_away(reply):
+        return Enqueued.AWAY
+    if isinstance(reply, Exception):
+        raise reply
+    return Enqueued(reply.decode())
 
 
 def _first(replies: Sequence[Any]) -> StoredResult | None:

@@ -5,7 +5,7 @@ what lives a minute; so erasure, which is rare, looks into all of them with SCAN
 between which the server serves others.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.keys import manifest_pattern, result_pattern
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers, ask, run
+from service.batches import batches
 from service.bus import DeadLetters, Forgotten
 
 #: Keys that the server looks at in one step of a SCAN: well under a millisecond.
@@ -51,7 +52,7 @@ class RedisErasure:
     async def _values(self, pattern: str, holder: Holder) -> int:
         found: set[str] = set()
         with bus_errors("look for what is an owner's"):
-            async for some in _batches(self.servers.keys(pattern, SCANNED)):
+            async for some in batches(self.servers.keys(pattern, SCANNED), CHUNK):
                 mine = await self._mine(some, holder)
                 found |= mine
                 if mine and not self.dry_run:
@@ -107,14 +108,3 @@ async def _payloads(servers: Servers, stream: str) -> AsyncGenerator[bytes, None
             if len(found) < CHUNK:
                 return
             low = f"({found[-1][0].decode()}"
-
-
-async def _batches(keys: AsyncIterator[str]) -> AsyncGenerator[list[str], None]:
-    batch: list[str] = []
-    async for key in keys:
-        batch.append(key)
-        if len(batch) == CHUNK:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -23,9 +23,7 @@ def noted(answered: Answered, queued: float = 0, took: float = 0) -> Noted:
     return metrics
 
 
-async def test_a_context_is_told_of(
-    make_builder: MakeBuilder, make_request: MakeRequest
-) -> None:
+async def test_a_context_is_told_of(make_builder: MakeBuilder, make_request: MakeRequest) -> None:
     """With the time that it waited and the time that it took."""
     answered = await make_builder().answer(make_request())
     with capture_logs() as logs:
