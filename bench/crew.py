@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.processes import HUNG_SECONDS, Usage, killed, stopped, usage
+from service.adapters.sql.migrate import upgrade
 
 #: Seconds between two looks at another process.
 LOOK_SECONDS: Final = 0.02
@@ -94,15 +95,6 @@ class Crew:
         """Return those that have not ended."""
         return [worker for worker in self.workers if worker.runs]
 
-    async def prepare_store(self) -> None:
-        """Bring the store's schema up once, before several workers do it at the same time."""
-        command = (sys.executable, "-m", "service.cli", "db", "upgrade")
-        process = await asyncio.create_subprocess_exec(
-            *command, env=self._environment, stdout=DEVNULL, stderr=DEVNULL
-        )
-        if await process.wait():
-            raise SystemExit("the store can't be prepared")
-
     async def hire(self) -> WorkerProcess:
         """Start a worker; it takes requests when this returns."""
         name = f"worker-{next(self._numbers)}"
@@ -136,8 +128,9 @@ async def open_crew(folder: Path, settings: Mapping[str, str], *, size: int) -> 
     """Run so many workers while the context lasts; ``settings`` are variables ``CTXB_…``."""
     crew = Crew(folder, settings)
     try:
-        if settings.get("CTXB_STORE__URL", "").startswith("sqlite"):
-            await crew.prepare_store()
+        store = settings.get("CTXB_STORE__URL", "")
+        if store.startswith("sqlite"):  # before several workers do it at the same time
+            await upgrade(store)
         await asyncio.gather(*(crew.hire() for _ in range(size)))
         yield crew
     finally:

@@ -2,6 +2,10 @@
 
 import os
 import signal
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +25,28 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 def pytest_configure(config: pytest.Config) -> None:
     """Have pytest-randomly shuffle, and seed nothing anew: no test draws but by a seed it gives."""
     config.option.randomly_reset_seed = False
+
+
+#: Where tests run without the tracer of coverage, under which the laws take three times as long:
+#: the tests of units and integration cover all that these come by.
+UNTRACED = [Path(__file__).with_name(name) for name in ("browser", "e2e", "laws")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Take the tracer away while such a test runs.
+
+    Pytest-cov's marker ``no_cover`` does so where one process runs all tests: in those of xdist
+    there is a second tracer beneath the one that it stops.
+    """
+    if not any(map(item.path.is_relative_to, UNTRACED)):
+        return (yield)
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 @pytest.fixture(scope="session")

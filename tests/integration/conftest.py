@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -133,11 +134,26 @@ def postgres_url(postgres: PostgresServer, store_database: str) -> str:
     return postgres.url(store_database)
 
 
+@pytest.fixture(scope="session")
+def newest_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a file of the newest schema with nothing in it, to be copied."""
+    file = tmp_path_factory.mktemp("store") / "history.db"
+    with ThreadPoolExecutor(1) as pool:  # an async test may be the first to ask for it
+        pool.submit(asyncio.run, upgrade(f"sqlite:///{file}")).result()
+    return file
+
+
+@pytest.fixture
+def history_file(newest_file: Path, tmp_path: Path) -> Path:
+    """Give a store of the newest schema with nothing in it."""
+    return Path(shutil.copy(newest_file, tmp_path))
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def sql(request: pytest.FixtureRequest, tmp_path: Path) -> Sql:
-    """Run a test once on each kind of database; a file is made by whoever opens it first."""
-    file = tmp_path / "history.db"
+def sql(request: pytest.FixtureRequest) -> Sql:
+    """Run a test once on each kind of database."""
     if request.param == "sqlite":
+        file: Path = request.getfixturevalue("history_file")
 
         def ask(statement: str) -> list[tuple[Any, ...]]:
             with closing(sqlite3.connect(file)) as database, database:
@@ -159,12 +175,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=KINDS)
-def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> OpenStore:
+def open_store(request: pytest.FixtureRequest, clock: Clock) -> OpenStore:
     """Run a test once on each kind of store; what is opened twice holds the same."""
     if request.param == "memory":
         return MemoryStore(clock)
-    sqlite = f"sqlite:///{tmp_path / 'history.db'}"
-    url = sqlite if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    if request.param == "sqlite":
+        url = f"sqlite:///{request.getfixturevalue('history_file')}"
+    else:
+        url = request.getfixturevalue("postgres_url")
     return lambda counter: open_sql_store(url, counter, clock)
 
 
