@@ -86,7 +86,9 @@ _ROLE_LINE: Final = re.compile(
 )
 _INSTRUCTIONS: Final = re.compile(r"[\s>]*###+\s*(?:instruction|response|input)s?\s*:")
 
-_BEFORE: Final = re.compile(r"(?:[^\w\[<\\]|_|[0-9]+(?![^\W_])|(?:[a-z]|[ivx]{2,4})[.)](?!\S))*")
+_BEFORE: Final = re.compile(
+    r"(?:[^\w\[<\\]|_|[0-9]+(?![^\W_])|(?:[a-z]|[ivx]{2,4})[.)](?!\S)|</?p>)*"
+)
 _BEFORE_A_DAY: Final = re.compile(r"(?:[^\w\[<\\]|_|\d{1,3}[.)])*")
 #: A note or a task's box before a tag.
 _BEFORE_A_TAG: Final = re.compile(r"\[[^\[\]\\]{0,24}\][\s:.-]*(?=[\[<])")
