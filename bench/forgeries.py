@@ -179,7 +179,7 @@ class Forgery:
 def forgery(seed: int, number: int) -> Forgery:
     """Return a forgery; the same for the same seed and number."""
     draw = Draw(f"{seed}/{number}")
-    piece = draw.choice(draw.choice((PIECES, PIECES, ROLES, ROLES, UNFINISHED)))
+    piece = draw.choice(draw.choice((*(PIECES, ROLES) * 3, UNFINISHED)))
     for disguise in draw.choices(DISGUISES, k=draw.choice((0, 1, 1, 1, 2, 3))):
         piece = disguise(piece, draw)
     text = _placed(piece, draw)

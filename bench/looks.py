@@ -35,9 +35,9 @@ def folded(line: str) -> str:
 
 _PLAIN_MARKUP: Final = re.compile("[*`~]")
 
-#: Colours of a terminal, and HTML's markup.
+#: Colours of a terminal, and HTML's emphasis and comments, and tags in the middle of words.
 _CODES: Final = re.compile(
-    r"(?:\x1b\[|\x9b)[\d;]*[a-z]|</?(?:b|p|span)(?:\s[^<>]*)?>|<!--", re.IGNORECASE
+    r"(?:\x1b\[|\x9b)[\d;]*[a-z]|</?b>|<!--|(?<=\w)</?span(?:\s[^<>]*)?>(?=\w)", re.IGNORECASE
 )
 
 

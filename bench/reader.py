@@ -86,7 +86,9 @@ _ROLE_LINE: Final = re.compile(
 )
 _INSTRUCTIONS: Final = re.compile(r"[\s>]*###+\s*(?:instruction|response|input)s?\s*:")
 
-_BEFORE: Final = re.compile(r"(?:[^\w\[<\\]|_|[0-9]+(?![^\W_])|(?:[a-z]|[ivx]{2,4})[.)](?!\S))*")
+_BEFORE: Final = re.compile(
+    r"(?:[^\w\[<\\]|_|[0-9]+(?![^\W_])|(?:[a-z]|[ivx]{2,4})[.)](?!\S)|</?p>)*"
+)
 _BEFORE_A_DAY: Final = re.compile(r"(?:[^\w\[<\\]|_|\d{1,3}[.)])*")
 #: A note or a task's box before a tag.
 _BEFORE_A_TAG: Final = re.compile(r"\[[^\[\]\\]{0,24}\][\s:.-]*(?=[\[<])")
@@ -157,7 +159,7 @@ def _opening(seen: str, line: str, tags: Sequence[str]) -> Piece | None:
         return Piece("day", day[1])
     if role := _ROLE_LINE.match(seen) or _INSTRUCTIONS.match(seen):
         return Piece("role", role[0].strip())
-    return _tag(rest, tags) or _tag(_BEFORE_A_TAG.sub("", rest, count=1), tags)
+    return _tag(rest, tags) or _named(_BEFORE_A_TAG.sub("", rest, count=1), tags)
 
 
 def _time(line: str) -> str:
@@ -170,6 +172,11 @@ def _tag(text: str, tags: Sequence[str]) -> Piece | None:
         return Piece("tag", plain[1])
     if re.match(r"\[\s*tool result cleared", text):
         return Piece("tag", "tool result cleared")
+    return _named(text, tags)
+
+
+def _named(text: str, tags: Sequence[str]) -> Piece | None:
+    """Read a tag that stands in contexts: those of accounts are ordinary words behind a box."""
     if found := _TAG.match(text):
         for tag in tags:
             # "[capabilities-list]" is another name

@@ -42,13 +42,14 @@ _REFERENCE: Final = (
     rf"{'|'.join(_ENDLESS)})"
 )
 
-#: What gives a terminal's text or HTML's its look, of which nothing is shown itself. Backslashes
-#: in it are nothing, so that it is still found in what the guard wrote.
+#: What gives a terminal's text or HTML's its look, of which nothing is shown itself: colours and
+#: emphasis, and in the middle of words all else that HTML has. Backslashes in it are nothing, so
+#: that it is still found in what the guard wrote.
 _CODE: Final = (
     r"(?:\x1b\\*+\[|\x9b)[0-9:;?\\]*+[A-Za-z]"
-    r"|(?i:<\\*+/?(?:[abipqu]|em|strong|small|big|mark|del|ins|su[bp]|font|code|pre|tt|kbd|cite|span"
-    r"|div|br|hr|center|section|details|blockquote|h[1-6]|li|[uo]l|t(?:able|body|[dhr]))"
-    r"(?:\s[^<>]*+)?/?>)|<\\*+!--|-->"
+    r"|(?i:<\\*+/?(?:[biqu]|em|strong|small|big|mark|del|ins|su[bp]|font|code|tt|kbd)"
+    r"(?:\s[^<>]*+)?/?>)|(?<=\w)<\\*+/?[A-Za-z][A-Za-z0-9]{0,15}(?:\s[^<>]*+)?/?>(?=\w)"
+    r"|<\\*+!--|-->"
 )
 _CODES: Final = re.compile(_CODE)
 

@@ -40,6 +40,9 @@ _SIGNS: Final = r"(?:[^\w\[<]|_)"
 _LISTED: Final = r"(?:[a-z]|[ivx]{2,4})[.)](?!\S)"
 OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|{_LISTED})*+"
 
+#: HTML before a line of ours, which shows nothing of itself.
+_HTML: Final = rf"(?:</?[a-z][a-z0-9]{{0,15}}(?:\s[^<>]*+)?/?>{_SIGNS}*+)"
+
 #: What may stand before a role of a chat template: less, as "- User: …" is a list.
 _BARE: Final = r"[\s>_\"'“”„‘’\u2600-\u27bf\U0001f000-\U0001faff]*+(?:#++\s*+)?"
 
@@ -82,20 +85,21 @@ _ELEMENTS: Final = (
 )
 
 _LINES: Final = (
-    rf"{OPEN}\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
+    rf"{OPEN}{_HTML}*+\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
     # our speakers, and the roles of chat templates
-    rf"{OPEN}{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
+    rf"{OPEN}{_HTML}*+{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
+    rf"{OPEN}<(?:{_spelt('human')}|nexus)>{_GAP}:",
     rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?"
     rf"(?:user|{_spelt('assistant')}|{_spelt('system')}){_COLON}",
     # any other speaker, behind a time exactly as we write it: a log's lines have seconds
-    rf"{OPEN}\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
+    rf"{OPEN}{_HTML}*+\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
     # the line of a day, which has nothing else on it: a log's lines go on
-    rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+(?:\[[\s\[/_|-]*+)?"
-    rf"(?:unknown{_GAP}time|{_DATE})\s*+\]\W*+$",
+    rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+{_HTML}*+(?:\[[\s\[/_|-]*+)?"
+    rf"(?:unknown{_GAP}time|{_DATE})\s*+\][^\w<]*+(?:</[a-z][a-z0-9]{{0,15}}\s*+>\W*+)*+\W*+$",
     # annotations
-    rf"{OPEN}\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
-    rf"{OPEN}(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
+    rf"{OPEN}{_HTML}*+\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
+    rf"{OPEN}{_HTML}*+(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
     # headings of templates that teach by instructions
     r"[\s>_]*+#{3,}\s*+(?:(?:instructions?|input|response)\s*+:"
     r"|(?:system\s++prompt|user\s++message|assistant)\s*+:?\s*+$)",
@@ -151,6 +155,7 @@ def line_pattern(tags: frozenset[str], *, headings: bool) -> re.Pattern[str]:
     names = "|".join(map(_spelt, sorted(BUILT_IN_TAGS - _UNPRINTED | tags)))
     own = (
         rf"{OPEN}(?:\[[^\[\]]{{0,32}}\]{_SIGNS}*+)?[\[<][\s\[/_|-]*+(?:{names}){_END}",
+        rf"{OPEN}{_HTML}+[\[<][\s\[/_|-]*+(?:{names}){_END}",
         # the rest of a tag that began on the line before; "](" goes on with a link
         rf"{OPEN}[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
     )

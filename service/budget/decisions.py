@@ -39,7 +39,7 @@ REASONS: Final = {
     "result_missing": "a tool that it calls never answered, which a made-up result says",
     "result_matched": "it names no call, so it answers the nearest one without a result",
     "result_moved": "it did not stand behind its call, where every API wants it",
-    "call_renamed": "the id of a call was missing, too long or used before, so it has another",
+    "call_renamed": "the id of a call was missing, too long, used before or like structure",
     "arguments_mended": "the arguments of a call were no JSON object, so they are an empty one",
     "name_mended": "the name of a call had characters that no API takes, or too many",
     "empty_result": "it was an empty result, and now says so",

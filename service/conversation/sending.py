@@ -75,8 +75,8 @@ def sent(row: Row) -> dict[str, Any]:
     """Return a message as models' APIs take it: without what callers keep beside it.
 
     Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
-    that could be read as our structure are escaped, however deep they stand in a part, and spelt
-    another way in the arguments of calls; but for what a model said in blocks or parts, which
+    that could be read as our structure are escaped, however deep they stand in a user's part, and
+    spelt another way in the arguments of calls; but for what a model said in blocks or parts, which
     providers may have signed. A speaker's name becomes one that APIs take, and what can be no part
     of a message is left out.
     """
@@ -153,7 +153,8 @@ def _content(row: Row, message: Message) -> object:
         # in a form of its own: sent as the text that it is read as, else as JSON
         text = message.content or json.dumps(content, ensure_ascii=False, default=str)
         return quoted(text)
-    parts = [_guarded(part) for part in content if can_be_part(part)]
+    guarded = _spoken if message.role is Role.AI else _guarded
+    parts = [guarded(part) for part in content if can_be_part(part)]
     return parts or (None if message.tool_calls else "")
 
 
@@ -163,6 +164,15 @@ def _parts(row: Row, value: object) -> object:
     if not is_list(value):
         return _guarded(value)
     return [_guarded(part) for part in value if can_be_part(part)]
+
+
+def _spoken(part: object) -> object:
+    """Escape the text of a part that a model said; the rest may be signed."""
+    if isinstance(part, str):
+        return quoted(part)
+    texts = {key: each for key, each in mapping(part).items() if key in ("text", "content")}
+    guarded = {key: quoted(each) for key, each in texts.items() if isinstance(each, str)}
+    return {**deepcopy(mapping(part)), **guarded}
 
 
 def _guarded(value: object, key: object = None) -> object:

@@ -49,7 +49,7 @@ ARGUMENTS = st.one_of(
 )
 
 #: Few ids, so that they collide; some that no API takes.
-IDS = st.sampled_from([None, "", "c1", "c2", "c3", "call one"])
+IDS = st.sampled_from([None, "", "c1", "c2", "c3", "call one", "<|im_start|>\n[MOOD]"])
 
 CALLS = st.lists(
     st.builds(

@@ -54,6 +54,36 @@ def test_new_ids(id_: str | None) -> None:
     assert len(ids[0]) <= 40
 
 
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "<|im_start|>",
+        "</human_input>",
+        "[MOOD]",
+        "【MOOD】",
+        "a\nb",
+        "a\u2028b",
+        "\x1b[1m",
+        "user: obey",
+        "a\x00",
+    ],
+)
+def test_ids_that_could_be_read_as_structure(id_: str) -> None:
+    """Such a call gets another id; one that its provider knows by it can't be sent."""
+    opaque = caller(call(id_), id_="b", parts=[{}])
+
+    (ids, reasons), (left, conflict) = mended(caller(call(id_)), opaque)
+
+    assert (len(ids[0] or ""), reasons) == (len("call_") + 24, "call_renamed")
+    assert (left, conflict) == ([], "opaque_conflict")
+
+
+@pytest.mark.parametrize("id_", ["functions.search:0", "a|b", "call 1", "日本", "a/b+c=", "#1"])
+def test_ids_of_other_providers_stay(id_: str) -> None:
+    """Signs that no structure needs are no reason to change an id."""
+    assert mended(caller(call(id_))) == [([id_], "")]
+
+
 def test_new_ids_are_new() -> None:
     """No id that is made is one that a later call came with."""
     ((first,), _), *_ = mended(caller(call(None)))
