@@ -1,7 +1,10 @@
 """What every test shares."""
 
+import atexit
+import gc
 import os
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +24,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 def pytest_configure(config: pytest.Config) -> None:
     """Have pytest-randomly shuffle, and seed nothing anew: no test draws but by a seed it gives."""
     config.option.randomly_reset_seed = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look through nothing for garbage that stays to the end: modules, and the tests themselves."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
+# nor look for garbage where the process ends anyway
+atexit.register(gc.freeze)
 
 
 @pytest.fixture(scope="session")
