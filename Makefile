@@ -12,8 +12,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 EXTRAS ?= docs,embedded,llm,mcp,otel,postgres,dev
 # the extras of the image, of which a release lists its parts
 RELEASED ?= otel,postgres
+CORES := $(shell getconf _NPROCESSORS_ONLN)
 # one more than there are cores: tests of processes wait most of their time
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+WORKERS ?= $(shell expr $(CORES) + 1)
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 
@@ -47,11 +48,11 @@ test: $(READY) ## Run all tests, on servers that they start themselves
 
 .PHONY: unit
 unit: $(READY) ## Run the tests that do no I/O
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/laws
+	$(BIN)/python -m pytest --numprocesses=$(CORES) tests/unit tests/laws
 
 .PHONY: laws
 laws: $(READY) ## Test the laws on 2,000 examples each, as CI does
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/laws
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses=$(CORES) tests/laws
 
 .PHONY: check
 check: lint types secrets ## Run everything that reads the code without running it

@@ -1,5 +1,7 @@
 """What every test shares."""
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -47,6 +49,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     finally:
         sys.settrace(tracer)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look through nothing for garbage that stays to the end: modules, and the tests themselves."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
+# nor look for garbage where the process ends anyway
+atexit.register(gc.freeze)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,13 @@
 """Summaries by a model behind OpenAI's chat completions, or any server that speaks them."""
 
 import asyncio
-import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 
-from formatters.rows import well_formed
+from service.adapters.summarizers.chat_answers import read_answer
 from service.adapters.summarizers.chat_spans import asking, tell_answer
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.summaries import SummarizerSettings
@@ -29,9 +27,6 @@ _TIMEOUTS: Final = frozenset({408, 409})
 _SERVER_ERRORS: Final = 500
 #: What a server answers to a prompt that it does not take.
 _REFUSALS: Final = frozenset({400, 413, 422})
-
-#: All up to the last sentence that is whole.
-_WHOLE: Final = re.compile(r".*(?:[.!?](?=\s|$)|[。！？]|\n)", re.DOTALL)
 
 
 @asynccontextmanager
@@ -109,37 +104,6 @@ class OpenAIModel:
             )
             tell_answer(response.content)
         return read_answer(response.content)
-
-
-def read_answer(body: bytes) -> str:
-    """Return the text of a chat completion; an unfinished last sentence is left out.
-
-    Raises `SummarizerError` where there is none.
-    """
-    try:
-        completion = json.loads(body)
-    except (ValueError, RecursionError):
-        raise SummarizerError("the model's answer is no JSON") from None
-    match completion:
-        case {"choices": [{"message": {"content": str(text)}, **choice}, *_]}:
-            text = _without_thoughts(well_formed(text)).strip()
-        case {"choices": [{"message": {}}, *_]}:
-            raise SummarizerError("the model's answer has no text")
-        case _:
-            raise SummarizerError("the model's answer is no chat completion")
-    if choice.get("finish_reason") == "content_filter":
-        raise NoSummaryError("the model's answer was withheld by a filter")
-    if choice.get("finish_reason") == "length" and (whole := _WHOLE.match(text)):
-        text = whole[0].strip()
-    if not text:
-        raise SummarizerError("the model's answer has no text")
-    return text
-
-
-def _without_thoughts(text: str) -> str:
-    """Return an answer without the thoughts that some servers leave before it."""
-    thinks = text.lstrip().startswith("<think>")
-    return text.partition("</think>")[2] if thinks else text
 
 
 def _may_pass(error: OpenAIError) -> bool:

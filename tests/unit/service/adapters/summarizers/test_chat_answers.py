@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.adapters.summarizers.openai import read_answer
+from service.adapters.summarizers.chat_answers import read_answer
 from service.errors import SummarizerError
 
 
