@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Final
 
 from Stemmer import algorithms
@@ -42,14 +43,16 @@ STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 
 def _by_word() -> Mapping[str, Sequence[str]]:
     """Return the languages that have a stop word, by the word."""
-    having: dict[str, list[str]] = {}
+    having: dict[str, tuple[str, ...]] = {}
     for language, words in STOP_WORDS.items():
-        for word in words:
-            having.setdefault(word, []).append(language)
-    return having
+        having |= {word: (*having.get(word, ()), language) for word in words}
+    # of 7,000 words, most have the same few
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return {word: shared.setdefault(names, names) for word, names in having.items()}
 
 
 _HAVING: Final = _by_word()
+_NONE: Final[Sequence[str]] = ()
 #: The place of each language among them all.
 _PLACES: Final = {language: place for place, language in enumerate(STOP_WORDS)}
 
@@ -104,7 +107,7 @@ def subject_of(question: str) -> str:
 def language_of(words: Iterable[str]) -> str:
     """Return the language with the largest share of its stop words among these words."""
     told = list(words)
-    hits = Counter(name for word in told for name in _HAVING.get(word, ()))
+    hits = Counter(chain.from_iterable(map(_HAVING.get, told, repeat(_NONE))))
     # of two with the same share, English, or else the first
     ranks = {(count, name == DEFAULT, -_PLACES[name]): name for name, count in hits.items()}
     best = ranks[max(ranks)] if ranks else DEFAULT
