@@ -68,9 +68,10 @@ async def test_history_grows_at_its_end(
     """Of a store as of rows that are sent along, and under either strategy."""
     rows = talk(80)
     builder = make_builder(settings=RECALL)
+    await builder.history.append("o", rows[:39])
     texts = []
     for length in range(40, 80):
-        await builder.history.append("o", rows[:length])
+        await builder.history.append("o", rows[length - 1 : length])
         past = {"past": rows[:length]} if sent_along else {}
         request = make_request("Soup?", layout=layout, memory_tokens=500, **way, **past)
         texts.append(recent(await asked(builder, request), layout))
@@ -87,9 +88,10 @@ async def test_results_of_tools_count_where_they_are_shown(
     """A window of native messages moves by a chunk of them, however little of it is talk."""
     rows = work(60)
     builder = make_builder(settings=RECALL)
+    await builder.history.append("o", rows[:76])
     used = []
     for length in range(80, len(rows), 4):
-        await builder.history.append("o", rows[:length])
+        await builder.history.append("o", rows[length - 4 : length])
         options = {"layout": "chat", "strategy": "stable_window", "memory_tokens": 2_000}
         past = {"past": rows[:length]} if sent_along else {}
         content = await asked(builder, make_request("Soup?", **options, **past))
