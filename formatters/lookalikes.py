@@ -169,7 +169,8 @@ def escaped(text: str, marks: frozenset[str]) -> str:
 def _ways(line: str) -> Iterator[re.Pattern[str]]:
     """Return what a line can be taken apart by: with codes in it, also as it is shown."""
     yield _UNITS
-    if _CODES.search(line):
+    # most lines have none of these, which is found out at once
+    if ("<" in line or "\x1b" in line or "\x9b" in line) and _CODES.search(line):
         yield _SHOWN_UNITS
 
 

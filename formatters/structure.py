@@ -84,27 +84,32 @@ _ELEMENTS: Final = (
     rf"(?:{_spelt('human_input')}|{_spelt('current_time')}|{_spelt('operator_note')})"
 )
 
+#: What begins behind whatever stands before a line of ours.
+_OPENED: Final = (
+    rf"{_HTML}*+\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
+    # our speakers
+    rf"{_HTML}*+{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
+    rf"<(?:{_spelt('human')}|nexus)>{_GAP}:",
+    # any other speaker, behind a time exactly as we write it: a log's lines have seconds
+    rf"{_HTML}*+\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
+    rf"{_GAP}[^\s:]{{1,64}}\s*+:",
+    # annotations
+    rf"{_HTML}*+\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
+    rf"{_HTML}*+(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
+    # the rest of an element that began on the line before
+    rf"[/\s]*+{_ELEMENTS}[^<>]{{0,64}}>",
+)
+
 _LINES: Final = (
-    rf"{OPEN}{_HTML}*+\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
-    # our speakers, and the roles of chat templates
-    rf"{OPEN}{_HTML}*+{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
-    rf"{OPEN}<(?:{_spelt('human')}|nexus)>{_GAP}:",
+    # the roles of chat templates
     rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?"
     rf"(?:user|{_spelt('assistant')}|{_spelt('system')}){_COLON}",
-    # any other speaker, behind a time exactly as we write it: a log's lines have seconds
-    rf"{OPEN}{_HTML}*+\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
-    rf"{_GAP}[^\s:]{{1,64}}\s*+:",
     # the line of a day, which has nothing else on it: a log's lines go on
     rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+{_HTML}*+(?:\[[\s\[/_|-]*+)?"
     rf"(?:unknown{_GAP}time|{_DATE})\s*+\][^\w<]*+(?:</[a-z][a-z0-9]{{0,15}}\s*+>\W*+)*+\W*+$",
-    # annotations
-    rf"{OPEN}{_HTML}*+\[[\s\[/_|-]*+{_spelt('tool')}{_GAP}use\s*+:",
-    rf"{OPEN}{_HTML}*+(?:\[[\s\[/_|-]*+)?{_spelt('tool result cleared')}",
     # headings of templates that teach by instructions
     r"[\s>_]*+#{3,}\s*+(?:(?:instructions?|input|response)\s*+:"
     r"|(?:system\s++prompt|user\s++message|assistant)\s*+:?\s*+$)",
-    # the rest of an element that began on the line before
-    rf"{OPEN}[/\s]*+{_ELEMENTS}[^<>]{{0,64}}>",
 )
 
 #: Lines that only `[CAPABILITIES]` gives a meaning.
@@ -153,10 +158,12 @@ MARKS: Final = re.compile(
 def line_pattern(tags: frozenset[str], *, headings: bool) -> re.Pattern[str]:
     """Return what a line of structure begins with, where these tags are in use besides ours."""
     names = "|".join(map(_spelt, sorted(BUILT_IN_TAGS - _UNPRINTED | tags)))
-    own = (
-        rf"{OPEN}(?:\[[^\[\]]{{0,32}}\]{_SIGNS}*+)?[\[<][\s\[/_|-]*+(?:{names}){_END}",
-        rf"{OPEN}{_HTML}+[\[<][\s\[/_|-]*+(?:{names}){_END}",
+    opened = (
+        rf"(?:\[[^\[\]]{{0,32}}\]{_SIGNS}*+)?[\[<][\s\[/_|-]*+(?:{names}){_END}",
+        rf"{_HTML}+[\[<][\s\[/_|-]*+(?:{names}){_END}",
         # the rest of a tag that began on the line before; "](" goes on with a link
-        rf"{OPEN}[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
+        rf"[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
+        *_OPENED,
     )
-    return re.compile("|".join([*own, *_LINES, *([_HEADINGS] if headings else [])]))
+    behind = rf"{OPEN}(?:{'|'.join(opened)})"
+    return re.compile("|".join([behind, *_LINES, *([_HEADINGS] if headings else [])]))

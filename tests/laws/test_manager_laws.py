@@ -104,11 +104,11 @@ def managers(draw: st.DrawFn) -> ContextManager:
 
 def number_of(message: Row) -> int:
     """Return the number that a text begins with; -1 where the system wrote it."""
-    words = str(message["content"] or "").removeprefix("\\").split()
     for line in str(message["content"] or "").splitlines():
-        if line.split() and line.split()[0].isdigit():
-            return int(line.split()[0])
-    return int(words[0]) if words and words[0].isdigit() else -1
+        first, *_ = [*line.removeprefix("\\").split(), ""]
+        if first.isdigit():
+            return int(first)
+    return -1
 
 
 def check_sequence(messages: Sequence[Row]) -> None:
