@@ -102,10 +102,12 @@ def newest_group(run: Sequence[Sent]) -> Sequence[Sent]:
     return run[callers[-1] :] if callers else ()
 
 
-def floor(parts: Parts, *, layout: str, tools: int) -> int:
+def floor(parts: Parts, *, layout: str, tools: int, history: bool = True) -> int:
     """Return the tokens of the protected parts, found in a context that lacks nothing.
 
-    ``parts`` are those of the `tagged` layout, where every block stands alone.
+    ``parts`` are those of the `tagged` layout, where every block stands alone. History may stand
+    whole where that takes less than to say that none fits, unless the strategy leaves some of it
+    out whatever the budget: then ``history`` is false.
     """
     identity, skills, profile = (
         parts.texts[tag] for tag in ("CORE_IDENTITY", "CAPABILITIES", "FRIENDS_INFO")
@@ -120,7 +122,9 @@ def floor(parts: Parts, *, layout: str, tools: int) -> int:
     memory = parts.texts["SHARED_MEMORY"]
     heading, _, rows = memory.partition("\n\n")
     least = f"{_COUNTED.sub('count=0', heading)}\n\n{NO_MEMORY}"
-    memories = (memory,) if rows.startswith(_NONE) else (memory, least)
+    memories = [memory] if history or rows.startswith(_NONE) else []
+    if not rows.startswith(_NONE):
+        memories.append(least)
     alone = tokens(identity) + tokens(skills) + min(map(tokens, profiles))
     return fixed + 4 * OVERHEAD + alone + min(map(tokens, memories))
 

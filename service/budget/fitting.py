@@ -92,7 +92,7 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     rows = next((block for block in blocks if block.gives_way is GivesWay.BY_SCORE), None)
     standing = [block for block in blocks if block is not rows]
     runs = {b.tag: fit_run(b, _run_room(standing, budget, count), count) for b in _runs(standing)}
-    least = [runs[b.tag].block if b.tag in runs else _least(b, count) for b in standing]
+    least = [runs[b.tag].block if b.tag in runs else _least(b, budget, count) for b in standing]
     shrunk, yielded = _make_room(least, budget, count)
     rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
     room = min(budget.available - rest, budget.memory or budget.available)
@@ -149,7 +149,7 @@ def _total(blocks: Iterable[Block], count: Count) -> int:
     return sum(measure(blocks, count).values())
 
 
-def _least(block: Block, count: Count) -> Block:
+def _least(block: Block, budget: Budget, count: Count) -> Block:
     """Return the least that a block must be given before others give way."""
     if block.gives_way is GivesWay.ALL_BUT_NEWEST:
         return newest_alone(block)
@@ -158,8 +158,12 @@ def _least(block: Block, count: Count) -> Block:
     least = smallest(block)
     if len(block.entries) > block_tokens(least, count):  # an entry takes a token at least
         return least
-    # the placeholder, unless the whole of it takes less
-    return min(block, least, key=lambda form: block_tokens(form, count))
+    # the placeholder, unless the whole of it takes less and the strategy leaves it whole
+    tokens = block_tokens(block, count)
+    if tokens >= block_tokens(least, count):
+        return least
+    kept = fit_history(block, budget.claims, tokens, count).block.entries
+    return block if len(kept) == len(block.entries) else least
 
 
 def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
@@ -169,7 +173,7 @@ def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
     would otherwise leave nothing of any run, and the model would call its tools over and over.
     History claims what its strategy would choose, not what there is.
     """
-    least = [_least(block, count) for block in blocks]
+    least = [_least(block, budget, count) for block in blocks]
     spare = max(budget.available - budget.tools - _total(least, count), 0)
     held = _total((b for b in least if _is_history(b)), count)
     room = min(held + spare, budget.memory or budget.available)

@@ -144,10 +144,15 @@ def whole(asked: Asked, **context: Any) -> BuildSuccess:
     return built(asked, "none", **context)
 
 
-def protected(asked: Asked) -> int:
+def protected(asked: Asked, strategy: object) -> int:
     """Return the tokens of what may not go, each part in its smallest form."""
-    full = parts_of(whole(asked, layout="tagged"))
-    return floor(full, layout=asked.layout, tools=cost_of_tools(asked.tools or ()))
+    full, most = (parts_of(built(asked, each, layout="tagged")) for each in ("none", strategy))
+    return floor(
+        full,
+        layout=asked.layout,
+        tools=cost_of_tools(asked.tools or ()),
+        history=most.texts["SHARED_MEMORY"] == full.texts["SHARED_MEMORY"],
+    )
 
 
 def written(content: BuildSuccess) -> bytes:
@@ -159,8 +164,8 @@ def of_all_that_fits(law: Law) -> Callable[..., None]:
     """Test a law on contexts of every strategy; only `none` may refuse to build one."""
 
     def test(name: str, asked: Asked, spare: int, cap: int | None, data: st.DataObject) -> None:
-        available = protected(asked) + spare
         strategy = data.draw(choices(name))
+        available = protected(asked, strategy) + spare
         content = build(asked, strategy, max_tokens=available, memory_tokens=cap)
         if content.status == "success":
             law(asked, content)

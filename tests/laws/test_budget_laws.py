@@ -28,7 +28,7 @@ def test_no_context_is_over_its_budget(
 ) -> None:
     """Where the protected parts fit there is a context, and it keeps to every limit."""
     strategy = data.draw(choices(name))
-    available = protected(asked) + spare
+    available = protected(asked, strategy) + spare
     limits: dict[str, Any] = {"max_tokens": available, "memory_tokens": cap}
 
     if name == "none" and whole(asked).usage.total > available:
@@ -74,11 +74,12 @@ def test_a_refusal_names_the_parts(
     name: str, asked: Asked, missing: int, data: st.DataObject
 ) -> None:
     """Where the protected parts do not fit, the refusal names them, and what is missing."""
-    needed = protected(asked)
+    strategy = data.draw(choices(name))
+    needed = protected(asked, strategy)
     missing = min(missing, needed - 1)  # an identity may be short; a window has a token
     available = needed - missing
 
-    content = build(asked, data.draw(choices(name)), max_tokens=available)
+    content = build(asked, strategy, max_tokens=available)
 
     assert content.status == "error"
     assert content.error.code == "budget_exceeded"

@@ -34,7 +34,9 @@ def test_every_candidate_is_decided_once(
     stored = [{**row, "role": "HUMAN", "content": "stored"} for row in asked.run[:both]]
     asked = replace(asked, past=[*asked.past, *stored])
     strategy = data.draw(choices(name))
-    content = build(asked, strategy, max_tokens=protected(asked) + spare, memory_tokens=cap)
+    content = build(
+        asked, strategy, max_tokens=protected(asked, strategy) + spare, memory_tokens=cap
+    )
     if content.status == "error":
         assert name == "none"
         return

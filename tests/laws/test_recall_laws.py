@@ -68,7 +68,7 @@ def test_each_candidate_is_decided_once(
 ) -> None:
     """Each candidate has one decision, what is recalled a score, and the sums are true."""
     asked = replace(asked, context={**asked.context, "memory_limit": limit})
-    content = built(asked, spec, max_tokens=protected(asked) + spare, memory_tokens=cap)
+    content = built(asked, spec, max_tokens=protected(asked, spec) + spare, memory_tokens=cap)
     decided = [id_ for each in content.decisions for id_ in each.message_ids]
 
     assert sorted(decided) == sorted(set(asked.candidates))

@@ -55,7 +55,10 @@ def test_the_same_again(
 ) -> None:
     """The same request gives the same answer, and is left as it was."""
     strategy = data.draw(choices(name))
-    limits: dict[str, Any] = {"max_tokens": protected(asked) + spare, "memory_tokens": cap}
+    limits: dict[str, Any] = {
+        "max_tokens": protected(asked, strategy) + spare,
+        "memory_tokens": cap,
+    }
     twin = copy.deepcopy(asked)
     content = build(asked, strategy, **limits)
 

@@ -9,6 +9,7 @@ from service.budget.fitting import Budget, Fitted, Yielded, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.sliding_window import SlidingWindow
 from service.budget.strategies.window_size import WindowSize
 from service.errors import BudgetExceededError
 from tests.unit.service.budget.natives import called, run, said
@@ -124,6 +125,19 @@ def test_history_smaller_than_its_placeholder() -> None:
     assert fit(whole - 1, [brief, MOOD]).blocks == (brief,)
     with pytest.raises(BudgetExceededError, match="MEMORY 30"):
         fit(29, [brief])
+
+
+def test_a_strategy_that_keeps_none_of_a_brief_history() -> None:
+    """What protects it is the word of its absence, however little history itself would take."""
+    brief = replace(MEMORY, entries=MEMORY.entries[:1], placeholder_when_cut="(none of it fits)")
+    absent = len("[MEMORY count=0]\n(none of it fits)") + 4
+    strategy = SlidingWindow(window_size=0)
+
+    fitted = fit(absent, [brief], strategy=strategy)
+    assert texts(fitted) == {"MEMORY": "[MEMORY count=0]\n(none of it fits)"}
+    assert fitted.tokens == {"MEMORY": absent}
+    with pytest.raises(BudgetExceededError, match=f"MEMORY {absent}"):
+        fit(absent - 1, [brief], strategy=strategy)
 
 
 @pytest.mark.parametrize(
