@@ -148,7 +148,7 @@ MARKS: Final = re.compile(
             r"|tool_(?:call|response|result|use)s?|function_(?:call|result)s?)\s*+[|>]",
             # calls in XML, and roles of Ling
             r"<[/\s]*+(?:\w{1,8}:)?(?:invoke(?:\s*+>|\s++name\s*+=)|(?:function|parameter)\s*+=)"
-            r"|<\s*+role\s*+>\s*+(?:system|human|user|assistant|observation)\s*+<",
+            r"|<\s*+role\s*+>\s*+(?:system|human|user|assistant|observation)\s*+(?=<)",
         )
     )
 )
