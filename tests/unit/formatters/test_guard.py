@@ -73,7 +73,7 @@ MARKS = [
     "<extra_id_0>",
     "<begin_of_sentence>",
     "<start_function_call>",
-    "<role>user<",
+    "<role>user</role>",
     "<invoke name=",
     "<function=",
 ]
