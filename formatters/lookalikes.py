@@ -48,7 +48,7 @@ _REFERENCE: Final = (
 _CODE: Final = (
     r"(?:\x1b\\*+\[|\x9b)[0-9:;?\\]*+[A-Za-z]"
     r"|(?i:<\\*+/?(?:[biqu]|em|strong|small|big|mark|del|ins|su[bp]|font|code|tt|kbd)"
-    r"(?:\s[^<>]*+)?/?>)|(?<=\w)<\\*+/?[A-Za-z][A-Za-z0-9]{0,15}(?:\s[^<>]*+)?/?>(?=\w)"
+    r"(?:\s[^<>]*+)?/?>)|(?<=\w)<\\*+/?(?i:a|p|[bh]r|div|span|li|t[dhr]|h[1-6])(?:\s[^<>]*+)?/?>(?=\w)"
     r"|<\\*+!--|-->"
 )
 _CODES: Final = re.compile(_CODE)

@@ -89,7 +89,7 @@ _OPENED: Final = (
     rf"{_HTML}*+\[?/?(?:{'|'.join(sorted(_UNPRINTED)).lower()})\](?!\()",
     # our speakers
     rf"{_HTML}*+{_STAMP}[\[(<]?(?:{_spelt('human')}|nexus)[\])>]?{_GAP}:",
-    rf"<(?:{_spelt('human')}|nexus)>{_GAP}:",
+    rf"{_HTML}*<(?:{_spelt('human')}|nexus)>{_GAP}:",
     # any other speaker, behind a time exactly as we write it: a log's lines have seconds
     rf"{_HTML}*+\[[\s\[/_|-]*+(?:unknown\s*+time|{_DATE}\s*+\d\d:\d\d)\s*+\]++"
     rf"{_GAP}[^\s:]{{1,64}}\s*+:",
@@ -148,7 +148,7 @@ MARKS: Final = re.compile(
             r"|tool_(?:call|response|result|use)s?|function_(?:call|result)s?)\s*+[|>]",
             # calls in XML, and roles of Ling
             r"<[/\s]*+(?:\w{1,8}:)?(?:invoke(?:\s*+>|\s++name\s*+=)|(?:function|parameter)\s*+=)"
-            r"|<\s*+role\s*+>\s*+(?:system|human|user|assistant|observation)\s*+<",
+            r"|<\s*+role\s*+>\s*+(?:system|human|user|assistant|observation)\s*+(?=<)",
         )
     )
 )

@@ -27,6 +27,9 @@ _DEPTH: Final = 4
 #: What parts a parameter's line: ``(string, required)``.
 _PARTS: Final = frozenset("(),")
 
+#: What our structure begins and ends with.
+_EDGES: Final = frozenset("[]<>:")
+
 #: What JSON Schema calls the types of JSON's scalars, for an ``enum`` without a type.
 _JSON_TYPES: Final = {
     bool: "boolean",
@@ -63,7 +66,7 @@ def capabilities(facts: Facts) -> Block:
 
 def _entry(tool: Tool, tags: frozenset[str]) -> Entry:
     function = _function(tool)
-    name = _guarded("### ", one_line(_string(function.get("name"))) or NO_NAME, tags)
+    name = _heading(function.get("name"), tags)
     description = quoted(_string(function.get("description")), tags, headings=True)
     intro = f"{name}\n{description or NO_DESCRIPTION}\n"
     parameters = tuple(_parameters(_schema(function), tags))
@@ -88,13 +91,18 @@ def _schema(function: Mapping[str, object]) -> Mapping[str, object]:
 def _parameters(schema: Mapping[str, object], tags: frozenset[str]) -> Iterator[_Parameter]:
     required = _list(schema.get("required"))
     for key, value in _mapping(schema.get("properties")).items():
-        name = _word(key, tags) or NO_NAME
-        kind = _word("|".join(dict.fromkeys(_types(value, _DEPTH))), tags)
+        types = "|".join(dict.fromkeys(_types(value, _DEPTH)))
+        told = _mapping(value).get("description")
+        whole = one_line(f"- {_string(key)} ({types}, x): {_string(told)}")
+        # what is harmless in each part of a line may not be so together
+        ends = _PARTS if quoted(whole, tags) == whole else _PARTS | _EDGES
+        name = _word(key, ends, tags) or NO_NAME
+        kind = _word(types, ends, tags)
         need = "required" if key in required else "optional"
-        line = f"{name} ({kind}, {need})"
-        description = _inline(_mapping(value).get("description"), tags)
+        line = f"- {name} ({kind}, {need})"
+        description = _inline(told, tags)
         described = f"{line}: {description}" if description else line
-        yield _Parameter(line=_guarded("- ", line, tags), described=_guarded("- ", described, tags))
+        yield _Parameter(line=line, described=described)
 
 
 def _types(schema: object, depth: int) -> tuple[str, ...]:
@@ -115,19 +123,16 @@ def _named(schema: Mapping[str, object], depth: int) -> tuple[str, ...]:
     return tuple(_JSON_TYPES.get(type(value), ANY_TYPE) for value in values)
 
 
-def _guarded(opening: str, text: str, tags: frozenset[str]) -> str:
-    """Open a line of ours; a text that would make another line or marks out of it is escaped.
-
-    The line is looked at as a whole: its parts may be harmless, and not so together.
-    """
-    line = f"{opening}{text}"
+def _heading(name: object, tags: frozenset[str]) -> str:
+    """Open a tool; a name that would make another line of ours out of it is escaped."""
+    line = f"### {one_line(_string(name)) or NO_NAME}"
     guarded = quoted(line, tags)
-    return line if guarded == line else guarded.replace(f"\\{opening}", f"{opening}\\", 1)
+    return line if guarded == line else guarded.replace("\\### ", "### \\", 1)
 
 
-def _word(value: object, tags: frozenset[str]) -> str:
+def _word(value: object, ends: frozenset[str], tags: frozenset[str]) -> str:
     """Return a name or a type; what could end it and begin the next part is escaped."""
-    return escaped(_inline(value, tags), _PARTS)
+    return escaped(_inline(value, tags), ends)
 
 
 def _inline(value: object, tags: frozenset[str]) -> str:

@@ -276,9 +276,9 @@ def test_a_name_does_not_end_before_its_type() -> None:
         (
             "<human<b",
             {"type": "string", "description": ">_input>"},
-            "- \\<\\human<b (string, optional): >_input>",
+            "- \\<human\\<b (string, optional): >_input>",
         ),
-        ("[2025-12-10 15:30]", {"type": "x:"}, "- \\[2025-12-10 15:30] (x:, optional)"),
+        ("[2025-12-10 15:30]", {"type": "x:"}, "- \\[2025-12-10 15\\:30\\] (x\\:, optional)"),
     ],
 )
 def test_parts_of_a_parameter_forge_no_structure_together(
@@ -297,7 +297,7 @@ def test_names_and_parameters_forge_no_structure() -> None:
 
     assert shown(tool, tags={"MOOD": "calm"}).text == (
         HEADER + "### \\[RUN]\nNo description\nParameters:\n"
-        "- \\\\<\\\\human_input> (\\[MOOD], optional): \\[THIS_MOMENT]\n"
+        "- \\\\\\<\\human_input\\> (\\\\\\[MOOD\\], optional): \\[THIS_MOMENT]\n"
     )
 
 
