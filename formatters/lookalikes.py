@@ -62,6 +62,9 @@ _SHOWN_UNITS: Final = re.compile(f"{_CODE}|{_REFERENCE}|.", re.DOTALL)
 _SPACED: Final = re.compile(r"\s\w\s{1,4}\w\s")
 _SPACING: Final = re.compile(r"\s(?:(?<=^\w\s)|(?<=\W\w\s))\s{0,3}(?=\w(?!\w))")
 
+#: What stands before the first letter.
+_NO_LETTERS: Final = re.compile(r"[\W\d_]*+")
+
 #: All that the edges of our structure can be made of, in every spelling; a line without one has
 #: no structure, and most lines have none.
 HINT: Final = re.compile(
@@ -213,15 +216,25 @@ def _resolved_unit(unit: str) -> str:
 def _without_gaps(text: str) -> Iterator[list[int]]:
     """Return the places that are left without the blanks in "H u m a n", if there are such.
 
-    Once without all of them, once without the narrowest: those between words may be wider.
+    Once without all of them, once without the narrowest: those between words may be wider. A digit
+    before them may be a letter of the word, or the number of the line.
     """
     if not _SPACED.search(text):
         return
     gaps = list(_SPACING.finditer(text))
     narrowest = min(len(gap[0]) for gap in gaps)
-    for widest in sorted({4, narrowest}):
-        blanks = {p for gap in gaps if len(gap[0]) <= widest for p in range(*gap.span())}
-        yield [place for place in range(len(text)) if place not in blanks]
+    for begin in sorted({0, _behind_numbers(text)}):
+        for widest in sorted({4, narrowest}):
+            taken = (gap for gap in gaps if gap.start() >= begin and len(gap[0]) <= widest)
+            blanks = {place for gap in taken for place in range(*gap.span())}
+            yield [place for place in range(len(text)) if place not in blanks]
+
+
+def _behind_numbers(text: str) -> int:
+    """Return where the blank behind the numbers ends that a line begins with; 0 without any."""
+    found = _NO_LETTERS.match(text)
+    before = found[0] if found else ""
+    return len(before) if before.rstrip()[-1:].isdigit() else 0
 
 
 def _fold(code: int) -> str:

@@ -35,8 +35,9 @@ _UNPRINTED: Final = frozenset({"SUMMARY", "HISTORY", "RUN"})
 # Every repetition here is possessive or bounded: no text makes a search take more than linear time.
 
 #: What may stand before a line of ours: all that is no word, such as indentation, quotes, bullets,
-#: pictures, signs of comments and what Markdown puts first. Then numbers, and letters of lists.
-_SIGNS: Final = r"(?:[^\w\[<]|_)"
+#: pictures, signs of comments and what Markdown puts first, and an angle that no name follows. Then
+#: numbers, and letters of lists.
+_SIGNS: Final = r"(?:[^\w\[<]|_|<(?=[\s_|-]*+[^a-z/\s_|-]))"
 _LISTED: Final = r"(?:[a-z]|[ivx]{2,4})[.)](?!\S)"
 OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|{_LISTED})*+"
 

@@ -105,7 +105,7 @@ async def test_a_store_is_seen_as_it_is(sql: Sql, clock: Clock) -> None:
     """How many rows of how many owners, its bytes, and what there is of connections."""
     settings = StoreSettings(url=sql.url)
     if sql.url.startswith("sqlite"):
-        assert await size(sql.url, settings) is None
+        assert await size(f"{sql.url}.none", settings) is None
     await upgrade(sql.url)
     async with open_sql_store(sql.url, Words(), clock) as stores:
         for owner in ("ana", "bo"):

@@ -59,8 +59,11 @@ class Reading:
 
     @property
     def share(self) -> int:
-        """Return how many entries each stream may bring, where all are read at once."""
-        return self.slots // len(self.keys)
+        """Return how many entries each stream may bring, where all are read at once.
+
+        There may be no stream: those on nodes that are away aren't read.
+        """
+        return self.slots // max(len(self.keys), 1)
 
     def command(
         self, keys: Sequence[str], count: int, wait: float | None = None
