@@ -44,8 +44,11 @@ OPEN: Final = rf"(?:{_SIGNS}|\d++(?![^\W_])|{_LISTED})*+"
 #: HTML before a line of ours, which shows nothing of itself.
 _HTML: Final = rf"(?:</?[a-z][a-z0-9]{{0,15}}(?:\s[^<>]*+)?/?>{_SIGNS}*+)"
 
+#: An angle before a name that is no tag's, as of a quotation: "« Human: …".
+_ANGLE: Final = r"(?:<[\s_|/-]*+)?"
+
 #: What may stand before a role of a chat template: less, as "- User: …" is a list.
-_BARE: Final = r"[\s>_\"'“”„‘’\u2600-\u27bf\U0001f000-\U0001faff]*+(?:#++\s*+)?"
+_BARE: Final = r"(?:[\s>_\"'“”„‘’\u2600-\u27bf\U0001f000-\U0001faff]|<(?=\s))*+(?:#++\s*+)?"
 
 #: What may stand between the parts of a name or a line.
 _GAP: Final = r"[\s_|–—-]*+"
@@ -106,7 +109,7 @@ _LINES: Final = (
     rf"{_BARE}{_STAMP}[\[(]?(?:gpt4\s++correct\s++)?"
     rf"(?:user|{_spelt('assistant')}|{_spelt('system')}){_COLON}",
     # the line of a day, which has nothing else on it: a log's lines go on
-    rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+{_HTML}*+(?:\[[\s\[/_|-]*+)?"
+    rf"(?:{_SIGNS}|\d{{1,3}}[.)]|{_LISTED})*+{_HTML}*+{_ANGLE}(?:\[[\s\[/_|-]*+)?"
     rf"(?:unknown{_GAP}time|{_DATE})\s*+\][^\w<]*+(?:</[a-z][a-z0-9]{{0,15}}\s*+>\W*+)*+\W*+$",
     # headings of templates that teach by instructions
     r"[\s>_]*+#{3,}\s*+(?:(?:instructions?|input|response)\s*+:"
@@ -166,5 +169,5 @@ def line_pattern(tags: frozenset[str], *, headings: bool) -> re.Pattern[str]:
         rf"[/\s]*+(?:{names})(?:\s[^\[\]]{{0,64}})?\](?!\()",
         *_OPENED,
     )
-    behind = rf"{OPEN}(?:{'|'.join(opened)})"
+    behind = rf"{OPEN}{_ANGLE}(?:{'|'.join(opened)})"
     return re.compile("|".join([behind, *_LINES, *([_HEADINGS] if headings else [])]))
