@@ -1,6 +1,7 @@
 """A server that dies or forgets everything while workers use it."""
 
 import asyncio
+import sys
 from time import monotonic
 from typing import Final
 
@@ -12,6 +13,8 @@ from bench.names import GROUP, ROW_GROUP, ROW_STREAMS, STREAM
 
 #: Seconds that the server is away.
 DOWN_SECONDS: Final = 1.0
+#: Lines of a log that tell why a worker ended: those of a traceback.
+LAST_LINES: Final = 80
 #: The streams that workers read, each with its group.
 GROUPS: Final = {STREAM: GROUP, **dict.fromkeys(ROW_STREAMS, ROW_GROUP)}
 
@@ -31,7 +34,7 @@ async def killed_server(stage: Stage) -> Figures:
     return {
         **await stage.result(),
         "backlog": backlog,
-        "workers_lost": stage.size.workers - len(stage.crew.at_work),
+        "workers_lost": _lost(stage),
         "recovery_s": round(recovery, 2),
     }
 
@@ -56,8 +59,17 @@ async def flushed_server(stage: Stage) -> Figures:
         **await stage.result(later),
         "groups_back": back,
         "groups_back_s": round(seconds, 2),
-        "workers_lost": stage.size.workers - len(stage.crew.at_work),
+        "workers_lost": _lost(stage),
     }
+
+
+def _lost(stage: Stage) -> int:
+    """Return how many workers have ended, and tell on stderr what each said last."""
+    ended = [worker for worker in stage.crew.workers if not worker.runs]
+    for worker in ended:
+        said = worker.log.read_text(encoding="utf-8").splitlines()[-LAST_LINES:]
+        print(worker.name, worker.process.returncode, *said, sep="\n", file=sys.stderr)
+    return len(ended)
 
 
 async def _has(client: Redis, stream: str, group: str) -> bool:
