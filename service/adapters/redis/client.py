@@ -253,7 +253,11 @@ def _heeding(connection: type[AbstractConnection]) -> type[AbstractConnection]:
             return [packed]
 
         async def send_packed_command(self, *args: object, **options: object) -> None:
-            await super().send_packed_command(*args, **options)
+            try:
+                await super().send_packed_command(*args, **options)
+            except RuntimeError as error:
+                # uvloop's word for a connection that was lost just now; asyncio's is an `OSError`
+                raise RedisConnectionError(f"the connection is closed: {error}") from error
             try:
                 heed_cancellation()
             except asyncio.CancelledError:
