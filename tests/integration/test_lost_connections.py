@@ -27,7 +27,7 @@ async def _after_loss(url: str) -> list[object]:
         await client.ping()
         check = pool.ensure_connection
 
-        async def lose(connection: Any) -> None:  # noqa: ANN401 - redis-py's own parts
+        async def lose(connection: Any) -> None:
             await check(connection)
             connection._writer.transport.abort()
             # until the loop has told everybody who has to do with it
