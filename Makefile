@@ -83,7 +83,7 @@ format: $(READY) ## Put the code into its form
 .PHONY: reference
 reference: $(READY) ## Write what is generated: of docs/ schemas, errors, settings, commands, metrics; the packaged example
 	cp config.example.yml service/config/example.yml
-	$(BIN)/python -m service.contract.documents docs
+	$(BIN)/python -m scripts.wire_documents docs
 	$(BIN)/python -m scripts.reference docs
 
 .PHONY: docs

@@ -29,7 +29,7 @@ from prompts.identity import core_identity
 from service.adapters.tokens.tokenizers import TiktokenCounter, load_encoding
 from service.budget.counting import block_tokens
 from service.budget.decisions import PRESENT
-from service.budget.fitting import Budget, Fitted, fit_blocks
+from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.strategies.oldest_first import OldestFirst
 
 #: The vocabulary of all contenders, and a model that litellm counts with it.

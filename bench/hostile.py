@@ -35,9 +35,9 @@ from formatters.guard import quoted
 from service.adapters.memory.store import open_memory_store
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import open_builder
+from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.gather import Sources
-from service.parts import now
+from service.connect import now
 
 #: The layouts that are built. A new one needs nothing but its name here.
 LAYOUTS: Final = ("tagged", "chat")

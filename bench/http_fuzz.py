@@ -22,10 +22,9 @@ from typing import Final
 
 from bench.report import report
 from service.app import connect_client, open_bus, open_observed_worker
-from service.config.health import HealthSettings
-from service.config.http import HttpSettings
+from service.config.sections import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, Settings
-from service.logs import configure_logging
+from service.observe.logs import configure_logging
 
 OWNER: Final = "ana"
 #: What an answer must not be.

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from service.adapters.tokens.tokenizers import load_encoding
-from service.result import BuildSuccess
+from service.wire.response import BuildSuccess
 
 #: A message as it is sent.
 Sent = Mapping[str, Any]

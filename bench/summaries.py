@@ -2,7 +2,7 @@
 
     python -m bench.summaries --data DIR [--json]
 
-For each conversation of DIR's ``locomo`` but those that the numbers of `formatters.extract.choice`
+For each conversation of DIR's ``locomo`` but those that the numbers of `formatters.extractive`
 were chosen on, and for each of `BUDGETS`, the whole conversation is brought down to so many tokens
 of ``o200k_base``: by ``extract``; by ``newest``, which keeps the newest messages in the form of
 `[SHARED_MEMORY]`; by ``extract_and_newest``, which gives each half of the tokens; by
@@ -30,8 +30,7 @@ from typing import Any, Final
 
 from bench.json_lines import read_lines
 from bench.report import over_data
-from formatters.extract.extract import candidates, extract, fitting, lines
-from formatters.extract.words import words
+from formatters.extractive import candidates, extract, fitting, lines, words
 from formatters.model import Count, Message, Role
 from formatters.rows import read_rows
 from formatters.times import stamp

@@ -31,10 +31,10 @@ from prompts.capabilities import capabilities
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.budget.counting import block_tokens
 from service.budget.toolset import Toolset
-from service.gather import Gathered
-from service.history import History
-from service.ports import TokenCounter
-from service.tool_share import with_tools_that_fit
+from service.build.gather import Gathered
+from service.build.history import History
+from service.build.tool_share import with_tools_that_fit
+from service.ports.services import TokenCounter
 
 SHARES: Final = (0.05, 0.1, 0.2, 0.5)
 AIRLINE: Final = "tau_airline"

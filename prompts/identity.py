@@ -1,4 +1,4 @@
-"""CORE_IDENTITY: who Nexus is and how it reads what it is given, the same for every friend."""
+"""PromptManager: what the system says of itself, as text."""
 
 from typing import Final
 

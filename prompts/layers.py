@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from formatters.guard import one_line
-from prompts.sections import GAP
+from prompts.system_prompt import GAP
 
 #: Stands in for a prompt where nothing was loaded.
 NO_PROMPT: Final = "You are a helpful AI assistant."

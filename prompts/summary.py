@@ -1,11 +1,13 @@
-"""What a model is told to summarise a conversation, and what its summary looks like afterwards."""
+"""Stored summaries as they are shown: all under one header, or fewer where room is short."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
-from formatters.model import Message
-from prompts.passages import Passage, passage
+from formatters.guard import quoted
+from formatters.model import Block, Entry, Facts, Message, Summary, SummaryForm
+from prompts.transcript import Passage, passage
 
 #: Opens the conversation in a prompt, and what the model is to write.
 CONVERSATION: Final = "CONVERSATION:"
@@ -61,3 +63,45 @@ def create_summary_message(
     """Return a summary as a user's message; a prefix takes the place of header and explanation."""
     content = summary_text(text, generated) if prefix is None else f"{prefix}\n{text}"
     return {"role": "user", "content": content}
+
+
+#: Texts that are remembered as the guard leaves them: each build of an owner shows the same.
+REMEMBERED: Final = 512
+
+
+def summary_forms(facts: Facts, history: Block) -> tuple[SummaryForm, ...]:
+    """Return what may stand for turns of the block of history that are left out.
+
+    First all summaries together, then without the oldest, and so on: the oldest gives way first.
+    """
+    return tuple(_forms(facts, history))
+
+
+def _forms(facts: Facts, history: Block) -> Iterator[SummaryForm]:
+    read = {message.id for message in facts.history}
+    unshown = {
+        id_
+        for omission in history.omissions
+        if omission.reason == "memory_limit"
+        for id_ in omission.message_ids
+    }
+    beyond = [
+        not summary.covers.isdisjoint(unshown)
+        or (facts.more_history and not summary.covers <= read)
+        for summary in facts.summaries
+    ]
+    for place in range(len(facts.summaries)):
+        shown = facts.summaries[place:]
+        covers = tuple(summary.covers for summary in shown)
+        yield SummaryForm(_entry(shown, facts.tags), covers, any(beyond[place:]))
+
+
+def _entry(summaries: Sequence[Summary], tags: frozenset[str]) -> Entry:
+    """Whoever summarised may quote what people said, so it is guarded like their words."""
+    text = "\n\n".join(_guarded(summary.text, tags) for summary in summaries)
+    return Entry(text=summary_text(text, max(summary.created for summary in summaries)))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _guarded(text: str, tags: frozenset[str]) -> str:
+    return quoted(text, tags)

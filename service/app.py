@@ -1,6 +1,6 @@
 """The composition root: open everything, hand it on, close it in reverse.
 
-Nothing but this, `service.connecting` and `service.parts` knows an adapter.
+Nothing but this, `service.connect` and `service.connect` knows an adapter.
 """
 
 import asyncio
@@ -10,35 +10,37 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from opentelemetry.trace import Tracer
 
 from service.adapters.memory.hub import MemoryManifests
-from service.adapters.stores import Stores
+from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
+from service.audit.store import Filing
 from service.budget.limits import Models
+from service.build.gather import Sources
+from service.build.plan import limits_of
+from service.build.strategies import check_strategy
 from service.builder import ContextBuilder
-from service.bus import Bus
 from service.compaction.compactor import Compactor, running
-from service.compaction.making import Maker
+from service.compaction.summarize import Maker
 from service.config.settings import Settings
-from service.connecting import ConnectedBus, connect_client, open_bus
-from service.event import Events
-from service.events import BusEvents
-from service.filing import Filing
-from service.gather import Sources
-from service.logs import keep_to_stderr
-from service.metrics import UNMEASURED, Metrics
-from service.parts import (
+from service.connect import (
+    ConnectedBus,
+    connect_client,
     now,
+    open_bus,
     open_models,
     open_prompts,
     open_stores,
     open_summarizer,
     open_tracer,
 )
-from service.plan import limits_of
-from service.plugins import check_strategy
-from service.ports import Summarizer
-from service.tracing import find_tracer
-from service.worker import Worker
+from service.observe.logs import keep_to_stderr
+from service.observe.metrics import UNMEASURED, Metrics
+from service.observe.tracing import find_tracer
+from service.ports.bus import Bus
+from service.ports.services import Summarizer
+from service.wire.events import Events
+from service.worker.events import BusEvents
+from service.worker.runner import Worker
 
 #: What a program needs that embeds the service or talks to it.
 __all__ = [
@@ -152,7 +154,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
         enter, metrics, served = stack.enter_async_context, None, None
         tracer = await enter(open_tracer(settings))
         if settings.health.port is not None:
-            from service.adapters.health.prometheus import PrometheusMetrics  # noqa: PLC0415 - only here
+            from service.http.prometheus import PrometheusMetrics  # noqa: PLC0415 - only here
 
             metrics = PrometheusMetrics(settings.store.url.get_secret_value().partition(":")[0])
         measured = metrics or UNMEASURED
@@ -160,13 +162,13 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
         opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
         builder = await enter(opened)
         if settings.http.port is not None:
-            from service.adapters.http.opening import open_http  # noqa: PLC0415 - likewise
+            from service.http.server import open_http  # noqa: PLC0415 - likewise
 
             client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))
         worker = Worker(bus, builder, served.recent.add if served else None)
         if metrics and settings.health.port is not None:
-            from service.adapters.health.opening import open_health  # noqa: PLC0415 - likewise
+            from service.http.health import open_health  # noqa: PLC0415 - likewise
 
             await enter(open_health(settings, settings.health.port, bus, worker, metrics))
         yield worker

@@ -23,29 +23,36 @@ from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
-from service.account import account
-from service.arrangement import arranged
+from service.aio import LARGE_TEXT
+from service.audit.store import Filing
 from service.budget.counting import counting
-from service.budget.fitting import Budget, Fitted, fit_blocks
+from service.budget.fit_blocks import Budget, Fitted, fit_blocks
+from service.budget.fit_recall import ranking
 from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
-from service.budget.recalling import ranking
 from service.budget.toolset import Toolset
-from service.build_spans import building, built_as
+from service.build.blocks import arranged, weight
+from service.build.gather import Gathered, Sources, gather
+from service.build.plan import Plan, make_plan
+from service.build.report import Built, account
+from service.build.telemetry import building, built_as
+from service.build.tool_share import with_tools_that_fit
 from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
-from service.filing import Filing
-from service.gather import Gathered, Sources, gather
-from service.metrics import UNMEASURED, Metrics, timed
-from service.plan import Plan, make_plan
-from service.ports import HistoryStore, TokenCounter, Tokenizers
-from service.provenance import Built
-from service.recall.strategies import RANKING_STRATEGIES
-from service.tool_share import with_tools_that_fit
-from service.tracing import carried, current, fail, is_traced, within
-from service.weight import LARGE, weight
-from service.wire import BuildRequest, BuildResponse, RejectedError, decode, failed, succeeded
+from service.observe.metrics import UNMEASURED, Metrics, timed
+from service.observe.tracing import carried, current, fail, is_traced, within
+from service.ports.services import TokenCounter, Tokenizers
+from service.ports.stores import HistoryStore
+from service.recall.ranking import RANKING_STRATEGIES
+from service.wire.protocol import (
+    BuildRequest,
+    BuildResponse,
+    RejectedError,
+    decode,
+    failed,
+    succeeded,
+)
 
 #: The blocks in their order. Blocks that a request brings along go before the last one.
 BLOCKS: Final[tuple[Formatter, ...]] = (
@@ -140,7 +147,7 @@ class ContextBuilder:
                 seconds={"gather": gathering.seconds, "fit": choosing.seconds},
             )
 
-        small = weight(facts) + len(gathered.toolset.json) < LARGE
+        small = weight(facts) + len(gathered.toolset.json) < LARGE_TEXT
         with timed(self.metrics, "fit") as choosing:
             return finish() if small else await asyncio.to_thread(finish)
 

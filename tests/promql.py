@@ -20,12 +20,12 @@ from promql_parser import (
 )
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.health.prometheus import PrometheusMetrics
-from service.adapters.health.watched import Watched
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
-from service.error_codes import CODES
-from service.metrics import Burial, Duplicate, Part, Refresh, Reload, SummaryOutcome
+from service.errors import CODES
+from service.http.gauges import Watched
+from service.http.prometheus import PrometheusMetrics
+from service.observe.metrics import Burial, Duplicate, Part, Refresh, Reload, SummaryOutcome
 
 #: What Prometheus adds to everything that it collects.
 TARGET: Final = frozenset({"job", "instance"})

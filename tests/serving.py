@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import httpx2
 
-from service.adapters.http.opening import Served, open_http
 from service.app import connect_client, open_builder, open_bus
 from service.builder import ContextBuilder
-from service.bus import Bus
-from service.config.http import HttpSettings
+from service.config.sections import HttpSettings
 from service.config.settings import BusSettings, Settings
-from service.wire import Topics
-from service.worker import Worker
+from service.http.server import Served, open_http
+from service.ports.bus import Bus
+from service.wire.protocol import Topics
+from service.worker.runner import Worker
 from tests.support import row
 
 #: Sixteen characters at least.

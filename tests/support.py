@@ -15,8 +15,7 @@ from formatters.model import Row, Tool
 from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.errors import StoreError
-from service.marks import ArchivedRow, Archiving, HistoryStats
-from service.metrics import (
+from service.observe.metrics import (
     Burial,
     Duplicate,
     HttpRequest,
@@ -26,8 +25,8 @@ from service.metrics import (
     Stage,
     SummaryOutcome,
 )
-from service.ports import HistoryPage
-from service.wire import BuildRequest
+from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
+from service.wire.protocol import BuildRequest
 
 #: The moment at which the tests' clocks stand still.
 NOW = datetime(2025, 12, 10, 8, 0, tzinfo=UTC)

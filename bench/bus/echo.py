@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from bench.bus.lean import Connection, Part, connect
-from service.event_loop import run
+from service.aio import run
 
 
 class Echo:

@@ -18,15 +18,15 @@ from typing import Final
 
 from bench.bus.load import OWNERS, request
 from bench.conversation import conversation
+from service.aio import run, settle_memory
 from service.app import open_builder, open_bus
 from service.builder import Answered, ContextBuilder
 from service.config.settings import Settings
-from service.event_loop import run, settle_memory
-from service.events import BusEvents
-from service.logs import configure_logging
-from service.result import BuildSuccess, Usage
-from service.wire import BuildRequest, decode, succeeded
-from service.worker import Worker
+from service.observe.logs import configure_logging
+from service.wire.protocol import BuildRequest, decode, succeeded
+from service.wire.response import BuildSuccess, Usage
+from service.worker.events import BusEvents
+from service.worker.runner import Worker
 
 #: Messages of each owner's history.
 HISTORY: Final = 6

@@ -27,7 +27,7 @@ from bench import summaries
 from bench.compaction.replay import Found, replayed
 from bench.laws.cases import Case, read_cases
 from bench.report import over_data, show
-from service.logs import configure_logging
+from service.observe.logs import configure_logging
 
 #: With ``--quick``: one of so many conversations, and its first so many turns.
 QUICK_CASES = 6

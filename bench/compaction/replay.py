@@ -13,9 +13,9 @@ from bench.laws.cases import Case, Row
 from bench.laws.checks import AMPLE, Ask, Broken, check
 from service.app import open_builder
 from service.builder import ContextBuilder
-from service.event import UNCAUSED, EventMetadata
-from service.result import BuildSuccess
-from service.wire import BuildRequest, BuildResponse, Topics
+from service.wire.events import UNCAUSED, EventMetadata
+from service.wire.protocol import BuildRequest, BuildResponse, Topics
+from service.wire.response import BuildSuccess
 
 OWNER: Final = "o"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import atheris
 
 with atheris.instrument_imports(include=["service", "formatters", "json"]):
-    from service.wire import RejectedError, decode, failed
+    from service.wire.protocol import RejectedError, decode, failed
 
 #: When all refusals are dated.
 NOW = datetime(2025, 12, 10, tzinfo=UTC)

@@ -14,8 +14,8 @@ import sys
 
 from bench.inspector.measuring import FULL, QUICK, measured
 from bench.report import report
-from service.event_loop import run
-from service.logs import configure_logging
+from service.aio import run
+from service.observe.logs import configure_logging
 
 
 def main() -> None:

@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack
 from bench.bus.load import OWNERS
 from bench.bus.worker import HISTORY
 from bench.conversation import conversation
-from service.adapters.http.opening import open_http
+from service.aio import run, settle_memory
 from service.app import connect_client, open_builder, open_bus
 from service.config.settings import Settings
-from service.event_loop import run, settle_memory
-from service.events import BusEvents
-from service.logs import configure_logging
-from service.worker import Worker
+from service.http.server import open_http
+from service.observe.logs import configure_logging
+from service.worker.events import BusEvents
+from service.worker.runner import Worker
 
 
 async def _serve(settings: Settings) -> None:

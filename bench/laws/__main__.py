@@ -20,7 +20,7 @@ from bench.laws.builds import Found, build_all
 from bench.laws.cases import Case, read_cases
 from bench.laws.checks import LAWS
 from bench.report import over_data, show
-from service.logs import configure_logging
+from service.observe.logs import configure_logging
 
 #: With ``--quick``: one of so many conversations, and one of so many wishes for each.
 QUICK_CASES = 3

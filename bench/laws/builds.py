@@ -15,11 +15,11 @@ from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.budget.strategies import STRATEGIES
+from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.gather import Sources
-from service.parts import now
-from service.result import BuildFailure, BuildSuccess, ErrorBody
-from service.wire import BuildRequest
+from service.connect import now
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildFailure, BuildSuccess, ErrorBody
 
 #: The least that a request may ask for history.
 LEAST_MEMORY: Final = 64

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.errors import ToolError
-from service.toolcheck import check_definition
+from service.wire.tools import check_definition
 
 Row = dict[str, Any]
 

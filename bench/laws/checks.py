@@ -7,9 +7,9 @@ from typing import Final
 
 from bench.laws.cases import Case
 from bench.recounts import Parts, cost_of_tools, parts_of, unanswered
-from formatters.validity.canonical import canonical
-from formatters.validity.forms import VALIDATORS
-from service.result import BuildFailure, BuildSuccess
+from service.wire.response import BuildFailure, BuildSuccess
+from tests.validity.canonical import canonical
+from tests.validity.forms import VALIDATORS
 
 #: A limit that every context fits into.
 AMPLE: Final = 100_000_000

@@ -15,7 +15,7 @@ from bench.recall.cases import Case
 from bench.recall.terms import terms
 from bench.recounts import OVERHEAD, tokens
 from formatters.rows import read_row
-from service.recall.bm25 import bm25, postings
+from service.recall.features import bm25, postings
 
 HEADER: Final = "[SHARED_MEMORY count=9999]\nRecent conversation memory:\n\n"
 #: Characters that a line shows of a message.

@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from bench.conversation import conversation
 from formatters.model import Row
-from service.adapters.rows import microseconds, read_records, to_json
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import insert, messages, owners, searched, term_counts
 from service.adapters.sql.search_index import Found, indexed, tallied
 from service.adapters.sql.store import open_sql_store
+from service.adapters.store_records import microseconds, read_records, to_json
 from service.adapters.tokens.tokenizers import TiktokenCounter
 
 #: Whose history it is.

@@ -10,17 +10,18 @@ from dataclasses import replace
 from typing import Final, cast
 
 from formatters.model import ChatMessage
-from formatters.providers.alternation import Said, alternating, speaker
 from formatters.providers.canonical import (
     Canonical,
     JsonObject,
+    Said,
+    alternating,
     arguments_of,
     parameters_of,
     said,
+    speaker,
 )
-from formatters.providers.names import NameForm
 from formatters.providers.opaque import Kind, Opaque, Part
-from formatters.providers.references import References, Rules, refer
+from formatters.providers.references import NameForm, References, Rules, refer
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 #: Names may have 128 characters by now; older models and other clouds take 64.

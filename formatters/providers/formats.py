@@ -31,7 +31,7 @@ def provider_request(
 ) -> JsonObject | None:
     """Return the body fields to splat into a provider's call; None where it takes ``messages``.
 
-    ``messages`` are canonical, as `formatters.validity.canonical` has them, and ``tools`` OpenAI
+    ``messages`` are canonical, as `tests.validity.canonical` has them, and ``tools`` OpenAI
     function definitions. The first ``stable`` messages are the same in the next build, so that the
     provider may cache them; None says that not even the tools before them are. ``management`` is
     what the provider is asked to do on its side; what it doesn't take is left out. Nothing that is

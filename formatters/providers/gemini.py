@@ -11,11 +11,17 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from formatters.model import ChatMessage
-from formatters.providers.alternation import Said, alternating, speaker
-from formatters.providers.canonical import Canonical, JsonObject, arguments_of, said
-from formatters.providers.names import NameForm
+from formatters.providers.canonical import (
+    Canonical,
+    JsonObject,
+    Said,
+    alternating,
+    arguments_of,
+    said,
+    speaker,
+)
 from formatters.providers.opaque import Kind, Opaque, Part
-from formatters.providers.references import References, Rules, refer
+from formatters.providers.references import NameForm, References, Rules, refer
 
 _NAME: Final = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*"), 64)
 #: Ids may be anything; they are kept short enough to be one.

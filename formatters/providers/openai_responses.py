@@ -15,9 +15,8 @@ from formatters.providers.canonical import (
     parameters_of,
     said,
 )
-from formatters.providers.names import NameForm
 from formatters.providers.opaque import Kind, Opaque, Part
-from formatters.providers.references import References, Rules, refer
+from formatters.providers.references import NameForm, References, Rules, refer
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = NameForm(_WORD, 64)

@@ -1,4 +1,4 @@
-"""Repair: of any history, make a sequence of messages that every model's API takes."""
+"""Atomic units: what of a conversation can only be kept or dropped together."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.answers import Place, answers_of, result_id
-from formatters.repair.mending import mended_calls
+from formatters.repair.calls import Place, answers_of, mended_calls, result_id
 
 #: The result of a call that nobody answered, and of one that is to be answered yet.
 CANCELLED: Final = "(Cancelled: the tool gave no result.)"
@@ -226,3 +225,17 @@ def _spoken(message: Message, calls: tuple[ToolCall, ...]) -> Message:
 
 def _is_silent(message: Message) -> bool:
     return message.provider_parts is None and not message.content.strip()
+
+
+def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
+    """Group messages that `formatters.repair.sequence` has seen: [U], [A, T, T], [A].
+
+    An AI message stands with the results behind it, every other message alone.
+    """
+    units: list[list[Message]] = []
+    for message in messages:
+        if message.role is Role.TOOL:
+            units[-1].append(message)
+        else:
+            units.append([message])
+    return tuple(map(tuple, units))

@@ -9,11 +9,10 @@ from pydantic import BaseModel
 
 from scripts.reference.comments import in_markdown, of_model
 from scripts.reference.types import Schema, in_words
+from service.config.documents import EXAMPLE, comments
 from service.config.paths import Keys, dotted
-from service.config.prompts import Injection, PromptSection
+from service.config.sections import Injection, McpServerSettings, PromptSection
 from service.config.settings import ModelLimit, Settings
-from service.config.template import EXAMPLE, comments
-from service.config.tools import McpServerSettings
 
 _HEAD: Final = """\
 # Settings

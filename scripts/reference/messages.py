@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from scripts.reference.types import Schema, in_words
-from service.schemas import schemas
+from service.wire.documents import schemas
 
 _HEAD: Final = """\
 # Messages, key by key

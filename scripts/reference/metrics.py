@@ -7,11 +7,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.health.naming import PREFIX
-from service.adapters.health.prometheus import PrometheusMetrics
-from service.adapters.health.watched import Watched
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
+from service.http.gauges import Watched
+from service.http.prometheus import PREFIX, PrometheusMetrics
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -6,15 +6,13 @@ from typing import NamedTuple
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.binaries import ServerBinary
-from service.adapters.stores import Clock, Stores
+from service.adapters.store_records import Clock, Stores
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.bus import Bus
-from service.config.store import StoreSettings
-from service.config.summaries import SummarizerSettings
-from service.config.tools import ToolsSettings
+from service.config.sections import StoreSettings, SummarizerSettings, ToolsSettings
 from service.errors import ConfigError
-from service.metrics import Metrics
-from service.ports import ServerTools, Summarizer, TokenCounter
+from service.observe.metrics import Metrics
+from service.ports.bus import Bus
+from service.ports.services import ServerTools, Summarizer, TokenCounter
 
 OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
 OpenStores = Callable[[StoreSettings, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]

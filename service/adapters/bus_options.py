@@ -5,8 +5,8 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 
+from service.config.sections import TlsSettings
 from service.config.settings import Settings
-from service.config.tls import TlsSettings
 
 
 def consumer_name() -> str:

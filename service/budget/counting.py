@@ -1,17 +1,13 @@
-"""Counting blocks from the counts of their pieces.
+"""Tokens of messages by themselves, as NEXUS3's counters take them."""
 
-A text cut right behind a newline, where the next character is neither white space nor "/", has
-exactly as many tokens as its parts, in cl100k_base and o200k_base. Entries of additive blocks, and
-blocks behind the first of a message, open with a fixed literal that keeps to this, so their counts
-add up and each is counted once. Estimates that round up are asked for the sum instead.
-"""
-
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from formatters.model import Block, ChatMessage, Count, Entry
+from formatters.model import Block, ChatMessage, Count, Entry, Message, ToolCall
 from formatters.render import JOINT, in_messages
+from formatters.rows import read_content, read_tool_calls
 
 #: Tokens that every message costs besides its content, by the source systems' convention.
 MESSAGE_OVERHEAD: Final = 4
@@ -120,3 +116,34 @@ class _Text:
             return _Text(self._count, self.tokens + sum(map(self._count, pieces)))
         longer = (*self._pieces, *pieces)
         return _Text(self._count, self._count.joined(longer), longer)
+
+
+#: A message that was read, one as it is sent, or one in OpenAI's chat form.
+AnyMessage = Message | ChatMessage | Mapping[str, object]
+
+
+def messages_tokens(messages: Iterable[AnyMessage], count: Count) -> int:
+    """Return 4 for each message, and the tokens of its content and of its calls.
+
+    Of a call, the name and the arguments count, each by itself, the arguments as Python writes
+    JSON; ids are free.
+    """
+    return sum(MESSAGE_OVERHEAD + sum(map(count, _texts(message))) for message in messages)
+
+
+def _texts(message: AnyMessage) -> Iterator[str]:
+    if isinstance(message, Mapping):
+        yield read_content(message.get("content"))
+        calls = read_tool_calls(message.get("tool_calls"))
+    else:
+        yield message.content
+        calls = message.tool_calls
+    for call in calls:
+        yield call.name
+        yield _arguments(call)
+
+
+def _arguments(call: ToolCall) -> str:
+    if call.arguments is None:
+        return call.text or ""
+    return json.dumps(call.arguments)

@@ -8,7 +8,7 @@ from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
 from service.errors import shown
-from service.payload import escaped
+from service.wire.payload import escaped
 
 #: What a strategy says of itself, and no caller sets.
 _FIXED: Final = frozenset({"name", "reads_all"})

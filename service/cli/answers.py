@@ -7,8 +7,8 @@ import typer
 from service.cli.exits import BY_CODE, Exit, tell
 from service.cli.tables import print_warnings, printable
 from service.errors import Problem
-from service.result import BuildSuccess, ErrorBody
-from service.wire import BuildResponse
+from service.wire.protocol import BuildResponse
+from service.wire.response import BuildSuccess, ErrorBody
 
 
 def show_answer(

@@ -2,10 +2,10 @@
 
 from service.app import open_builder
 from service.compaction.job import job_of
-from service.compaction.making import Made, Unmade
+from service.compaction.summarize import Made, Unmade
 from service.config.settings import Settings
 from service.errors import ConfigError
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
 
 
 async def compact_history(

@@ -6,9 +6,9 @@ from itertools import groupby
 import typer
 from rich.text import Text
 
+from service.audit.compare import Change, Comparison, HistoryChange, MessageChange, NameChanges
 from service.cli.tables import console, fate, named_ids, printable, say, table, why
-from service.compare import Change, Comparison, HistoryChange, MessageChange, NameChanges
-from service.result import DecisionRecord, WarningRecord
+from service.wire.response import DecisionRecord, WarningRecord
 
 
 def print_comparison(comparison: Comparison, *, text: bool) -> None:

@@ -10,6 +10,6 @@ def strategies(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """Return the models whose limits are known and whose names begin so."""
-    from service.parts import open_models
+    from service.connect import open_models
 
     return sorted(name for name in open_models().models if name.startswith(incomplete))

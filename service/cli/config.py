@@ -57,8 +57,7 @@ def init(file: NewFile = Path("config.yml"), with_schema: WithSchema = False) ->
     none is ever overwritten.
     """
     from service.cli.config_files import write_new
-    from service.config.json_schema import config_schema
-    from service.config.template import template
+    from service.config.documents import config_schema, template
 
     files = {file: template()}
     if with_schema:
@@ -80,7 +79,7 @@ def schema() -> None:
 
     # yaml-language-server: $schema=config.schema.json
     """
-    from service.config.json_schema import config_schema
+    from service.config.documents import config_schema
 
     typer.echo(json.dumps(config_schema(), indent=2))
 
@@ -94,9 +93,9 @@ def validate(ctx: typer.Context, file: File = None) -> None:
 
     Every problem is a line with its place; then the exit code is 3.
     """
+    from service.build.strategies import check_strategy
     from service.cli.start import start
-    from service.parts import open_prompts, open_registry
-    from service.plugins import check_strategy
+    from service.connect import open_prompts, open_registry
 
     common: Common = ctx.obj
     settings = start(Common(config=file) if file else common)

@@ -19,7 +19,7 @@ def upgrade(ctx: typer.Context) -> None:
     where the store can't be opened.
     """
     from service.cli.start import kept_store, start
-    from service.parts import check_store, store_revision, upgrade_store
+    from service.connect import check_store, store_revision, upgrade_store
 
     settings = kept_store(start(ctx.obj))
 
@@ -39,7 +39,7 @@ def current(ctx: typer.Context) -> None:
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db current
     """
     from service.cli.start import kept_store, start
-    from service.parts import store_revision
+    from service.connect import store_revision
 
     settings = kept_store(start(ctx.obj))
     typer.echo(asyncio.run(store_revision(settings)) or "none")
@@ -54,7 +54,7 @@ def check(ctx: typer.Context) -> None:
     The exit code is 1 where it has not; what differs is said.
     """
     from service.cli.start import kept_store, start
-    from service.parts import check_store
+    from service.connect import check_store
 
     settings = kept_store(start(ctx.obj))
     typer.echo(f"ok: {asyncio.run(check_store(settings))}")
@@ -70,7 +70,7 @@ def reindex(ctx: typer.Context) -> None:
     ended goes on where it was.
     """
     from service.cli.start import kept_store, start
-    from service.parts import reindex_store
+    from service.connect import reindex_store
 
     changed = asyncio.run(reindex_store(kept_store(start(ctx.obj))))
     typer.echo(f"ok: {changed} rows had other terms")

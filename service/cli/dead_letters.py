@@ -5,11 +5,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from service.batches import batches
-from service.bus import DeadLetter, DeadLetters
+from service.aio import batches
 from service.cli.dead_text import Listed, Settled, listed
 from service.config.settings import Settings
-from service.connecting import open_bus
+from service.connect import open_bus
+from service.ports.bus import DeadLetter, DeadLetters
 
 #: Entries that are settled in one round trip.
 BATCH: Final = 100

@@ -9,13 +9,13 @@ import typer
 
 from formatters.rows import well_formed
 from formatters.times import stamp
-from service.bus import DeadLetter
 from service.cli.exits import Exit, tell
 from service.cli.tables import console, printable, table
 from service.errors import InvalidRequestError
-from service.logs import owner_hash
-from service.payload import MAX_ID, payload_id, read_json
-from service.wire import Topics
+from service.observe.logs import owner_hash
+from service.ports.bus import DeadLetter
+from service.wire.payload import MAX_ID, payload_id, read_json
+from service.wire.protocol import Topics
 
 #: Characters of a reason in a table; the reasons that the service gives are shorter.
 MAX_REASON: Final = 300

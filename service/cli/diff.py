@@ -48,10 +48,10 @@ def diff(ctx: typer.Context, *, asked: DiffOptions, as_json: Json = False) -> No
     """
     from pydantic import TypeAdapter
 
+    from service.audit.compare import Comparison, compare
     from service.cli.comparisons import print_comparison
     from service.cli.pairs import two_files, two_ways
     from service.cli.start import start
-    from service.compare import Comparison, compare
 
     settings = start(ctx.obj)
     a, b = two_files(asked) if asked.request is None else two_ways(settings, asked)

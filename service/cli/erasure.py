@@ -6,13 +6,12 @@ from typing import Any, Final
 
 import typer
 
-from service.bus import Forgotten
 from service.cli.start import has_kept_store, has_shared_bus
 from service.cli.tables import console, table
 from service.config.settings import Settings
-from service.connecting import open_bus
+from service.connect import open_bus, open_stores
 from service.errors import ConfigError
-from service.parts import open_stores
+from service.ports.bus import Forgotten
 
 _NO_STORE: Final = (
     "the store was not looked at: it is in the memory of each worker, and ends with it"

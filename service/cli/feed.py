@@ -12,12 +12,12 @@ import typer
 from formatters.rows import well_formed
 from service.cli.tables import printable
 from service.config.settings import Settings
+from service.connect import open_survey
 from service.errors import InvalidRequestError
-from service.logs import owner_hash
-from service.parts import open_survey
-from service.payload import MAX_ID, read_json
-from service.survey import Heard
-from service.wire import Topics
+from service.observe.logs import owner_hash
+from service.ports.status import Heard
+from service.wire.payload import MAX_ID, read_json
+from service.wire.protocol import Topics
 
 #: What would break a line, or have it read in another order than it is written.
 _UNSEEN: Final = re.compile("[\t\n\u2028\u2029\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")

@@ -93,12 +93,12 @@ def export(
     The form openai is for other programs and no backup: it drops ids and
     times.
     """
-    from service.cli.history_store import read_rows
+    from service.cli.history_store import read_stored_rows
     from service.cli.history_text import as_lines, as_openai
     from service.cli.start import kept_store, start
 
     settings = kept_store(start(ctx.obj))
-    rows = asyncio.run(read_rows(settings, owner, conversation))
+    rows = asyncio.run(read_stored_rows(settings, owner, conversation))
     if form == "openai":
         typer.echo(json.dumps(as_openai(rows), indent=2, ensure_ascii=False))
         return
@@ -118,12 +118,12 @@ def show(
 
     ctxb history show --owner ana --limit 5
     """
-    from service.cli.history_store import read_rows
+    from service.cli.history_store import read_stored_rows
     from service.cli.history_text import print_history
     from service.cli.start import kept_store, start
 
     settings = kept_store(start(ctx.obj))
-    rows = asyncio.run(read_rows(settings, owner, conversation, limit))
+    rows = asyncio.run(read_stored_rows(settings, owner, conversation, limit))
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return

@@ -12,7 +12,7 @@ from formatters.model import Role
 from formatters.rows import read_role
 from formatters.times import parse_timestamp
 from service.errors import InvalidRequestError
-from service.payload import MAX_ID, canonical, cleaned, digest
+from service.wire.payload import MAX_ID, canonical, cleaned, digest
 
 Form = Literal["jsonl", "openai"]
 

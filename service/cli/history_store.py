@@ -8,8 +8,8 @@ from rich.progress import Progress
 
 from formatters.model import Row
 from service.config.settings import Settings
-from service.parts import open_stores
-from service.ports import HistoryStore
+from service.connect import open_stores
+from service.ports.stores import HistoryStore
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ async def store_rows(settings: Settings, owner_key: str, rows: Sequence[Row]) ->
     return new
 
 
-async def read_rows(
+async def read_stored_rows(
     settings: Settings, owner_key: str, conversation_id: str | None, limit: int | None = None
 ) -> list[Row]:
     """Return the newest rows, or all, oldest first."""

@@ -11,7 +11,7 @@ from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import read_row, read_rows
 from formatters.times import stamp
 from service.cli.tables import console, printable, table
-from service.marks import ArchivedRow
+from service.ports.stores import ArchivedRow
 
 
 def as_lines(rows: Iterable[Row]) -> Iterator[str]:

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 import typer
 
-from service.bus import RequestStream
 from service.cli.tables import console, printable, table
 from service.config.settings import Settings
-from service.connecting import open_bus
+from service.connect import open_bus
+from service.ports.bus import RequestStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

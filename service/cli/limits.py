@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import typer
 
 from service.budget.limits import ModelLimits, Models, ModelTable
+from service.build.plan import limits_of
 from service.cli.tables import console, printable, table
 from service.config.settings import BudgetSettings
-from service.plan import limits_of
 
 
 def find_models(start: str, models: Models, budget: BudgetSettings) -> dict[str, ModelLimits]:

@@ -34,7 +34,7 @@ def ls(ctx: typer.Context, name: Prefix = None, as_json: Json = False) -> None:
     from service.cli.exits import Exit, tell
     from service.cli.limits import as_document, find_models, print_models
     from service.cli.start import start
-    from service.parts import open_models
+    from service.connect import open_models
 
     settings = start(ctx.obj)
     table = open_models()

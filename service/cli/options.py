@@ -41,7 +41,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for
 def check_owner(key: str | None) -> str | None:
     """Return an owner key that the wire takes; raises `typer.BadParameter` for others."""
     if key is not None:
-        from service.payload import MAX_OWNER_KEY
+        from service.wire.payload import MAX_OWNER_KEY
 
         if not 1 <= len(key) <= MAX_OWNER_KEY:
             raise typer.BadParameter(f"a key has 1 to {MAX_OWNER_KEY} characters")

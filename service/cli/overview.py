@@ -16,9 +16,9 @@ from rich.text import Text
 from service.cli.start import has_kept_store, has_shared_bus
 from service.cli.tables import console, printable, table
 from service.config.settings import Settings
+from service.connect import open_survey, store_state
 from service.errors import BusError, StoreError
-from service.parts import open_survey, store_state
-from service.survey import BusState, ServerState, StoreState, StreamState
+from service.ports.status import BusState, ServerState, StoreState, StreamState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

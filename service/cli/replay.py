@@ -30,10 +30,10 @@ def replay(
     """
     from pydantic import TypeAdapter
 
+    from service.audit.replay import Replay
     from service.cli.replays import print_replay, replayed
     from service.cli.request import read_request
     from service.cli.start import kept_store, shared_bus, start
-    from service.replay import Replay
 
     settings = kept_store(shared_bus(start(ctx.obj)))
     given = None if request is None else read_request(request)

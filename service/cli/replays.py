@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from service.app import open_builder, open_bus
+from service.audit.compare import NameChanges
+from service.audit.replay import Difference, NotReplayableError, Replay, Versions, replay
+from service.audit.store import Filing
 from service.cli.tables import named_ids, say
-from service.compare import NameChanges
 from service.config.settings import Settings
-from service.filing import Filing
-from service.replay import Difference, NotReplayableError, Replay, Versions, replay
 
 
 async def replayed(settings: Settings, build_id: str, request: dict[str, Any] | None) -> Replay:

@@ -118,14 +118,14 @@ def read_request(path: Path) -> dict[str, Any]:
         typer.BadParameter: It can't be read.
         InvalidRequestError: It holds no JSON object.
     """
-    from service.payload import MAX_BYTES, read_json
+    from service.wire.payload import MAX_BYTES, read_json
 
     return read_json(read_bytes(path), max_bytes=MAX_BYTES)
 
 
 def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
     """Write options of the context into a request; those that are None stay as they are."""
-    from service.request_content import set_options as write_options
+    from service.wire.request import set_options as write_options
 
     write_options(request, {key: value for key, value in wishes.items() if value is not None})
 

@@ -18,8 +18,8 @@ def asyncapi() -> None:
 
     ctxb schema asyncapi > asyncapi.json
     """
-    from service.contract.asyncapi import document
-    from service.contract.documents import as_text
+    from scripts.wire_documents import as_text
+    from service.wire.documents import document
 
     typer.echo(as_text(document()), nl=False)
 
@@ -31,9 +31,9 @@ def json_schema(message: Message = None) -> None:
     ctxb schema json request
     ctxb schema json | jq keys
     """
+    from scripts.wire_documents import as_text
     from service.cli.exits import Exit, tell
-    from service.contract.documents import as_text
-    from service.schemas import schemas
+    from service.wire.documents import schemas
 
     found = schemas()
     if message and message not in found:
@@ -49,7 +49,7 @@ def errors() -> None:
     ctxb schema errors
     ctxb schema errors | jq '.errors[] | select(.retryable) | .code'
     """
-    from service.contract.documents import as_text
-    from service.contract.registry import registry
+    from scripts.wire_documents import as_text
+    from service.wire.documents import registry
 
     typer.echo(as_text(registry()), nl=False)

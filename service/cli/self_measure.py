@@ -15,11 +15,10 @@ from typing import Any, Final
 from service.cli.demo.stage import worker_process
 from service.cli.start import has_kept_store, has_shared_bus
 from service.cli.tables import console, say, table
-from service.client import ContextClient
 from service.config.settings import Settings
-from service.connecting import connect_client, open_bus
+from service.connect import connect_client, open_bus, open_stores
 from service.errors import ConfigError
-from service.parts import open_stores
+from service.worker.client import ContextClient
 
 #: Of the time, what goes to requests one after the other.
 ALONE: Final = 0.25

@@ -39,9 +39,8 @@ def send(
     from service.cli.answers import show_answer
     from service.cli.start import shared_bus, start
     from service.cli.tables import print_account, print_summary
-    from service.connecting import connect_client, open_bus
-    from service.parts import open_tracer
-    from service.wire import BuildResponse
+    from service.connect import connect_client, open_bus, open_tracer
+    from service.wire.protocol import BuildResponse
 
     settings = shared_bus(start(ctx.obj))
     request = make_request(asked)

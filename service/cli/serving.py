@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import typer
 
+from service.aio import settle_memory
 from service.app import ConnectedBus, open_bus, open_observed_worker
 from service.cli.exits import Exit
-from service.config.masking import mask_urls
 from service.config.settings import Settings
-from service.event_loop import settle_memory
+from service.observe.logs import mask_urls
 
 
 async def serve(settings: Settings) -> Exit:

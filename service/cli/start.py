@@ -7,7 +7,7 @@ from service.cli.options import Common
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.errors import ConfigError
-from service.logs import configure_logging
+from service.observe.logs import configure_logging
 
 
 def start(common: Common, *, level: str = "warning", **sections: Mapping[str, object]) -> Settings:

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.compare import TAG
-from service.result import BuildSuccess, DecisionRecord, Usage
+from service.audit.compare import TAG
+from service.wire.response import BuildSuccess, DecisionRecord, Usage
 
 #: Control characters but tab and newline: in people's words they could be commands to a terminal.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

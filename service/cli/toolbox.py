@@ -10,7 +10,7 @@ from service.budget.toolset import tools_json
 from service.cli.exits import tell
 from service.cli.tables import console, printable, table
 from service.errors import ToolError
-from service.ports import ServerTools, ToolSource
+from service.ports.services import ServerTools, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ def ls(ctx: typer.Context, as_json: Json = False) -> None:
     """
     from service.cli.start import start
     from service.cli.toolbox import as_document, print_servers, print_tools, read_tools
-    from service.parts import list_servers, open_counter, tool_sources
+    from service.connect import list_servers, open_counter, tool_sources
 
     settings = start(ctx.obj)
     servers = until_told(list_servers(settings))
@@ -52,7 +52,7 @@ def check(ctx: typer.Context, paths: Paths = None) -> None:
     """
     from service.cli.start import start
     from service.cli.toolbox import check_server, check_source
-    from service.parts import list_servers, open_counter, tool_sources
+    from service.connect import list_servers, open_counter, tool_sources
 
     only: list[object] | None = [] if paths else None
     settings = start(ctx.obj, tools={"paths": paths, "modules": only, "mcp": only})

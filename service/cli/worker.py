@@ -38,9 +38,9 @@ def worker(
     own and says how to reach it. When stopped it finishes what it has begun
     and exits with 0; with 143 where the time for that ran out.
     """
+    from service.aio import run
     from service.cli.serving import serve
     from service.cli.start import start
-    from service.event_loop import run
 
     settings = start(
         ctx.obj,

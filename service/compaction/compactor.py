@@ -3,31 +3,67 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 from opentelemetry.trace import Tracer
 
-from service.backlog import Backlog
-from service.build_spans import summarizing
+from service.aio import Remembered
+from service.build.after_answer import Backlog
+from service.build.report import Built
+from service.build.telemetry import summarizing
 from service.compaction.job import Job, job_of
-from service.compaction.making import Made, Maker, Unmade
-from service.compaction.resting import Resting
+from service.compaction.summarize import Made, Maker, Unmade
 from service.errors import StoreError, SummarizerError
-from service.event import Compacted, Events, Summarized
-from service.metrics import UNMEASURED, Metrics
-from service.provenance import Built
-from service.remembered import Remembered
-from service.summaries import Lacking, Scope
-from service.tracing import current, fail
-from service.wire import Topics
+from service.observe.metrics import UNMEASURED, Metrics
+from service.observe.tracing import current, fail
+from service.ports.summaries import Lacking, Scope
+from service.wire.events import Compacted, Events, Summarized
+from service.wire.protocol import Topics
+
+#: Builds that pass between two tries at most.
+MOST: Final = 63
+#: Histories that are remembered.
+REMEMBERED: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Rest:
+    #: Builds that are to pass before the next try, and how many of them are left.
+    builds: int = 0
+    left: int = 0
+
+
+class Resting:
+    """Lets 0, 1, 3, 7 and at last 63 builds of a history pass between tries that fail."""
+
+    def __init__(self) -> None:
+        self._rests: Remembered[Scope, _Rest] = Remembered(REMEMBERED)
+
+    def passes(self, scope: Scope) -> bool:
+        """Tell whether a build is to pass without a try; counts it then."""
+        rest = self._rests.get(scope)
+        if rest is None or not rest.left:
+            return False
+        rest.left -= 1
+        return True
+
+    def failed(self, scope: Scope) -> None:
+        """Remember a try that failed."""
+        rest = self._rests.get(scope)
+        builds = min(2 * rest.builds + 1, MOST) if rest else 0
+        self._rests[scope] = _Rest(builds, builds)
+
+    def succeeded(self, scope: Scope) -> None:
+        """Forget a history's failures."""
+        self._rests.pop(scope, None)
+
 
 log = structlog.get_logger()
 
 #: Rows by which a history has to grow before it is looked at again, where nothing could be done.
 GROWTH: Final = 8
-#: Histories of which that is remembered.
-REMEMBERED: Final = 10_000
 
 
 class Compactor:

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from formatters.model import MemoryView
-from service.account import HISTORY_BLOCKS
 from service.budget.groups import uses_summaries
-from service.event import UNCAUSED, EventMetadata
-from service.provenance import Built
-from service.summaries import Scope
+from service.build.report import HISTORY_BLOCKS, Built
+from service.ports.summaries import Scope
+from service.wire.events import UNCAUSED, EventMetadata
 
 #: Blocks that hold history.
 _REMEMBERED = ("SHARED_MEMORY", "HISTORY", "SUMMARY", "RECALLED")

@@ -10,13 +10,18 @@ from pathlib import Path
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE, env_file, variables
 from service.config.layers import Layer, arguments, merged, preset_layer
-from service.config.masking import MASK, mask_urls
 from service.config.paths import Keys, dotted, known_keys, leaves
 from service.config.settings import Settings
-from service.config.yaml_file import read_yaml
+from service.config.sources import (
+    CONFIG_VARIABLE,
+    ENV_FILE_VARIABLE,
+    env_file,
+    read_yaml,
+    variables,
+)
 from service.errors import ConfigError
+from service.observe.logs import MASK, mask_urls
 
 #: Read where no file is named.
 DEFAULT_FILE = Path("config.yml")

@@ -15,16 +15,24 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from service.config.health import HealthSettings
-from service.config.http import HttpSettings
 from service.config.presets import Preset, with_preset
-from service.config.prompts import PromptsSettings
-from service.config.section import Count, Factor, Ratio, Seconds, Section, StrategySpec, Text
-from service.config.store import StoreSettings
-from service.config.summaries import SummariesSettings
-from service.config.telemetry import TelemetrySettings
-from service.config.tls import TlsSettings
-from service.config.tools import ToolsSettings
+from service.config.sections import (
+    Count,
+    Factor,
+    HealthSettings,
+    HttpSettings,
+    PromptsSettings,
+    Ratio,
+    Seconds,
+    Section,
+    StoreSettings,
+    StrategySpec,
+    SummariesSettings,
+    TelemetrySettings,
+    Text,
+    TlsSettings,
+    ToolsSettings,
+)
 
 
 class BusSettings(Section):

@@ -10,9 +10,9 @@ from service.budget.groups import Fit, Group, Strategy, cost
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategy_names import read_strategy
 from service.conversation.messages import create_system_message
-from service.conversation.strategy import ContextStrategy
+from service.conversation.strategies import ContextStrategy
 from service.conversation.units import Price, Units, read_units
-from service.recall.strategies import RANKING_STRATEGIES
+from service.recall.ranking import RANKING_STRATEGIES
 
 #: A rule by which messages give way: of the sources' classes, or of the engine.
 Rule = ContextStrategy | Strategy

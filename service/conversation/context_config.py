@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from service.budget.groups import Strategy
 from service.budget.strategy_names import read_strategy
-from service.recall.strategies import RANKING_STRATEGIES
+from service.recall.ranking import RANKING_STRATEGIES
 
 #: Where the date and the time stand.
 DatetimeIn = Literal["message", "system"]

@@ -7,15 +7,13 @@ from typing import Any, TypedDict
 
 from formatters.model import Row, Tool
 from service.conversation.choice import Rule, choose, prepared, read_rule
-from service.conversation.compacting import CompactionResult, Summarizes, plan_compaction
+from service.conversation.compaction import CompactionResult, Summarizes, plan_compaction
 from service.conversation.context_config import ContextConfig
-from service.conversation.frame import Frame, TokenUsage
+from service.conversation.frame import Frame, TokenUsage, local_now, moment_line
 from service.conversation.message_log import Clock, ContextLogger, MessageLog
-from service.conversation.moment import local_now, moment_line
-from service.conversation.prices import Prices
 from service.conversation.selection import CountsText
-from service.conversation.sending import SUMMARY, can_be_sent, disowned, own, written_by
-from service.conversation.strategy import DEFAULT_COUNTER, ContextStrategy
+from service.conversation.sending import SUMMARY, Prices, can_be_sent, disowned, own, written_by
+from service.conversation.strategies import DEFAULT_COUNTER, ContextStrategy
 from service.conversation.units import read_units
 
 

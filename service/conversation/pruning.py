@@ -1,20 +1,18 @@
-"""REPLOID's functions: prune by importance, count what is left out, tell how full a context is."""
+"""How a context is doing, in words and numbers for a display (REPLOID's widget)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import is_, itemgetter
-from typing import Final, TypedDict
+from typing import Final, Literal, TypedDict
 
 from formatters.model import Role, Row
 from service.budget.estimates import estimate_tokens
 from service.budget.limits import SEED_LIMITS
 from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.importance import ROLE_WEIGHT_SYSTEM, Importance
-from service.conversation.items import Item
-from service.conversation.reading import is_system
-from service.conversation.shapes import shape_of
-from service.conversation.units import read_units
+from service.conversation.shapes import is_system, shape_of
+from service.conversation.units import Item, read_units
 
 #: The share of a model's limit that a history may use; REPLOID's name for it.
 TARGET_UTILIZATION: Final = 0.8
@@ -197,3 +195,25 @@ def _instruction(text: str, history: Sequence[Row]) -> Row:
         return {"role": "system", "content": text}
     plain = all(isinstance(part, str) for part in parts)
     return {"role": "system", "parts": [text if plain else {"text": text}]}
+
+
+class ContextStatus(TypedDict):
+    """What a display shows."""
+
+    #: ``idle`` without messages, ``warning`` where the history needs pruning.
+    state: Literal["idle", "active", "warning"]
+    tokens: int
+    utilization_percent: int
+    message: str
+
+
+def get_status(history: Sequence[Row], model_name: str = "default") -> ContextStatus:
+    """Return the state of a history in a model's window; it can be written as JSON."""
+    stats = get_context_stats(history, model_name)
+    full = stats["needs_pruning"]
+    return {
+        "state": "warning" if full else "active" if stats["tokens"] else "idle",
+        "tokens": stats["tokens"],
+        "utilization_percent": stats["utilization_percent"],
+        "message": "Needs pruning" if full else "Healthy",
+    }

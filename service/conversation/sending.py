@@ -1,13 +1,14 @@
-"""What of a message is sent to a model, and what that costs."""
+"""Tell in front of a tool result which call it answers: ``[#1: search(q="x")]`` (NEXUS3's form)."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from formatters.arguments import guarded_arguments
-from formatters.guard import quoted
-from formatters.model import Count, Message, Role, Row
+from formatters.guard import one_line, quoted
+from formatters.model import Count, Message, Role, Row, ToolCall
+from formatters.native import guarded_arguments
+from formatters.printed import cut
 from formatters.rows import well_formed
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.conversation.messages import (
@@ -15,9 +16,15 @@ from service.conversation.messages import (
     create_assistant_tool_call_message,
     speaker_name,
 )
-from service.conversation.reading import can_be_part, is_list, is_system, mapping, speaker
-from service.conversation.row_shape import ROWS
-from service.conversation.shapes import shape_of
+from service.conversation.shapes import (
+    ROWS,
+    can_be_part,
+    is_list,
+    is_system,
+    mapping,
+    shape_of,
+    speaker,
+)
 
 #: Marks, in the metadata of a message, what the system wrote itself and no user: such text is not
 #: guarded. No text can set it, and it is taken off messages that come from outside (`disowned`).
@@ -187,3 +194,59 @@ def _guarded(value: object, key: object = None) -> object:
     if is_list(value):
         return [_guarded(each, key) for each in value]
     return deepcopy(value)
+
+
+#: Messages whose costs are remembered at most; about 1 MB of memory.
+MOST: Final = 10_000
+
+
+class Prices:
+    """Remembers what each message costs; messages are never changed, only replaced."""
+
+    def __init__(self, count: Count) -> None:
+        self.count = count
+        # each with its message, which would else be gone, and its id another one's
+        self._known: dict[int, tuple[Row, int]] = {}
+
+    def __call__(self, row: Row) -> int:
+        """Return the tokens of a message."""
+        known = self._known.get(id(row))
+        if known is not None:
+            return known[1]
+        if len(self._known) >= MOST:
+            self._known.clear()
+        tokens = message_tokens(sent(row), self.count)
+        self._known[id(row)] = (row, tokens)
+        return tokens
+
+
+#: Characters of the whole and of a value at most, by the source.
+MOST_CHARS: Final = 120
+MOST_VALUE_CHARS: Final = 50
+
+#: Arguments that would say too much, or nothing to a reader.
+_UNTOLD: Final = frozenset({"_parallel", "content", "new_content", "code"})
+
+
+def correlated(text: str, tool_call_id: str, rows: Sequence[Row]) -> str:
+    """Return a result below a line about its call; as it is where the call isn't found.
+
+    Calls are numbered within their message. Of several under one id, the newest is meant.
+    """
+    for row in reversed(rows):
+        for message in shape_of(row).read(row, ""):
+            for number, call in enumerate(message.tool_calls, start=1):
+                if call.id == tool_call_id:
+                    return f"[{_told(number, call)}]\n{text}"
+    return text
+
+
+def _told(number: int, call: ToolCall) -> str:
+    return cut(f"#{number}: {call.name}({', '.join(_arguments(call))})", MOST_CHARS)
+
+
+def _arguments(call: ToolCall) -> Iterator[str]:
+    for name, value in (call.arguments or {}).items():
+        if name not in _UNTOLD:
+            written = json.dumps(value, ensure_ascii=False, default=str)
+            yield f"{name}={cut(one_line(written), MOST_VALUE_CHARS)}"

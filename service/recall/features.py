@@ -9,11 +9,46 @@ from typing import Final
 
 from formatters.model import Passage
 from formatters.times import local_time
-from service.recall.bm25 import Postings, bm25, idf, postings
 from service.recall.dates import days_of
 from service.recall.question import Question
 from service.recall.sessions import Sessions, sessions
 from service.recall.words import Analysis, analysed, words
+
+#: The values of Lucene's authors for short texts (Kamphuis et al., "Which BM25 do you mean?").
+K1: Final = 0.9
+B: Final = 0.4
+
+#: The texts that have a term, ascending, with how often.
+Postings = Mapping[str, Sequence[tuple[int, int]]]
+
+
+def postings(query: Mapping[str, float], texts: Sequence[Mapping[str, int]]) -> Postings:
+    """Look a question's terms up in texts."""
+    found: dict[str, list[tuple[int, int]]] = {term: [] for term in query}
+    terms = query.keys()
+    for place, counts in enumerate(texts):
+        # a set of few, in an order that doesn't matter: each term has a list of its own
+        for term in terms & counts.keys():
+            found[term].append((place, counts[term]))
+    return found
+
+
+def idf(texts: int, having: int) -> float:
+    """Return how telling a term is that so many of all texts have; never below 0."""
+    return math.log(1 + (texts - having + 0.5) / (having + 0.5))
+
+
+def bm25(query: Mapping[str, float], found: Postings, lengths: Sequence[int]) -> list[float]:
+    """Score texts of these lengths, in terms, by what was found in them."""
+    scores = [0.0] * len(lengths)
+    average = sum(lengths) / len(lengths) or 1.0
+    damped = [K1 * (1 - B + B * length / average) for length in lengths]
+    for term, weight in query.items():
+        rarity = weight * idf(len(lengths), len(found[term])) * (K1 + 1)
+        for place, count in found[term]:
+            scores[place] += rarity * count / (count + damped[place])
+    return scores
+
 
 #: How far around a passage others count for it, in tokens: an exchange, a subject, a conversation.
 NEAR: Final = (100, 300, 2500)

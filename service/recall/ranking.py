@@ -6,6 +6,9 @@ from itertools import accumulate
 from typing import Final
 
 from formatters.model import Passage
+from service.budget.groups import Strategy
+from service.budget.strategies import STRATEGIES
+from service.budget.strategies.relevance import Relevance
 from service.recall.features import features
 from service.recall.question import read_question
 
@@ -64,3 +67,9 @@ def _around(scores: Sequence[float]) -> list[float]:
     sums = [0.0, *accumulate(scores)]
     ends = [(max(at - AROUND, 0), min(at + AROUND + 1, len(scores))) for at in range(len(scores))]
     return [(sums[last] - sums[first]) / (last - first) for first, last in ends]
+
+
+RELEVANCE: Final = Relevance(rank=rank)
+
+#: All strategies that come with the service, as they work in it.
+RANKING_STRATEGIES: Final[Mapping[str, Strategy]] = {**STRATEGIES, RELEVANCE.name: RELEVANCE}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
-from service.recall.strategies import RANKING_STRATEGIES
+from service.recall.ranking import RANKING_STRATEGIES
 from tests.browser.demo_builds import FAMILY, ask
 from tests.browser.opening import OpenPage, Watched, at
 from tests.serving import Scene, serving

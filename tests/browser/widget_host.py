@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as Path
 
-from service.adapters.http.server import serving as serving_app
 from service.config.settings import BudgetSettings
-from service.inspector.access import HEADERS
+from service.http.access import HEADERS
+from service.http.server import serving as serving_app
 from tests.browser.opening import Theme, Watched
 from tests.serving import Scene, serving
 from tests.support import row

@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 
 from service.adapters.redis.bus import open_redis_bus
-from service.client import ContextClient, open_client
-from service.result import BuildSuccess
+from service.wire.response import BuildSuccess
+from service.worker.client import ContextClient, open_client
 from tests.e2e.commands import HUNG, Ctxb
 
 pytestmark = pytest.mark.e2e
@@ -29,7 +29,7 @@ HEAVY = {
         "structlog",
     ),
     *("tiktoken", "uvicorn"),
-    *("service.app", "service.config.settings", "service.wire"),
+    *("service.app", "service.config.settings", "service.wire.protocol"),
 }
 
 #: What typer itself loads to read options, as soon as a command is named.

@@ -18,7 +18,7 @@ import pytest
 from service.adapters.embedded.binaries import find_server
 from service.adapters.redis.bus import open_redis_bus
 from service.cli.exits import Exit
-from service.client import open_client
+from service.worker.client import open_client
 from tests.bus_server import RealServer
 from tests.e2e.commands import HUNG, Ctxb
 from tests.support import lacking

@@ -15,9 +15,9 @@ from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import entries
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.shards import shard_topic
-from service.bus import Answer, Bus, Identity
-from service.inbox import Delivery
-from service.wire import Topics
+from service.ports.bus import Answer, Bus, Identity
+from service.ports.stream import Delivery
+from service.wire.protocol import Topics
 
 Result = TypeVar("Result")
 #: Seconds that run out while a test waits for it.

@@ -13,15 +13,16 @@ from typing import Any, cast
 import pytest
 import redis.asyncio as redis
 
-from service import recorder, worker
 from service.adapters.embedded.binaries import ServerBinary, bundled_server, find_server
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.memory.store import open_memory_store
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
-from service.adapters.stores import Stores
-from service.ports import TokenCounter
+from service.adapters.store_records import Stores
+from service.ports.services import TokenCounter
+from service.worker import recorder
+from service.worker import runner as worker
 from tests.bus_server import RealServer
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace
 from tests.integration.real_cluster import RealCluster

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from service.inbox import Delivery
-from service.wire import Topics
+from service.ports.stream import Delivery
+from service.wire.protocol import Topics
 from tests.integration.bus_places import SHORT, Place, payloads, received, taken_over, until
 
 pytestmark = pytest.mark.integration

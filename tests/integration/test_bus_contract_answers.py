@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.bus import AnswerMode, Bus, Identity, Outcome, StoredResult
-from service.inbox import Delivery
-from service.wire import Topics
+from service.ports.bus import AnswerMode, Bus, Identity, Outcome, StoredResult
+from service.ports.stream import Delivery
+from service.wire.protocol import Topics
 from tests.integration.bus_places import (
     ASKED,
     SHORT,

@@ -6,8 +6,8 @@ import redis.asyncio as redis
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
 from service.errors import BusError
-from service.inbox import Depth
-from service.wire import Topics
+from service.ports.stream import Depth
+from service.wire.protocol import Topics
 from tests.integration.bus_places import Place, received
 
 pytestmark = pytest.mark.integration

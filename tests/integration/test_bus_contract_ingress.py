@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from service.bus import Enqueued, StoredResult
-from service.wire import Topics
+from service.ports.bus import Enqueued, StoredResult
+from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, Place, answer, payloads, received, until
 
 pytestmark = pytest.mark.integration

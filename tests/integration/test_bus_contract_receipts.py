@@ -13,9 +13,9 @@ import redis.asyncio as redis
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.keys import result_key
-from service.bus import Answer, Bus, Identity, Outcome, Receipt
 from service.errors import BusError, ForbiddenError, OverloadedError
-from service.wire import Topics
+from service.ports.bus import Answer, Bus, Identity, Outcome, Receipt
+from service.wire.protocol import Topics
 from tests.integration.bus_places import Place, RedisPlace, answer, received, taken_over
 from tests.integration.conftest import StartServer
 from tests.integration.relay import relaying

@@ -13,15 +13,15 @@ from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
 from service.app import open_builder, open_bus
+from service.audit.store import Filing
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
+from service.config.sections import StoreSettings
 from service.config.settings import Settings
-from service.config.store import StoreSettings
-from service.filing import Filing
-from service.marks import Archiving
-from service.parts import open_stores
-from service.wire import BuildRequest
+from service.connect import open_stores
+from service.ports.stores import Archiving
+from service.wire.protocol import BuildRequest
 from tests.support import row
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]

@@ -12,8 +12,8 @@ import redis.asyncio as redis_async
 from redis.exceptions import BusyLoadingError
 from structlog.testing import capture_logs
 
-from service.bus import Bus
-from service.inbox import Depth
+from service.ports.bus import Bus
+from service.ports.stream import Depth
 from tests.bus_server import RealServer
 from tests.integration.bus_places import RedisPlace, holds, until
 from tests.integration.conftest import StartServer

@@ -22,10 +22,10 @@ from service.adapters.redis.bus import RedisBus, open_redis_bus
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.scripts import Call, Command
 from service.adapters.redis.shards import shard_topic
-from service.bus import Bus, Identity, Outcome, StoredResult
-from service.client import NoAnswerError
 from service.errors import BusError, ConfigError, OverloadedError
-from service.wire import Topics
+from service.ports.bus import Bus, Identity, Outcome, StoredResult
+from service.wire.protocol import Topics
+from service.worker.client import NoAnswerError
 from tests.bus_server import RealServer
 from tests.integration.bus_places import (
     ASKED,

@@ -14,9 +14,9 @@ from service.adapters.memory.bus import open_memory_bus
 from service.app import open_builder, open_worker
 from service.builder import ContextBuilder
 from service.compaction.job import Job, job_of
-from service.compaction.making import Made, Unmade
+from service.compaction.summarize import Made, Unmade
 from service.config.settings import Settings
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
 from tests.openings import Openings
 from tests.support import row
 

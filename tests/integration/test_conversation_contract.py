@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.budget.heuristic import HeuristicTokenCounter
+from service.budget.estimates import HeuristicTokenCounter
 from service.conversation.manager import ContextManager
 from service.conversation.messages import create_assistant_tool_call_message
 from service.conversation.stored import Conversation
-from service.ports import HistoryStore
+from service.ports.stores import HistoryStore
 from tests.integration.conftest import OpenStore
 from tests.support import NOW
 

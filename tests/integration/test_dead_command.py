@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.app import open_bus
-from service.bus import Bus
 from service.cli import dead_letters
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
-from service.logs import owner_hash
+from service.observe.logs import owner_hash
+from service.ports.bus import Bus
 from tests.integration.bus_places import payloads, received
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]

@@ -8,9 +8,9 @@ import redis.asyncio as redis
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
-from service.bus import Bus, DeadLetter
 from service.errors import OverloadedError
-from service.wire import Topics
+from service.ports.bus import Bus, DeadLetter
+from service.wire.protocol import Topics
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace, payloads, received
 from tests.integration.conftest import StartServer
 

@@ -28,31 +28,34 @@ from formatters.model import Row
 from formatters.providers.formats import FORMATS, provider_request
 from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
-from formatters.validity.canonical import canonical
-from prompts.manager import PromptManager
+from prompts.system_prompt import PromptManager
 from service.adapters.embedded.binaries import find_server
 from service.adapters.embedded.server import embedded_server
 from service.adapters.redis.keys import result_key
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
-from service.bus import Identity
 from service.cli.exits import Exit
 from service.cli.root import app
-from service.config.environment import CONFIG_VARIABLE, ENV_FILE_VARIABLE
 from service.config.load import load_settings
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
-from service.conversation.compaction import SlidingWindowStrategy
+from service.config.sources import CONFIG_VARIABLE, ENV_FILE_VARIABLE
 from service.conversation.context_config import ContextConfig
-from service.conversation.strategy import ContextStrategy
-from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
+from service.conversation.strategies import (
+    ContextStrategy,
+    SlidingWindowStrategy,
+    SmartWindowSizeContext,
+    WindowSizeContext,
+)
 from service.errors import ContextBuilderError
-from service.event import Pruned
-from service.payload import MAX_BYTES, fingerprint
-from service.result_row import read_result
-from service.wire import BuildRequest, BuildResponse, Topics, decode
+from service.ports.bus import Identity
+from service.wire.events import Pruned
+from service.wire.payload import MAX_BYTES, fingerprint
+from service.wire.protocol import BuildRequest, BuildResponse, Topics, decode
+from service.wire.result_row import read_result
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names
+from tests.validity.canonical import canonical
 
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")

@@ -13,13 +13,13 @@ from typer.testing import CliRunner, Result
 
 from service.adapters.sql.schema import metadata
 from service.app import connect_client, open_bus, open_worker
-from service.bus import Bus
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
 from service.config.settings import Settings
-from service.parts import open_stores
-from service.wire import Topics
+from service.connect import open_stores
+from service.ports.bus import Bus
+from service.wire.protocol import Topics
 from tests.integration.bus_places import until
 from tests.stores import Sql
 from tests.support import row

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.bus import Bus, Forgotten, Identity
-from service.wire import Topics
+from service.ports.bus import Bus, Forgotten, Identity
+from service.wire.protocol import Topics
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace, answer, received
 
 pytestmark = pytest.mark.integration

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from service.adapters.redis import finishing
 from service.adapters.redis.scripts import script
-from service.bus import Identity, Outcome
 from service.errors import ForbiddenError
-from service.wire import Topics
+from service.ports.bus import Identity, Outcome
+from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, RedisPlace, answer, received
 from tests.integration.test_worker import Crew, Gate, answer_to, asking, open_crew, until
 

@@ -14,20 +14,20 @@ import pytest
 import redis.asyncio as redis
 
 from formatters.model import Row
-from service.adapters.health.opening import open_health
-from service.adapters.health.prometheus import PrometheusMetrics
-from service.adapters.http.opening import Served, open_http
 from service.adapters.redis.keys import result_key
 from service.app import connect_client, open_builder, open_bus
 from service.builder import ContextBuilder
-from service.bus import Bus, Identity
 from service.config.settings import Settings
-from service.contract.channels import CHANNELS
-from service.events import BusEvents
-from service.inspector.endpoint import Endpoint
-from service.inspector.endpoints import ENDPOINTS
-from service.wire import Topics
-from service.worker import Worker
+from service.http.health import open_health
+from service.http.prometheus import PrometheusMetrics
+from service.http.route import Endpoint
+from service.http.routes import ENDPOINTS
+from service.http.server import Served, open_http
+from service.ports.bus import Bus, Identity
+from service.wire.documents import CHANNELS
+from service.wire.protocol import Topics
+from service.worker.events import BusEvents
+from service.worker.runner import Worker
 from tests.integration.bus_places import until
 from tests.serving import working
 from tests.support import row

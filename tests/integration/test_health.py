@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.health.opening import open_health
-from service.adapters.health.prometheus import PrometheusMetrics
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.store import MemoryHistory
 from service.app import connect_client, open_bus, open_observed_worker, open_worker
-from service.bus import Answer, Bus, Outcome, Receipt
-from service.client import ContextClient
-from service.config.health import HealthSettings
+from service.config.sections import HealthSettings
 from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ConfigError
-from service.health import patience
-from service.metrics import HttpRequest
-from service.wire import Topics
-from service.worker import Worker
+from service.http.health import open_health
+from service.http.prometheus import PrometheusMetrics
+from service.observe.health import patience
+from service.observe.metrics import HttpRequest
+from service.ports.bus import Answer, Bus, Outcome, Receipt
+from service.wire.protocol import Topics
+from service.worker.client import ContextClient
+from service.worker.runner import Worker
 from tests.probing import Measured, asked, measured
 from tests.serving import asking, working
 
@@ -118,7 +118,7 @@ async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(scene.bus.requests, "receive", hang)
         async with at_work(scene):
             assert await scene.status("/livez") == 200
-            scene.clock.now += patience(SETTINGS.bus) + 1
+            scene.clock.now += patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout) + 1
             assert await scene.status("/livez") == 503
             monkeypatch.undo()
             released.set()
@@ -127,7 +127,7 @@ async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch
 async def test_a_worker_at_rest_is_alive(scene: Scene) -> None:
     """Its loop goes round though no request comes."""
     for _ in range(3):
-        scene.clock.now += patience(SETTINGS.bus) + 1
+        scene.clock.now += patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout) + 1
         async with asyncio.timeout(10):
             while await scene.status("/livez") != 200:  # noqa: ASYNC110 - the loop tells nobody
                 await asyncio.sleep(0.01)

@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.app import open_bus, open_observed_worker
-from service.bus import Bus
-from service.config.health import HealthSettings
+from service.config.sections import HealthSettings
 from service.config.settings import BusSettings, Settings
-from service.wire import Topics
+from service.ports.bus import Bus
+from service.wire.protocol import Topics
 from tests.integration.conftest import StartServer
 from tests.integration.test_closed_servers import Change, empty, fill, follow, lead
 from tests.probing import Measured, asked, measured

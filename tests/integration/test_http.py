@@ -13,16 +13,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from structlog.testing import capture_logs
 
-from service.adapters.http import opening
 from service.app import connect_client, open_builder, open_bus, open_observed_worker
-from service.config.health import HealthSettings
-from service.config.http import HttpSettings
+from service.config.sections import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, ManifestSettings, Settings
 from service.errors import BusError, ConfigError
-from service.inspector.building import LONGEST_WAIT, MARGIN, Building
-from service.inspector.forms import WISHES, WhatIfBody
-from service.marks import HistoryStats
-from service.wire import BuildResponse
+from service.http import server as opening
+from service.http.building import LONGEST_WAIT, MARGIN, Building
+from service.http.requests import WISHES, WhatIfBody
+from service.ports.stores import HistoryStats
+from service.wire.protocol import BuildResponse
 from tests.serving import TOKEN, Scene, asking, serving
 from tests.support import NOW, BrokenHistory
 
@@ -330,7 +329,7 @@ async def test_a_fault_of_ours_tells_nothing(scene: Scene, monkeypatch: pytest.M
         raise RuntimeError("what nobody should read")
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.inspector.desk.version", broken)
+        patch.setattr("service.http.handlers.version", broken)
         answer = await scene.get("/version")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     assert "nobody" not in answer.text

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.adapters.http import server
-from service.inspector import endpoint
+from service.http import route as endpoint
+from service.http import server
 from tests.serving import TOKEN, Scene, asking, serving
 
 JSON = {"Content-Type": "application/json"}
@@ -220,7 +220,7 @@ async def test_a_connection_that_stops_midway_is_closed(
 
 async def test_so_many_may_listen_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds a connection; who goes makes room."""
-    monkeypatch.setattr("service.inspector.desk.MOST_LISTENERS", 1)
+    monkeypatch.setattr("service.http.handlers.MOST_LISTENERS", 1)
     owner = {"X-Owner-Key": "ana"}
     async with serving() as scene:
         async with scene.http.stream("GET", "/v1/live", headers=owner) as live:

@@ -8,13 +8,13 @@ import pytest
 
 from formatters.model import Summary
 from formatters.providers.formats import FORMATS
-from formatters.validity.forms import VALIDATORS
 from service.config.settings import EventSettings
-from service.inspector.forms import FormQuery
-from service.marks import ArchivedRow
-from service.summaries import Expected, fingerprint
+from service.http.requests import FormQuery
+from service.ports.stores import ArchivedRow
+from service.ports.summaries import Expected, fingerprint
 from tests.serving import Scene, serving
 from tests.support import NOW
+from tests.validity.forms import VALIDATORS
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from service.config.http import HttpSettings
-from service.inspector.desk import MOST_LISTENERS
-from service.inspector.errors import STATUSES
-from service.inspector.live import PING_SECONDS
+from service.config.sections import HttpSettings
+from service.http.error_responses import STATUSES
+from service.http.handlers import MOST_LISTENERS
+from service.http.live import PING_SECONDS
 from tests.serving import serving
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "http.md").read_text(encoding="utf-8")

@@ -13,13 +13,13 @@ from formatters.model import Message, Role
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.adapters.summarizers.openai import OpenAIModel, make_client, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
+from service.config.sections import SummarizerSettings
 from service.config.settings import Settings
-from service.config.summaries import SummarizerSettings
+from service.connect import open_summarizer
 from service.errors import SummarizerError
-from service.logs import configure_logging
-from service.parts import open_summarizer
-from service.ports import Summarizer
-from service.tracing import Beginning, Spanning
+from service.observe.logs import configure_logging
+from service.observe.tracing import Beginning, Spanning
+from service.ports.services import Summarizer
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
 from tests.support import logging_put_back
 from tests.tracing import Collected

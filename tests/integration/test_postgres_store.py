@@ -11,14 +11,14 @@ import pytest
 from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.store import open_sql_store
-from service.adapters.stores import Stores
+from service.adapters.store_records import Stores
 from service.app import open_builder
+from service.config.sections import StoreSettings
 from service.config.settings import Settings
-from service.config.store import StoreSettings
+from service.connect import open_stores
 from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError
-from service.marks import Archiving
-from service.parts import open_stores
-from service.wire import BuildRequest
+from service.ports.stores import Archiving
+from service.wire.protocol import BuildRequest
 from tests.integration.test_store_contract import at, row
 from tests.postgres_server import PostgresServer
 from tests.stores import Clock, Words

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from prompts.environment import SystemFacts
 from prompts.layers import NO_PROMPT
 from service.adapters.prompts.folders import ContextLoader
-from service.adapters.prompts.loader import DEFAULT_PROMPT, FilePromptSource, PromptLoader
-from service.adapters.prompts.machine import get_system_info, system_facts
-from service.adapters.prompts.reading import MAX_FILE_BYTES, read_object, read_text
+from service.adapters.prompts.loader import (
+    DEFAULT_PROMPT,
+    MAX_FILE_BYTES,
+    FilePromptSource,
+    PromptLoader,
+    get_system_info,
+    read_object,
+    read_text,
+    system_facts,
+)
 from service.errors import PromptError
 
 

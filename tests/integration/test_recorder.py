@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.store import open_sql_store
-from service.bus import Bus
 from service.config.settings import BusSettings, Settings
 from service.errors import InvalidRequestError, StoreError
-from service.inbox import Delivery
-from service.ports import HistoryStore
-from service.recorder import Recorder
-from service.wire import BuildRequest, Topics
+from service.ports.bus import Bus
+from service.ports.stores import HistoryStore
+from service.ports.stream import Delivery
+from service.wire.protocol import BuildRequest, Topics
+from service.worker.recorder import Recorder
 from tests.integration.bus_places import Place, until
 from tests.stores import Sql, Words
 from tests.support import BrokenHistory, Noted

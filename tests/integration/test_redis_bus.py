@@ -10,9 +10,9 @@ import redis.asyncio as redis
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import RedisBus, open_redis_bus
 from service.adapters.redis.keys import result_key
-from service.bus import Enqueued, Outcome
 from service.errors import OverloadedError
-from service.wire import Topics
+from service.ports.bus import Enqueued, Outcome
+from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
 from tests.integration.conftest import StartServer
 

@@ -11,10 +11,10 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import ClosedError
-from service.bus import Bus, Outcome
 from service.errors import BusError, ConfigError
-from service.inbox import Delivery
-from service.wire import Topics
+from service.ports.bus import Bus, Outcome
+from service.ports.stream import Delivery
+from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
 from tests.integration.conftest import StartServer
 

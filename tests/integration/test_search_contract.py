@@ -8,8 +8,8 @@ import pytest
 
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
-from service.adapters.stores import Stores
-from service.recall.searching import MOST_FOUND
+from service.adapters.store_records import Stores
+from service.recall.search import MOST_FOUND
 from service.recall.terms import asked_terms
 from tests.integration.test_retention_contract import minute
 from tests.integration.test_store_contract import at, row, stores

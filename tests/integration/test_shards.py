@@ -15,10 +15,10 @@ from service.adapters.redis import shards as redis_shards
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.shards import shard_topic
-from service.bus import Enqueued, Identity, Outcome, RequestStream, StoredResult
 from service.errors import ConfigError
-from service.inbox import Delivery
-from service.wire import Topics
+from service.ports.bus import Enqueued, Identity, Outcome, RequestStream, StoredResult
+from service.ports.stream import Delivery
+from service.wire.protocol import Topics
 from tests.integration.bus_places import RedisPlace, answer, payloads, received, until
 from tests.integration.conftest import StartServer
 from tests.integration.test_worker import asking, open_crew

@@ -22,15 +22,15 @@ from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
-from service.adapters.stores import Stores
+from service.adapters.store_records import Stores
 from service.app import open_builder
+from service.build.history import FOUND
 from service.config.settings import Settings
-from service.marks import Archiving
-from service.reading import FOUND
-from service.recall.searching import MOST_ALONE, ROWS_A_HIT
+from service.ports.stores import Archiving
+from service.ports.summaries import Expected, fingerprint
+from service.recall.search import MOST_ALONE, ROWS_A_HIT
 from service.recall.terms import ASKED
-from service.summaries import Expected, fingerprint
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
 from tests.postgres_server import PostgresServer
 from tests.stores import RECEIPT, Clock, Sql, Words
 

@@ -21,7 +21,7 @@ from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.sqlite import READERS, sqlite_driver
 from service.adapters.sql.store import open_sql_store
 from service.errors import InvalidRequestError, StoreError
-from service.marks import Archiving
+from service.ports.stores import Archiving
 from tests.stores import RECEIPT, Sql, Words
 
 

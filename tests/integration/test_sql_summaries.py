@@ -9,7 +9,7 @@ from formatters.model import Summary
 from service.adapters.sql import summaries as sql_summaries
 from service.adapters.sql.store import open_sql_store
 from service.adapters.sql.summaries import SqlSummaries
-from service.summaries import Expected, fingerprint
+from service.ports.summaries import Expected, fingerprint
 from tests.stores import RECEIPT, Words
 from tests.support import row
 

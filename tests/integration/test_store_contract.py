@@ -8,10 +8,9 @@ from typing import cast
 import pytest
 
 from formatters.model import Row
-from service.adapters.stores import Stores
+from service.adapters.store_records import Stores
 from service.errors import InvalidRequestError
-from service.marks import ArchivedRow, Archiving, HistoryStats
-from service.ports import HistoryPage
+from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
 from tests.integration.conftest import OpenStore
 from tests.stores import RECEIPT, Clock, Words
 

@@ -10,9 +10,9 @@ import trustme
 from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.binaries import ServerBinary, bundled_server, find_server
 from service.adapters.redis.bus import open_redis_bus
-from service.config.tls import TlsSettings
+from service.config.sections import TlsSettings
 from service.errors import BusError, ConfigError
-from service.wire import Topics
+from service.wire.protocol import Topics
 from tests.bus_server import RealServer, free_port
 from tests.integration.bus_places import answer, payloads, received
 from tests.integration.real_cluster import RealCluster

@@ -13,15 +13,15 @@ from structlog.testing import capture_logs
 from formatters.model import Message
 from service.app import open_builder, open_bus
 from service.builder import ContextBuilder
-from service.bus import Bus
-from service.bus_spans import BusSpans
-from service.client import ContextClient, NoAnswerError, open_client
 from service.config.settings import BusSettings, EventSettings, Settings
 from service.errors import NoSummaryError
-from service.events import BusEvents
-from service.tracing import ignored
-from service.wire import BuildRequest, Topics
-from service.worker import Worker
+from service.observe.tracing import ignored
+from service.ports.bus import Bus
+from service.wire.protocol import BuildRequest, Topics
+from service.worker.client import ContextClient, NoAnswerError, open_client
+from service.worker.events import BusEvents
+from service.worker.runner import Worker
+from service.worker.telemetry import BusSpans
 from tests.openings import Openings
 from tests.serving import asking, working
 from tests.support import BrokenHistory, row

@@ -14,17 +14,17 @@ import yaml
 from redis.exceptions import NoPermissionError
 
 from service.adapters.bus_options import BusOptions
+from service.adapters.bus_records import pack
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.client import bus_errors
 from service.adapters.redis.keys import result_key
 from service.adapters.redis.shards import shard_of, shard_topic
 from service.adapters.redis.survey import open_redis_survey
-from service.adapters.stored_results import pack
-from service.bus import Bus, Identity, Outcome
-from service.client import open_client
 from service.config.settings import BusSettings
 from service.errors import ForbiddenError
-from service.wire import Topics
+from service.ports.bus import Bus, Identity, Outcome
+from service.wire.protocol import Topics
+from service.worker.client import open_client
 from tests.integration.bus_places import SHORT, RedisPlace, answer, payloads, received, taken_over
 from tests.integration.test_documents import fences, section, text_of
 from tests.integration.test_worker import asking, open_crew

@@ -13,12 +13,12 @@ from prompts.identity import CORE_IDENTITY
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.prompts.watched import WatchedPrompts
 from service.app import open_builder
-from service.config.prompts import PromptsSettings
+from service.config.sections import PromptsSettings
 from service.config.settings import Settings
 from service.errors import PromptError
-from service.metrics import UNMEASURED, Metrics
-from service.wire import BuildRequest
-from service.worker import Worker
+from service.observe.metrics import UNMEASURED, Metrics
+from service.wire.protocol import BuildRequest
+from service.worker.runner import Worker
 from tests.support import Noted
 
 

@@ -15,9 +15,9 @@ from formatters.model import Block, Facts
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.audit.store import Filing
+from service.build.gather import Sources
 from service.builder import BLOCKS, ContextBuilder
-from service.bus import Answer, Bus, Outcome, Receipt
-from service.client import ContextClient, NoAnswerError, NoWorkerError, open_client
 from service.config.settings import (
     BusSettings,
     EventSettings,
@@ -35,12 +35,12 @@ from service.errors import (
     IdConflictError,
     InvalidRequestError,
 )
-from service.filing import Filing
-from service.gather import Sources
-from service.ports import HistoryPage
-from service.schemas import schemas
-from service.wire import Topics
-from service.worker import Worker
+from service.ports.bus import Answer, Bus, Outcome, Receipt
+from service.ports.stores import HistoryPage
+from service.wire.documents import schemas
+from service.wire.protocol import Topics
+from service.worker.client import ContextClient, NoAnswerError, NoWorkerError, open_client
+from service.worker.runner import Worker
 from tests.integration.bus_places import Place
 from tests.support import NOW, BrokenHistory, Noted, row
 

@@ -16,18 +16,17 @@ from hypothesis import strategies as st
 from bench.recounts import cost_of_tools, floor, parts_of
 from formatters.model import Summary
 from formatters.rows import well_formed
-from prompts.injector import EveryNTurns, SystemInjector
-from prompts.system_prompt import SystemPrompt
+from prompts.system_prompt import EveryNTurns, SystemInjector, SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.audit.replay import Snapshot
+from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.config.prompts import PromptsSettings
+from service.config.sections import PromptsSettings
 from service.config.settings import Settings
-from service.gather import Sources
-from service.result import BuildFailure, BuildSuccess
-from service.snapshot import Snapshot
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildFailure, BuildSuccess
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
 from tests.support import NOW, Written
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.recounts import cost_of_tools, newest_group, parts_of
-from service.result import BuildSuccess
+from service.wire.response import BuildSuccess
 from tests.laws.building import (
     CAPS,
     SPARE,

@@ -14,10 +14,10 @@ from tiktoken_ext import openai_public
 
 from service.adapters.tokens import tokenizers
 from service.adapters.tokens.tokenizers import (
+    PACKAGED,
     TiktokenCounter,
     TiktokenTokenizers,
 )
-from service.adapters.tokens.vocabularies import PACKAGED
 
 BLANKS = " \t\v\f\x85\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000"
 NEAR_BLANKS = "\x1c\x1d\x1e\x1f\u180e\u200b\u2060\ufeff"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.budget.decisions import PRESENT
-from service.result import BuildSuccess
+from service.wire.response import BuildSuccess
 from tests.laws.building import build, built, protected
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
 

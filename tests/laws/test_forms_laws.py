@@ -12,11 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from formatters.providers.formats import FORMATS, provider_request
-from formatters.providers.names import NameForm, fitted
-from formatters.validity.canonical import canonical
-from formatters.validity.forms import VALIDATORS
+from formatters.providers.references import NameForm, fitted
 from tests.laws.chats import PROVIDERS, Chat, chats, ids
 from tests.laws.faults import CANONICAL_FAULTS, FAULTS
+from tests.validity.canonical import canonical
+from tests.validity.forms import VALIDATORS
 
 each_form = pytest.mark.parametrize("form", PROVIDERS)
 Body = dict[str, Any]

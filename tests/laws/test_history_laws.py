@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from bench.recounts import OVERHEAD, cost, tokens
 from formatters.model import Block, Count, Facts, MemoryView, Row
-from formatters.native_blocks import native_history
+from formatters.native import native_history
 from formatters.render import render
 from formatters.rows import read_rows
 from formatters.shared_memory import NONE_FITS, shared_memory
 from service.budget.counting import measure
 from service.budget.decisions import PRESENT
-from service.budget.history import LEAST_CHARS, FittedHistory, fit_history
+from service.budget.fit_history import LEAST_CHARS, FittedHistory, fit_history
 from service.budget.strategy_names import read_strategy
 from tests.laws.examples import CHOICES, PASTS, choices, few
 

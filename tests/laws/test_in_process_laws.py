@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.model import Message, Row
-from service.conversation.compaction import (
-    CompositeStrategy,
-    SlidingWindowStrategy,
-    ToolResultClearingStrategy,
-)
 from service.conversation.pruning import auto_manage_context, prune_context, summarize_context
-from service.conversation.strategy import ContextStrategy
-from service.conversation.summarization import SummarizationStrategy
-from service.conversation.windows import (
+from service.conversation.strategies import (
+    CompositeStrategy,
+    ContextStrategy,
     NoContextManagement,
+    SlidingWindowStrategy,
     SmartWindowSizeContext,
+    SummarizationStrategy,
+    ToolResultClearingStrategy,
     WindowSizeContext,
 )
 

@@ -14,7 +14,7 @@ from formatters.model import Message, Row
 from service.budget.estimates import SimpleTokenCounter
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
-from service.conversation.windows import NoContextManagement, SmartWindowSizeContext
+from service.conversation.strategies import NoContextManagement, SmartWindowSizeContext
 
 COUNTER = SimpleTokenCounter()
 MOMENT = datetime(2026, 1, 13, 14, 30, tzinfo=UTC)

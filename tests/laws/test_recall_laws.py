@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bench.recounts import Parts, parts_of
 from service.budget.decisions import PRESENT
-from service.result import BuildSuccess
+from service.wire.response import BuildSuccess
 from tests.laws.building import SPARE, build, built, protected, written
 from tests.laws.examples import ASKED, Asked
 

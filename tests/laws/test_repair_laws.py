@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from formatters.model import Message, Role, Row
 from formatters.native import as_dict, cleared, native
-from formatters.repair.sequence import repaired
-from formatters.repair.units import units_of
+from formatters.repair.sequence import repaired, units_of
 from formatters.rows import read_rows
 
 #: Few, so that they collide.

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.recounts import Sent, cost, parts_of, unanswered
-from formatters.cut import CUT_MARK
 from formatters.native import CLEARED
-from formatters.validity.canonical import canonical
-from service.result import BuildSuccess
+from formatters.printed import CUT_MARK
+from service.wire.response import BuildSuccess
 from tests.laws.building import (
     CAPS,
     SPARE,
@@ -26,6 +25,7 @@ from tests.laws.building import (
     written,
 )
 from tests.laws.examples import ASKED, CHOICES, WORDS, Asked, choices, few
+from tests.validity.canonical import canonical
 
 
 @of_all_that_fits

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.model import Block, Count, Facts, MemoryView, Message, Role
-from formatters.native_blocks import native_history
+from formatters.native import native_history
 from formatters.render import render
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
+from service.budget.fit_history import fit_history
+from service.budget.fit_recall import Recalling, fit_recall
 from service.budget.groups import Group, Steady, cost
-from service.budget.history import fit_history
-from service.budget.recalling import Recalling, fit_recall
-from service.budget.still import LEAST_SHARE, still_window
+from service.budget.stable_prefix import LEAST_SHARE, still_window
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.stable_window import StableWindow
 from tests.laws.examples import WORDS, few

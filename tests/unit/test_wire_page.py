@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from scripts.reference.types import Schema, in_words
-from service.account import CANONICAL
 from service.budget.strategies import STRATEGIES
+from service.build.plan import make_plan
+from service.build.report import CANONICAL
 from service.config.settings import Settings
-from service.plan import make_plan
-from service.schemas import schemas
-from service.wire import BuildRequest
+from service.wire.documents import schemas
+from service.wire.protocol import BuildRequest
 
 PAGE = (Path(__file__).parents[2] / "docs/wire.md").read_text(encoding="utf-8")
 SCHEMA = schemas()["request"]

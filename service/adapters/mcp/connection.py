@@ -1,8 +1,8 @@
-"""A connection to a server: lists its tools, and hears when they change. Nothing calls one."""
+"""Why a server could not be listed, in words that give nothing of its secrets away."""
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -13,10 +13,52 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import Implementation, PaginatedRequestParams
 
+from formatters.guard import one_line
+from formatters.rows import well_formed
 from service.adapters.mcp.definitions import Definitions, read_definitions
-from service.adapters.mcp.pages import Page, all_pages
 from service.adapters.mcp.transport import Heard, open_transport
-from service.config.tools import McpServerSettings
+from service.config.sections import McpServerSettings
+from service.observe.logs import mask_urls
+
+MOST_PAGES: Final = 100
+MOST_TOOLS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Tools as a server lists them, and where the next ones are; None or nothing ends it."""
+
+    tools: list[object]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The tools of all pages that were read."""
+
+    tools: list[object]
+    #: Why reading ended before the listing did.
+    cut: str | None = None
+
+
+async def all_pages(read: Callable[[str | None], Awaitable[Page]]) -> Pages:
+    """Read pages until there are no more; a cursor that comes again ends it, and so do the caps."""
+    tools: list[object] = []
+    cursor: str | None = None
+    asked: set[str | None] = set()
+    while cursor not in asked:
+        if len(asked) == MOST_PAGES:
+            return Pages(tools, f"it has more than {MOST_PAGES} pages")
+        asked.add(cursor)
+        page = await read(cursor)
+        tools += page.tools
+        if len(tools) > MOST_TOOLS:
+            return Pages(tools[:MOST_TOOLS], f"it has more than {MOST_TOOLS} tools")
+        if not page.cursor:
+            return Pages(tools)
+        cursor = page.cursor
+    return Pages(tools, "a cursor came again")
+
 
 #: Between two listings at least, however many changes a server tells of. Seconds.
 REST_SECONDS: Final = 1.0
@@ -94,3 +136,19 @@ async def follow(server: McpServerSettings, take: Callable[[Definitions], None])
             await anyio.sleep(min(REST_SECONDS, server.refresh_seconds))
             with anyio.move_on_after(server.refresh_seconds):
                 await changed.wait()
+
+
+#: Of a stranger's message.
+MOST_CHARS: Final = 200
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the first cause in an error or a group of them, on one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    said = one_line(well_formed(str(error)))
+    said = f"{said[:MOST_CHARS]}…" if len(said) > MOST_CHARS else said
+    name = type(error).__name__
+    return mask_urls(f"{name}: {said}" if said else name)

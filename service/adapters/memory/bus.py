@@ -1,22 +1,158 @@
 """The bus within one process: for tests, for demonstrations, and for agents that need no server."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import TypeVar
 
 import structlog
 
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory.dead_letters import MemoryDeadLetters
-from service.adapters.memory.division import MemoryDivision
-from service.adapters.memory.erasure import forget
-from service.adapters.memory.hub import MemoryHub, Replies
+from service.adapters.bus_records import (
+    is_note,
+    owner_in,
+    owners_of,
+    pack,
+    read_dead_letter,
+    unpack,
+)
+from service.adapters.memory.hub import (
+    EntryId,
+    Expiring,
+    Fields,
+    MemoryHub,
+    Replies,
+    entry_of,
+    token_of,
+)
 from service.adapters.memory.inbox import MemoryInbox
-from service.adapters.memory.streams import entry_of, token_of
-from service.adapters.stored_results import is_note, pack, unpack
-from service.bus import Answer, Enqueued, Forgotten, Identity, Outcome, Receipt, StoredResult
-from service.wire import Topics
+from service.errors import ConfigError
+from service.ports.bus import (
+    Answer,
+    DeadLetter,
+    Enqueued,
+    Forgotten,
+    Identity,
+    Outcome,
+    Receipt,
+    RequestStream,
+    StoredResult,
+)
+from service.wire.protocol import Topics
+
+
+class MemoryDivision:
+    """The `Division` of a hub: there is nobody to share the work with."""
+
+    def __init__(self, requests: MemoryInbox, hub: MemoryHub, prefix: str) -> None:
+        self._requests = requests
+        self._hub = hub
+        self._name = prefix + Topics.CONTEXT_BUILD_REQUEST
+
+    async def count(self) -> int:
+        """Return that there is one."""
+        return 1
+
+    async def divide(self, count: int) -> None:
+        """Raise `ConfigError`, unless nothing changes."""
+        if count != 1:
+            raise ConfigError("a bus in memory has one stream of requests")
+
+    async def streams(self) -> list[RequestStream]:
+        """Return the one stream."""
+        depth = await self._requests.depth()
+        entries = len(self._hub.streams[self._name].entries)
+        name = Topics.CONTEXT_BUILD_REQUEST
+        return [RequestStream(name=name, entries=entries, pending=depth.pending)]
+
+
+class MemoryDeadLetters:
+    """The `DeadLetters` of a hub."""
+
+    def __init__(self, hub: MemoryHub, prefix: str, sources: Sequence[str]) -> None:
+        self._hub = hub
+        self._prefix = prefix
+        self._sources = tuple(sources)
+        self._name = prefix + Topics.CONTEXT_BUILD_DEAD
+
+    async def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
+        """Yield the entries that there are now."""
+        entries = dict(self._hub.streams[self._name].entries)
+        for entry in reversed(entries) if newest_first else entries:
+            yield read_dead_letter(token_of(entry), entries[entry])
+
+    async def find(self, letter_id: str) -> DeadLetter | None:
+        """Return an entry, or None."""
+        fields = self._fields(letter_id)
+        return None if fields is None else read_dead_letter(letter_id, fields)
+
+    async def retry(self, ids: Sequence[str]) -> int:
+        """Put payloads back on their streams."""
+        return sum(map(self._retry, ids))
+
+    async def drop(self, ids: Sequence[str]) -> int:
+        """Delete entries; returns how many were there."""
+        stream = self._hub.streams[self._name]
+        return sum(stream.delete(entry_of(letter_id)) for letter_id in ids)
+
+    def _fields(self, letter_id: str) -> Fields | None:
+        return self._hub.streams[self._name].entries.get(entry_of(letter_id))
+
+    def _retry(self, letter_id: str) -> bool:
+        fields = self._fields(letter_id) or {}
+        source = fields.get("source", b"").decode(errors="replace")
+        if source not in self._sources or "data" not in fields:
+            return False
+        self._hub.add(self._prefix + source, {"data": fields["data"]})
+        return self._hub.streams[self._name].delete(entry_of(letter_id))
+
+
+Value = TypeVar("Value")
+
+
+def forget(
+    hub: MemoryHub, prefix: str, topics: Sequence[str], owner_key: str, *, dry_run: bool
+) -> Forgotten:
+    """Delete answers, manifests and dead letters; count what has to stay, as all with a dry run."""
+
+    def answers(key: Hashable, packed: bytes) -> bool:
+        ours = isinstance(key, tuple) and key[0] == prefix
+        return ours and owner_in(packed, "response") == owner_key
+
+    def manifests(_key: Hashable, packed: bytes) -> bool:
+        return owner_in(packed, "request") == owner_key
+
+    letters = _named(hub, prefix + Topics.CONTEXT_BUILD_DEAD)
+    mine = [entry for entry, owners in letters if owner_key in owners]
+    if not dry_run:
+        for entry in mine:
+            hub.streams[prefix + Topics.CONTEXT_BUILD_DEAD].delete(entry)
+    return Forgotten(
+        results=_drop(hub.results, answers, dry_run=dry_run),
+        manifests=_drop(hub.manifests.kept, manifests, dry_run=dry_run),
+        dead_letters=len(mine),
+        unreadable=sum(not owners for _, owners in letters),
+        waiting=sum(
+            owner_key in owners for topic in topics for _, owners in _named(hub, prefix + topic)
+        ),
+    )
+
+
+def _drop(
+    values: Expiring[Value], chosen: Callable[[Hashable, Value], bool], *, dry_run: bool
+) -> int:
+    mine = [key for key, value in values.items() if chosen(key, value)]
+    if not dry_run:
+        for key in mine:
+            values.drop(key)
+    return len(mine)
+
+
+def _named(hub: MemoryHub, stream: str) -> list[tuple[EntryId, frozenset[str]]]:
+    entries = hub.streams[stream].entries
+    return [(entry, owners_of(fields.get("data", b""))) for entry, fields in entries.items()]
+
 
 log = structlog.get_logger()
 

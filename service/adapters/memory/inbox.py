@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.dead_letters import dead_letter_fields
-from service.adapters.memory.hub import MemoryHub
-from service.adapters.memory.streams import EntryId, Group, Lease, Stream, entry_of, token_of
-from service.inbox import Delivery, Depth
-from service.wire import Topics
+from service.adapters.bus_records import dead_letter_fields
+from service.adapters.memory.hub import EntryId, Group, Lease, MemoryHub, Stream, entry_of, token_of
+from service.ports.stream import Delivery, Depth
+from service.wire.protocol import Topics
 
 log = structlog.get_logger()
 

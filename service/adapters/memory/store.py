@@ -8,21 +8,22 @@ from datetime import datetime
 
 from formatters.model import Row, Summary
 from formatters.rows import well_formed
-from service.adapters.memory.owner import OwnerRows
-from service.adapters.owner_locks import OwnerLocks
-from service.adapters.rows import (
+from service.adapters.memory.owner_rows import OwnerRows
+from service.adapters.store_records import (
+    Clock,
+    OwnerLocks,
     Record,
+    Stores,
     checked_owner,
     microseconds,
     read_batch,
     sort_times,
     to_json,
 )
-from service.adapters.stores import Clock, Stores
-from service.marks import ArchivedRow, Archiving, HistoryStats
-from service.ports import HistoryPage, TokenCounter
-from service.recall.searching import Asked
-from service.summaries import Expected, fingerprint
+from service.ports.services import TokenCounter
+from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
+from service.ports.summaries import Expected, fingerprint
+from service.recall.search import Asked
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """Send spans to a collector over OTLP, in the background."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from threading import Thread
@@ -10,17 +11,52 @@ from typing import Final
 import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Tracer
 
-from service.adapters.otel.outages import OnceTold
-from service.config.masking import mask_urls
-from service.config.telemetry import endpoint
+from service.config.sections import endpoint
 from service.errors import ConfigError
-from service.tracing import SCOPE
+from service.observe.logs import mask_urls
+from service.observe.tracing import SCOPE
 
 log = structlog.get_logger()
+
+
+class OnceTold(SpanExporter):
+    """Sends as another exporter does; of what that says of an outage, the first line is logged."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._logger = logging.getLogger(type(exporter).__module__)
+        self._out = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans; called by one thread."""
+        self._logger.addFilter(self._passes)
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._logger.removeFilter(self._passes)
+        if result is SpanExportResult.SUCCESS and self._out:
+            self._out = False
+            log.info("telemetry.resumed")
+        return result
+
+    def shutdown(self) -> None:
+        """Send nothing more."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Do what the other does."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def _passes(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        told, self._out = self._out, True
+        return not told
+
 
 #: Seconds that the last spans have to get out: a collector that is away must not hold up an end.
 LAST_SECONDS: Final = 2.0

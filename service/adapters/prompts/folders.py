@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from prompts.layers import Config, ContextLayer, LoadedContext, joined_layers
-from service.adapters.prompts.loader import PERSONAL_FOLDER, personal_folder
-from service.adapters.prompts.machine import get_system_info
-from service.adapters.prompts.reading import read_object, read_text
+from service.adapters.prompts.loader import (
+    PERSONAL_FOLDER,
+    get_system_info,
+    personal_folder,
+    read_object,
+    read_text,
+)
 from service.errors import PromptError
 
 #: Names of instruction files; of several in one folder, the first counts.

@@ -1,12 +1,103 @@
 """PromptLoader: a personal prompt, a project's, and facts about the machine, as one prompt."""
 
-from collections.abc import Sequence
+import os
+import platform
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
+from prompts.environment import SystemFacts, system_info
 from prompts.layers import LoadedPrompt, joined_prompt
-from service.adapters.prompts.machine import get_system_info
-from service.adapters.prompts.reading import read_text
+from service.errors import InvalidRequestError, PromptError
+from service.wire.payload import cleaned, read_json
+
+
+def system_facts() -> SystemFacts:
+    """Return the facts about this process and the machine below it; what is not known is empty."""
+    return SystemFacts(
+        working_directory=_working_directory(),
+        system=platform.system(),
+        release=platform.release(),
+        distribution=_distribution(),
+        macos=platform.mac_ver()[0],
+        terminal_program=os.environ.get("TERM_PROGRAM", ""),
+        terminal=os.environ.get("TERM", ""),
+    )
+
+
+def get_system_info(is_repl: bool = True, *, facts: SystemFacts | None = None) -> str:
+    """Return the `# Environment` section; of this machine, where no facts are given."""
+    return system_info(facts or system_facts(), is_repl=is_repl)
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was deleted
+        return ""
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except (OSError, ValueError):
+        return ""
+
+
+#: Bytes of the largest file that is read: far more than any model's context holds.
+MAX_FILE_BYTES: Final = 1_048_576
+
+
+def read_text(path: Path) -> str | None:
+    """Return what a file holds, with plain line ends; None where there is no file.
+
+    Raises:
+        PromptError: It is too large, no file, no UTF-8 or can't be read.
+    """
+    content = _content(path)
+    if content is None:
+        return None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{path}: no UTF-8 at byte {error.start}") from error
+    return text.replace("\r\n", "\n")
+
+
+def read_object(path: Path) -> Mapping[str, object] | None:
+    """Return the JSON object that a file holds; None where there is no file, or a blank one.
+
+    Raises:
+        PromptError: As `read_text`, or it holds something else.
+    """
+    text = read_text(path)
+    if text is None or not text.strip():
+        return None
+    try:
+        return cast("Mapping[str, object]", cleaned(read_json(text.encode())))
+    except InvalidRequestError as error:
+        raise PromptError(f"{path}: {error.detail}") from error
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        # looked at first: opening a pipe would wait for somebody to write to it
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise PromptError(f"{path}: is no file")
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        if isinstance(error, PromptError):
+            raise
+        raise PromptError(f"{path}: cannot be read: {error}") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise PromptError(f"{path}: has more than {MAX_FILE_BYTES} bytes")
+    return content
+
 
 #: What prompt files are called.
 PROMPT_FILE: Final = "NEXUS.md"

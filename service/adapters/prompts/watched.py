@@ -7,15 +7,22 @@ from pathlib import Path
 import structlog
 
 from prompts.identity import CORE_IDENTITY
-from prompts.injector import EveryNTurns, InjectionTrigger, OnTokenThreshold, SystemInjector
 from prompts.layers import labelled
-from prompts.sections import GAP, ContextSection, PersistentContext
-from prompts.system_prompt import SystemPrompt
+from prompts.system_prompt import (
+    GAP,
+    ContextSection,
+    EveryNTurns,
+    InjectionTrigger,
+    OnTokenThreshold,
+    PersistentContext,
+    SystemInjector,
+    SystemPrompt,
+)
 from service.adapters.prompts.folders import ContextLoader
-from service.adapters.prompts.reading import read_text
-from service.config.prompts import Injection, PromptSection, PromptsSettings
+from service.adapters.prompts.loader import read_text
+from service.config.sections import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
-from service.metrics import UNMEASURED, Metrics
+from service.observe.metrics import UNMEASURED, Metrics
 
 log = structlog.get_logger()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
+from service.adapters.bus_records import unpack
 from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.dead_letters import RedisDeadLetters
 from service.adapters.redis.division import RedisDivision
@@ -21,9 +22,8 @@ from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import ENQUEUE, Call, Command
 from service.adapters.redis.servers import Servers, ask
 from service.adapters.redis.shards import Shards, all_topics
-from service.adapters.stored_results import unpack
-from service.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
-from service.wire import Topics
+from service.ports.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
+from service.wire.protocol import Topics
 
 
 @asynccontextmanager

@@ -20,8 +20,8 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.tls import tls_arguments
 from service.adapters.redis.url import check_options, check_url, place_of
+from service.aio import heed_cancellation
 from service.errors import BusError, ConfigError, ForbiddenError, OverloadedError
-from service.loop import heed_cancellation
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 

@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
-from service.adapters.dead_letters import read_dead_letter
+from service.adapters.bus_records import read_dead_letter
 from service.adapters.redis.client import bus_errors
 from service.adapters.redis.scripts import RETRY, Call, Command
 from service.adapters.redis.servers import Servers, ask, run
 from service.adapters.redis.shards import all_topics
-from service.bus import DeadLetter
-from service.wire import Topics
+from service.ports.bus import DeadLetter
+from service.wire.protocol import Topics
 
 #: Entries that are read in one round trip: each may have a payload of some megabytes.
 CHUNK: Final = 20

@@ -7,7 +7,7 @@ from typing import Any
 from service.adapters.redis.client import bus_errors
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers, run
-from service.inbox import Depth
+from service.ports.stream import Depth
 
 
 async def depth(servers: Servers, keys: Sequence[str], group: str) -> Depth:

@@ -10,7 +10,7 @@ from service.adapters.redis.keys import shards_key
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers, ask
 from service.adapters.redis.shards import all_topics, read_count, shard_topic
-from service.bus import RequestStream
+from service.ports.bus import RequestStream
 
 
 class RedisDivision:

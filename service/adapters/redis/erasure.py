@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.adapters.belongings import Holder, owner_in, owners_of
+from service.adapters.bus_records import Holder, owner_in, owners_of
 from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.keys import manifest_pattern, result_pattern
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers, ask, run
-from service.batches import batches
-from service.bus import DeadLetters, Forgotten
+from service.aio import batches
+from service.ports.bus import DeadLetters, Forgotten
 
 #: Keys that the server looks at in one step of a SCAN: well under a millisecond.
 SCANNED: Final = 100

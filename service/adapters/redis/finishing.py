@@ -8,7 +8,7 @@ import structlog
 from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.dead_letters import dead_letter_fields
+from service.adapters.bus_records import dead_letter_fields, pack
 from service.adapters.redis.client import as_bus_error, is_away
 from service.adapters.redis.keys import Shard
 from service.adapters.redis.round_trip import Argument
@@ -16,10 +16,9 @@ from service.adapters.redis.scripts import HOLDER, OURS, PUT_REPLY, Call, Comman
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.adapters.redis.steps import Steps
-from service.adapters.stored_results import pack
-from service.bus import Answer, Outcome, Receipt
 from service.errors import OverloadedError
-from service.wire import Topics
+from service.ports.bus import Answer, Outcome, Receipt
+from service.wire.protocol import Topics
 
 #: What `FINISH` returns in place of receivers: where they are not known, and where the reply's
 #: place takes none.

@@ -9,7 +9,7 @@ import structlog
 from redis.exceptions import ResponseError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.dead_letters import dead_letter_fields
+from service.adapters.bus_records import dead_letter_fields
 from service.adapters.redis.client import GroupMissingError, bus_errors, is_away
 from service.adapters.redis.depth import depth
 from service.adapters.redis.reading import Reading
@@ -27,8 +27,8 @@ from service.adapters.redis.scripts import (
 )
 from service.adapters.redis.servers import Servers, run
 from service.adapters.redis.steps import Steps
-from service.inbox import Delivery, Depth
-from service.wire import Topics
+from service.ports.stream import Delivery, Depth
+from service.wire.protocol import Topics
 
 log = structlog.get_logger()
 

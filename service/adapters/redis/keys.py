@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from service.bus import Identity
-from service.wire import Topics
+from service.ports.bus import Identity
+from service.wire.protocol import Topics
 
 RESULT: Final = "context.build.result"
 MANIFEST: Final = "context.build.manifest"

@@ -12,8 +12,8 @@ from redis.exceptions import RedisError
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.redis.servers import Listening
+from service.aio import heed_cancellation
 from service.errors import BusError
-from service.loop import heed_cancellation
 
 #: Seconds without a message after which the server is asked whether it is there.
 QUIET_SECONDS = 5.0

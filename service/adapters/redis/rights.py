@@ -10,8 +10,8 @@ from service.adapters.redis.client import is_away
 from service.adapters.redis.keys import Shard, manifest_key, shards_key
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers
-from service.bus import Identity
-from service.wire import Topics
+from service.ports.bus import Identity
+from service.wire.protocol import Topics
 
 #: Asks the server itself, which then carries nothing out; there since Redis 7.0.
 CHECK: Final = "return redis.acl_check_cmd(unpack(ARGV)) and 1 or 0"

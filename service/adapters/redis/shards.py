@@ -13,11 +13,11 @@ from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.keys import Shard, shards_key
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers
-from service.bus import Identity
+from service.aio import LARGE_TEXT
 from service.errors import ConfigError, InvalidRequestError
-from service.payload import read_json
-from service.weight import LARGE
-from service.wire import Topics
+from service.ports.bus import Identity
+from service.wire.payload import read_json
+from service.wire.protocol import Topics
 
 #: Streams of requests at most.
 MAX_SHARDS: Final = 64
@@ -134,7 +134,7 @@ class Shards:
         """Return the stream for a payload; where it names no owner, the first."""
         if self.count == 1:
             return shard_topic(0, 1)
-        if len(payload) < LARGE:
+        if len(payload) < LARGE_TEXT:
             owner_key = owner_of(payload)
         else:
             owner_key = await asyncio.to_thread(owner_of, payload)

@@ -10,13 +10,13 @@ from typing import Any, Final
 import structlog
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.dead_letters import dead_letter_fields
+from service.adapters.bus_records import dead_letter_fields
 from service.adapters.redis.client import is_away
 from service.adapters.redis.round_trip import Argument
 from service.adapters.redis.scripts import HOLDER, OURS, PUT_REPLY, Call, Command, flat, script
 from service.adapters.redis.servers import Servers
-from service.bus import Answer
-from service.wire import Topics
+from service.ports.bus import Answer
+from service.wire.protocol import Topics
 
 log = structlog.get_logger()
 

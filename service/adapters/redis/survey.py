@@ -20,8 +20,8 @@ from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers, ask, run
 from service.adapters.redis.shards import shard_topic
 from service.errors import BusError
-from service.survey import BusState, Heard, ServerState, StreamState, WorkerState
-from service.wire import Topics
+from service.ports.status import BusState, Heard, ServerState, StreamState, WorkerState
+from service.wire.protocol import Topics
 
 #: Topics whose channels are overheard.
 OVERHEARD: Final = (

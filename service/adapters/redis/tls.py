@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from service.config.tls import TlsSettings
+from service.config.sections import TlsSettings
 from service.errors import ConfigError
 
 

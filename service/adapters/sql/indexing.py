@@ -7,12 +7,11 @@ import structlog
 from sqlalchemy import Row, bindparam, delete, exists, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.rows import terms_in
 from service.adapters.sql.engine import Database
 from service.adapters.sql.schema import index_rules, indexing, messages, searched
-from service.adapters.sql.search_index import Found, index_rows, indexed, unindex_rows
-from service.adapters.sql.totals import lock_owner
-from service.recall.term_rules import term_rules
+from service.adapters.sql.search_index import Found, index_rows, indexed, lock_owner, unindex_rows
+from service.adapters.store_records import terms_in
+from service.recall.terms import term_rules
 
 log = structlog.get_logger()
 

@@ -7,8 +7,6 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.rows import well_formed
-from service.adapters.rows import from_microseconds, microseconds, terms_in
-from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.queries import (
     ARCHIVED,
     COUNTS,
@@ -16,12 +14,14 @@ from service.adapters.sql.queries import (
     FORGET,
     OWNER,
     PRUNE,
+    portions,
+    read_bodies,
     row_limit,
 )
 from service.adapters.sql.schema import archive, from_key, insert, key
-from service.adapters.sql.search_index import Found, index_rows, unindex_rows
-from service.adapters.sql.totals import Changed, recount
-from service.marks import ArchivedRow, Archiving, HistoryStats
+from service.adapters.sql.search_index import Changed, Found, index_rows, recount, unindex_rows
+from service.adapters.store_records import from_microseconds, microseconds, terms_in
+from service.ports.stores import ArchivedRow, Archiving, HistoryStats
 
 
 async def set_pruned(

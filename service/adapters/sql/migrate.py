@@ -9,10 +9,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.connections import warn_of_pool
 from service.adapters.sql.engine import Database
 from service.adapters.sql.indexing import index_stored, is_current, is_indexed, reindex_stored
 from service.adapters.sql.opening import DEFAULTS, is_missing, opened
+from service.adapters.sql.postgres import warn_of_pool
 from service.adapters.sql.revisions import (
     MIGRATIONS,
     newest,
@@ -21,7 +21,7 @@ from service.adapters.sql.revisions import (
     revision_of,
 )
 from service.adapters.sql.schema import metadata
-from service.config.store import StoreSettings
+from service.config.sections import StoreSettings
 from service.errors import SchemaError
 
 #: Seconds that a revision may take, or wait for another process's: large tables get new indexes.

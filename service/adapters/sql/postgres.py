@@ -1,4 +1,4 @@
-"""What Postgres needs: connections that outlive restarts, limits of time, plans by index."""
+"""Whether a server lets a process have as many connections as it may make."""
 
 import re
 from contextlib import ExitStack
@@ -6,10 +6,11 @@ from functools import partial
 from typing import Final
 
 import asyncpg
+import structlog
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from service.adapters.sql.engine import Driver
-from service.config.store import StoreSettings
+from service.adapters.sql.engine import Database, Driver
+from service.config.sections import StoreSettings
 from service.errors import ConfigError, StoreError
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.
@@ -163,3 +164,16 @@ def _sqlstate(error: BaseException) -> str:
 def _original(error: Exception) -> BaseException:
     found: BaseException = getattr(error, "orig", None) or error
     return found.__cause__ or found
+
+
+log = structlog.get_logger()
+
+
+async def warn_of_pool(database: Database) -> None:
+    """Log where one process alone may make more connections than the server offers to all."""
+    if (question := database.driver.connections) is None:
+        return
+    asked = await database.read(lambda connection: connection.exec_driver_sql(question))
+    offered, pool_size = asked.scalar_one(), database.driver.readers + database.driver.writers
+    if pool_size > offered:
+        log.warning("store.pool_too_large", pool_size=pool_size, offered=offered)

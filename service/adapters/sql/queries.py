@@ -1,8 +1,8 @@
-"""The statements of the SQL history, built once; each is bounded by an index of its scope."""
+"""Rows by their ids, however many those are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -20,6 +20,7 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
 
 from service.adapters.sql.schema import archive, fallen, insert, messages, owners, summaries
@@ -240,3 +241,23 @@ def scope(owner: str, conversation: str | None = None) -> Scope:
     if conversation is None:
         return Scope(OWNER, {"in_owner": owner})
     return Scope(CONVERSATION, {"in_owner": owner, "in_conversation": conversation})
+
+
+T = TypeVar("T")
+
+
+async def read_bodies(
+    connection: AsyncConnection, owner: str, ids: Sequence[str]
+) -> dict[str, str]:
+    """Return the bodies of the rows that there are, by their ids; all are keys of the tables."""
+    bodies: dict[str, str] = {}
+    for some in portions(ids):
+        found = await connection.execute(BY_IDS, {"in_owner": owner, "ids": some})
+        bodies |= {row.id: row.body for row in found}
+    return bodies
+
+
+def portions(ids: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield ids or numbers, as many at a time as one statement takes."""
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        yield ids[start : start + IDS_AT_ONCE]

@@ -19,8 +19,8 @@ from service.adapters.sql.search_queries import (
     hits,
     stretch_values,
 )
-from service.adapters.term_keys import TermKeys
-from service.recall.searching import ROWS_A_HIT, Asked, Hit, Known, Spot, best, stretches, to_ask
+from service.adapters.store_records import TermKeys
+from service.recall.search import ROWS_A_HIT, Asked, Hit, Known, Spot, best, stretches, to_ask
 
 _PLAN: Final = text("SELECT set_config('enable_bitmapscan', :by_terms, true)")
 

@@ -1,17 +1,17 @@
-"""What rows are found by, kept in step with them in the transaction that changes them."""
+"""An owner's lock, and the running totals that it keeps right where rows come or are pruned."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, delete
 from sqlalchemy.dialects.postgresql import Insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.bodies import portions
+from service.adapters.sql.queries import LOCK_OWNER, portions, scope
 from service.adapters.sql.schema import insert, searched, term_counts
-from service.adapters.term_keys import TermKeys
+from service.adapters.store_records import TermKeys
 
 
 def _count() -> Insert:
@@ -103,3 +103,34 @@ async def _counted(connection: AsyncConnection, owner: str, rows: Mapping[int, i
     values = [{"owner_key": owner, "term": term, "rows": n} for term, n in sorted(rows.items())]
     if values:
         await connection.execute(COUNT, values)
+
+
+class Changed(NamedTuple):
+    """A row that has come, or was hidden or shown, as the table has it."""
+
+    conversation_id: str | None
+    sort_time: int
+    sequence: int
+    id: str
+
+
+async def lock_owner(connection: AsyncConnection, owner: str) -> bool:
+    """Have other changes of an owner wait until this transaction ends; the first thing it does.
+
+    Returns False where the owner has no rows, and nothing is locked.
+    """
+    return await connection.scalar(LOCK_OWNER, {"in_owner": owner}) is not None
+
+
+async def recount(connection: AsyncConnection, owner: str, changed: Iterable[Changed]) -> int:
+    """Bring the totals up to date behind rows that have changed; returns how many those are."""
+    places: dict[str | None, list[tuple[int, int]]] = {}
+    for row in changed:
+        for name in {None, row.conversation_id}:
+            places.setdefault(name, []).append((row.sort_time, row.sequence))
+    for name, touched in places.items():
+        of = scope(owner, name)
+        sort_time, sequence = min(touched)
+        first = {"from_time": sort_time, "from_sequence": sequence}
+        await connection.execute(of.statements.recount, {**of.keys, **first})
+    return len(places.get(None, ()))

@@ -23,9 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from service.adapters.sql.keys_type import as_word
-from service.adapters.sql.schema import messages, searched, term_counts
-from service.recall.searching import MOST_FOUND, Query
+from service.adapters.sql.schema import as_word, messages, searched, term_counts
+from service.recall.search import MOST_FOUND, Query
 
 Ts = TypeVarTuple("Ts")
 

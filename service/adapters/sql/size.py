@@ -7,8 +7,8 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.opening import is_missing, opened
-from service.config.store import StoreSettings
-from service.survey import StoreState
+from service.config.sections import StoreSettings
+from service.ports.status import StoreState
 
 #: Rows, owners, summaries, bytes, whether these are counted; connections, and the time there.
 _QUESTIONS: Final = {

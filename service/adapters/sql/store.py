@@ -1,18 +1,53 @@
 """History and profiles in an SQL database: SQLite, in a file, or Postgres."""
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from service.adapters.sql.connections import warn_of_pool
-from service.adapters.sql.history import SqlHistory
+from sqlalchemy import delete, select
+
+from service.adapters.sql.engine import Database
+from service.adapters.sql.history_store import SqlHistory
 from service.adapters.sql.indexing import index_stored, warn_of_terms
 from service.adapters.sql.opening import DEFAULTS, open_database
-from service.adapters.sql.profiles import SqlProfiles
+from service.adapters.sql.postgres import warn_of_pool
 from service.adapters.sql.revisions import found_in, newest, require_newest
+from service.adapters.sql.schema import insert, key, profiles
 from service.adapters.sql.summaries import SqlSummaries
-from service.adapters.stores import Clock, Stores
-from service.config.store import StoreSettings
-from service.ports import TokenCounter
+from service.adapters.store_records import Clock, Stores, checked_owner, to_json
+from service.config.sections import StoreSettings
+from service.ports.services import TokenCounter
+
+
+class SqlProfiles:
+    """The `ProfileStore` over SQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, owner_key: str) -> Mapping[str, object]:
+        """Return the owner's profile, or an empty one."""
+        owner = key(checked_owner(owner_key))
+        query = select(profiles.c.body).where(profiles.c.owner_key == owner)
+        body = await self._database.read(lambda connection: connection.scalar(query))
+        profile: dict[str, object] = {} if body is None else json.loads(body)
+        return profile
+
+    async def put(self, owner_key: str, profile: Mapping[str, object]) -> None:
+        """Replace the owner's profile."""
+        owner = key(checked_owner(owner_key))
+        put = insert(profiles).values(owner_key=owner, body=to_json(profile, "/profile"))
+        put = put.on_conflict_do_update(
+            index_elements=[profiles.c.owner_key], set_={"body": put.excluded.body}
+        )
+        await self._database.write(lambda connection: connection.execute(put))
+
+    async def erase(self, owner_key: str) -> bool:
+        """Delete the owner's profile; returns whether there was one."""
+        owner = key(checked_owner(owner_key))
+        gone = delete(profiles).where(profiles.c.owner_key == owner)
+        erased = await self._database.write(lambda connection: connection.execute(gone))
+        return erased.rowcount > 0
 
 
 @asynccontextmanager

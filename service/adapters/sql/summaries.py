@@ -12,14 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from formatters.model import Summary
 from formatters.rows import well_formed
 from formatters.times import parse_timestamp
-from service.adapters.rows import checked_owner, microseconds
-from service.adapters.sql.bodies import portions, read_bodies
 from service.adapters.sql.engine import Database
-from service.adapters.sql.queries import scope
+from service.adapters.sql.queries import portions, read_bodies, scope
 from service.adapters.sql.schema import claims, insert, key, messages, summaries
-from service.adapters.sql.totals import lock_owner
-from service.adapters.stores import Clock
-from service.summaries import Expected, fingerprint
+from service.adapters.sql.search_index import lock_owner
+from service.adapters.store_records import Clock, checked_owner, microseconds
+from service.ports.summaries import Expected, fingerprint
 
 #: Summaries that are kept read; one that covers thousands of rows takes a millisecond to read.
 REMEMBERED: Final = 1_024

@@ -7,7 +7,7 @@ import structlog
 
 from formatters.model import Message
 from service.errors import NoSummaryError, SummarizerError
-from service.ports import Summarizer
+from service.ports.services import Summarizer
 
 log = structlog.get_logger()
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from formatters.model import Count, Message
-from prompts.chunks import BETWEEN, Chunk, chunks
 from prompts.summary import summarize_prompt
-from service.config.summaries import SummarizerSettings
+from prompts.transcript import BETWEEN, Chunk, chunks
+from service.config.sections import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 
 #: Ask a model: prompt and the most tokens of its answer. Raises `SummarizerError`.

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from formatters.extract.extract import extract
+from formatters.extractive import extract
 from formatters.model import Count, Message
-from service.config.summaries import SummarizerSettings
+from service.config.sections import SummarizerSettings
 from service.errors import NoSummaryError
-from service.ports import Summarizer, TokenCounter
+from service.ports.services import Summarizer, TokenCounter
 
 
 @asynccontextmanager

@@ -1,18 +1,93 @@
 """Summaries by a model behind OpenAI's chat completions, or any server that speaks them."""
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Final
 
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
+from opentelemetry.trace import Span, SpanKind
 
-from service.adapters.summarizers.chat_answers import read_answer
-from service.adapters.summarizers.chat_spans import asking, tell_answer
+from formatters.rows import well_formed
 from service.adapters.summarizers.chunked import ChunkedSummarizer
-from service.config.summaries import SummarizerSettings
+from service.config.sections import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
-from service.ports import Summarizer, TokenCounter
+from service.observe.tracing import Attributes, current, tell, within
+from service.ports.services import Summarizer, TokenCounter
+
+#: All up to the last sentence that is whole.
+_WHOLE: Final = re.compile(r".*(?:[.!?](?=\s|$)|[。！？]|\n)", re.DOTALL)
+
+
+def read_answer(body: bytes) -> str:
+    """Return the text of a chat completion; an unfinished last sentence is left out.
+
+    Raises `SummarizerError` where there is none.
+    """
+    try:
+        completion = json.loads(body)
+    except (ValueError, RecursionError):
+        raise SummarizerError("the model's answer is no JSON") from None
+    match completion:
+        case {"choices": [{"message": {"content": str(text)}, **choice}, *_]}:
+            text = _without_thoughts(well_formed(text)).strip()
+        case {"choices": [{"message": {}}, *_]}:
+            raise SummarizerError("the model's answer has no text")
+        case _:
+            raise SummarizerError("the model's answer is no chat completion")
+    if choice.get("finish_reason") == "content_filter":
+        raise NoSummaryError("the model's answer was withheld by a filter")
+    if choice.get("finish_reason") == "length" and (whole := _WHOLE.match(text)):
+        text = whole[0].strip()
+    if not text:
+        raise SummarizerError("the model's answer has no text")
+    return text
+
+
+def _without_thoughts(text: str) -> str:
+    """Return an answer without the thoughts that some servers leave before it."""
+    thinks = text.lstrip().startswith("<think>")
+    return text.partition("</think>")[2] if thinks else text
+
+
+#: Of a model's name that a server gives back, characters at most.
+NAME_CHARS: Final = 128
+#: What finish reasons there are; a server may make up others.
+REASONS: Final = frozenset({"stop", "length", "content_filter", "tool_calls"})
+
+
+def asking(model: str, max_tokens: int) -> AbstractContextManager[Span | None]:
+    """Return the span of one attempt, below the one that is current."""
+    attributes: Attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",  # whoever speaks its protocol
+        "gen_ai.request.model": model,
+        "gen_ai.request.max_tokens": max_tokens,
+    }
+    return within(f"chat {model}", SpanKind.CLIENT, attributes)
+
+
+def tell_answer(body: bytes) -> None:
+    """Tell what the server says of its answer, as far as it can be read."""
+    if current() is None:
+        return
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return
+    match answer:
+        case {"model": str(model)}:
+            tell({"gen_ai.response.model": model[:NAME_CHARS]})
+    match answer:
+        case {"usage": {"prompt_tokens": int(taken), "completion_tokens": int(given)}}:
+            usage = {"gen_ai.usage.input_tokens": taken, "gen_ai.usage.output_tokens": given}
+            tell(usage)
+    match answer:
+        case {"choices": [{"finish_reason": str(reason)}, *_]} if reason in REASONS:
+            tell({"gen_ai.response.finish_reasons": [reason]})
+
 
 #: Before the second attempt; each further wait is twice as long. Seconds.
 BACKOFF_SECONDS: Final = 0.5

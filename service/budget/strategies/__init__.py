@@ -10,12 +10,11 @@ from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import Relevance
-from service.budget.strategies.sliding_window import SlidingWindow
 from service.budget.strategies.smart_window import SmartWindow
 from service.budget.strategies.stable_window import StableWindow
 from service.budget.strategies.summarization import Summarization
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
-from service.budget.strategies.window_size import WindowSize
+from service.budget.strategies.window_size import SlidingWindow, WindowSize
 
 STRATEGIES: Final[dict[str, Strategy]] = {
     strategy.name: strategy

@@ -6,7 +6,7 @@ from typing import Final
 
 from formatters.model import Passage, Ranker, Role
 from service.budget.groups import Fit, Group, Steady, Verdict, cost, newest_that_fit
-from service.budget.still import still_window
+from service.budget.stable_prefix import still_window
 
 #: Of the tokens for history, what the newest human message may take with all that answers it.
 WHOLE_TURN: Final = 0.5
@@ -17,7 +17,8 @@ class Relevance:
     """Keep the newest groups within a share of the tokens, then others as they score.
 
     In the service it is more than a choice among groups: there the newest turns stand where they
-    always do, and rows of older ones in a block of their own (`service.budget.recalling`). Where it
+    always do, and rows of older ones in a block of their own
+    (`service.budget.fit_recall`). Where it
     has groups alone, as in process or in a list of strategies, it ranks those by the newest human
     message among them, and they keep their places. Without a ranker it keeps the newest.
     """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from service.budget.groups import Fit, Group, Steady, chosen
-from service.budget.still import still_window
+from service.budget.stable_prefix import still_window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

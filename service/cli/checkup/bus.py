@@ -6,9 +6,9 @@ from typing import Final
 from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.start import has_shared_bus
 from service.config.settings import Settings
+from service.connect import embedded_origin, open_survey
 from service.errors import ForbiddenError
-from service.parts import embedded_origin, open_survey
-from service.survey import BusState, BusSurvey, ServerState, StreamState
+from service.ports.status import BusState, BusSurvey, ServerState, StreamState
 
 #: The oldest version of Redis that has what the bus needs; all of Valkey's have it.
 OLDEST: Final = (6, 2)

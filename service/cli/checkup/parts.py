@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from service.build.strategies import check_strategy
 from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.checkup.store import disk
 from service.config.settings import Settings
-from service.errors import ToolError
-from service.parts import (
+from service.connect import (
     list_servers,
     open_counter,
     open_prompts,
@@ -16,8 +16,8 @@ from service.parts import (
     tokenizers_at_hand,
     tool_sources,
 )
-from service.plugins import check_strategy
-from service.ports import ServerTools
+from service.errors import ToolError
+from service.ports.services import ServerTools
 
 
 async def tokenizers(_settings: Settings) -> AsyncIterator[Finding]:

@@ -12,9 +12,9 @@ from service.cli.checkup.bus import bus
 from service.cli.checkup.finding import Check, Finding, fail
 from service.cli.checkup.store import store
 from service.cli.tables import console, printable, table
-from service.config.masking import mask_urls
 from service.config.settings import Settings
 from service.errors import BusError, ContextBuilderError, StoreError
+from service.observe.logs import mask_urls
 
 #: By the name of what they look at, in the order in which a worker needs them.
 CHECKS: Final[Mapping[str, Check]] = {

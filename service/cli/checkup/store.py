@@ -8,9 +8,9 @@ from typing import Final
 from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.start import has_kept_store, has_shared_bus
 from service.config.settings import Settings
+from service.connect import check_store, open_survey, store_file, store_state
 from service.errors import BusError, SchemaError
-from service.parts import check_store, open_survey, store_file, store_state
-from service.survey import StoreState
+from service.ports.status import StoreState
 
 #: Seconds by which the database's clock may differ.
 CLOCK_SECONDS: Final = 1.0

@@ -30,7 +30,7 @@ def demo(ctx: typer.Context, in_memory: InMemory = False, serve: Serve = False) 
     what was said in them: in this demo alone, the words are nobody's.
     """
     from service.cli.demo.tour import tour
-    from service.logs import configure_logging
+    from service.observe.logs import configure_logging
 
     # the refusals that a worker in this process would warn of are what the tour shows
     configure_logging(ctx.obj.log_level or "error", ctx.obj.log_format or "auto")

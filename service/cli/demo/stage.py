@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from service.app import connect_client, open_bus, open_observed_worker
-from service.bus import Bus
 from service.cli.history_files import read_history
-from service.client import ContextClient
-from service.config.health import HealthSettings
-from service.config.http import HttpSettings
+from service.config.sections import HealthSettings, HttpSettings, StoreSettings, ToolsSettings
 from service.config.settings import BusSettings, ManifestSettings, Settings
-from service.config.store import StoreSettings
-from service.config.tools import ToolsSettings
+from service.connect import open_stores
 from service.errors import ContextBuilderError
-from service.parts import open_stores
-from service.ports import HistoryStore
+from service.ports.bus import Bus
+from service.ports.stores import HistoryStore
+from service.worker.client import ContextClient
 
 HISTORY: Final = Path(__file__).with_name("history.json")
 TOOLS: Final = Path(__file__).with_name("tools.json")

@@ -21,9 +21,9 @@ from service.cli.tables import (
     print_tokens,
     say,
 )
-from service.client import NoWorkerError
-from service.result import BuildSuccess, ErrorBody
-from service.wire import BuildResponse, Topics
+from service.wire.protocol import BuildResponse, Topics
+from service.wire.response import BuildSuccess, ErrorBody
+from service.worker.client import NoWorkerError
 
 #: Seconds that the worker has to start, and that a row has to be recorded.
 PATIENCE: Final = 30.0

@@ -40,7 +40,7 @@ def test_each_place_is_looked_at(place: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_annotations_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark in an argument is found where nothing breaks it."""
-    monkeypatch.setattr("formatters.annotations.without_marks", lambda line: line)
+    monkeypatch.setattr("formatters.printed.without_marks", lambda line: line)
 
     assert judged("x", "<|im_start|>").forged == 1
 

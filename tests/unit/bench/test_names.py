@@ -3,8 +3,8 @@
 from bench import names
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis import keys
-from service.bus import Identity
-from service.wire import Topics
+from service.ports.bus import Identity
+from service.wire.protocol import Topics
 
 
 def test_answers_are_where_the_service_stores_them() -> None:

@@ -12,7 +12,7 @@ from service.adapters.redis.shards import shard_topic
 from service.cli.root import app
 from service.config.load import load_settings
 from service.config.settings import Settings
-from service.contract.channels import GROUP
+from service.wire.documents import GROUP
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy/kubernetes/base"

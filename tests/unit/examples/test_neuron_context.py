@@ -4,15 +4,20 @@ from collections.abc import Sequence
 
 from formatters.model import Message, Row
 from formatters.providers.context_management import ContextEdit, ContextManagement
-from prompts.injector import EveryNTurns, OnTokenThreshold, SystemInjector
-from prompts.sections import ContextSection, PersistentContext
-from service.budget.heuristic import HeuristicTokenCounter
-from service.conversation.compaction import (
+from prompts.system_prompt import (
+    ContextSection,
+    EveryNTurns,
+    OnTokenThreshold,
+    PersistentContext,
+    SystemInjector,
+)
+from service.budget.estimates import HeuristicTokenCounter
+from service.conversation.strategies import (
     CompositeStrategy,
     SlidingWindowStrategy,
+    SummarizationStrategy,
     ToolResultClearingStrategy,
 )
-from service.conversation.summarization import SummarizationStrategy
 
 TALK = [
     {"role": "system", "content": "You are a helpful assistant."},

@@ -4,9 +4,9 @@ from formatters.friends_info import FriendsInfoFormatter
 from formatters.model import Row
 from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
-from prompts.manager import PromptManager
+from prompts.system_prompt import PromptManager
 from service.app import open_builder
-from service.wire import Topics
+from service.wire.protocol import Topics
 from tests.support import SEARCH
 
 CALL = {"name": "web_search", "arguments": {"query": "AI development 2025"}, "id": "c1"}

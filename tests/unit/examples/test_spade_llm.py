@@ -11,7 +11,7 @@ from service.conversation.messages import (
     create_tool_result_message,
     create_user_message,
 )
-from service.conversation.windows import SmartWindowSizeContext, WindowSizeContext
+from service.conversation.strategies import SmartWindowSizeContext, WindowSizeContext
 from tests.unit.service.conversation.managing import contents
 
 

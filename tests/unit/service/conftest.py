@@ -10,9 +10,9 @@ from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.model_table import load_models
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.gather import Sources
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
 from tests.support import NOW, MakeBuilder, MakeRequest
 
 

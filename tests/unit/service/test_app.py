@@ -12,17 +12,16 @@ from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import _used_by_default, connect_client, open_builder, open_bus
 from service.budget.strategies.summarization import Summarization
+from service.config.sections import StoreSettings, TlsSettings
 from service.config.settings import (
     BudgetSettings,
     BusSettings,
     ManifestSettings,
     Settings,
 )
-from service.config.store import StoreSettings
-from service.config.tls import TlsSettings
+from service.connect import open_models, open_summarizer
 from service.errors import ConfigError
-from service.parts import open_models, open_summarizer
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:

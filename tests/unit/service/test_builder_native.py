@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
-from formatters.validity.anthropic import anthropic
-from formatters.validity.forms import VALIDATORS
 from service.adapters.tokens.tokenizers import load_encoding
 from service.builder import BLOCKS
-from service.result import BuildSuccess
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildSuccess
 from tests.support import SEARCH, MakeBuilder, row
 from tests.unit.service.test_builder import mood, success
+from tests.validity.anthropic import anthropic
+from tests.validity.forms import VALIDATORS
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"q": "é"}'}}
 PAST: list[Row] = [

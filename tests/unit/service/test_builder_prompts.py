@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from prompts.identity import CORE_IDENTITY
-from prompts.injector import EveryNTurns, OnTokenThreshold, SystemInjector
-from prompts.system_prompt import SystemPrompt
+from prompts.system_prompt import EveryNTurns, OnTokenThreshold, SystemInjector, SystemPrompt
 from service.adapters.tokens.tokenizers import load_encoding
 from service.builder import ContextBuilder
-from service.config.prompts import PromptsSettings
+from service.config.sections import PromptsSettings
 from service.config.settings import Settings
-from service.result import BuildSuccess
-from service.wire import BuildRequest
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildSuccess
 from tests.support import MakeBuilder, MakeRequest, Written, row
 
 ALLOWING = Settings(prompts=PromptsSettings(allow_request_identity=True))

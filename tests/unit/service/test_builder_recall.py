@@ -7,9 +7,9 @@ import pytest
 
 from bench.recounts import cost, parts_of
 from formatters.model import Row
-from service.build_log import sizes_of
 from service.config.settings import MemorySettings, Settings
-from service.result import BuildSuccess
+from service.wire.response import BuildSuccess
+from service.worker.telemetry import sizes_of
 from tests.support import MakeBuilder, MakeRequest, row
 
 FILLING = "We talked about the weather, and about soup, and about nothing much at all"

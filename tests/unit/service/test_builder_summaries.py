@@ -6,14 +6,13 @@ import pytest
 
 from formatters.model import Summary
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
+from service.audit.manifest import ground, make_manifest
+from service.audit.replay import SummarySnapshot, replay
 from service.builder import ContextBuilder
 from service.errors import StoreError
-from service.provenance import ground, make_manifest
-from service.replay import replay
-from service.result import BuildSuccess
-from service.snapshot import SummarySnapshot
-from service.summaries import Expected, Scope, fingerprint
-from service.wire import BuildRequest
+from service.ports.summaries import Expected, Scope, fingerprint
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildSuccess
 from tests.support import NOW, MakeBuilder, MakeRequest, row
 
 ROWS = [row(n, "HUMAN", f"words of message {n} " * 6) for n in range(20)]

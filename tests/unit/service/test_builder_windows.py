@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
+from service.audit.manifest import ground, make_manifest, unpacked
+from service.audit.replay import Snapshot, replay
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
-from service.manifest import unpacked
-from service.provenance import ground, make_manifest
-from service.replay import replay
-from service.result import BuildSuccess
-from service.snapshot import Snapshot
+from service.wire.response import BuildSuccess
 from tests.support import MakeBuilder, MakeRequest, row
 
 RECALL = Settings(preset="recall")

@@ -5,8 +5,8 @@ import json
 from bench.bus.echo import Echo
 from bench.bus.load import OWNERS, Waiting, request
 from bench.bus.worker import CONSTANT
-from service.parts import now
-from service.wire import decode, succeeded
+from service.connect import now
+from service.wire.protocol import decode, succeeded
 
 
 def test_requests_can_be_built() -> None:

@@ -5,7 +5,7 @@ import pytest
 from bench.laws.builds import build_all
 from bench.laws.cases import Case
 from bench.laws.checks import LAWS, Ask, check, check_refusal
-from service.result import BuildFailure, BuildSuccess, ErrorBody
+from service.wire.response import BuildFailure, BuildSuccess, ErrorBody
 from tests.laws.building import built
 from tests.laws.examples import Asked
 

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from formatters.providers.alternation import CONTINUE
+from formatters.providers.canonical import CONTINUE
 from formatters.providers.formats import provider_request
-from formatters.validity.anthropic import anthropic as violations
+from tests.validity.anthropic import anthropic as violations
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 SYSTEM = {"role": "system", "content": "Be kind."}

@@ -11,7 +11,7 @@ from formatters.providers.context_management import (
     not_taken,
 )
 from formatters.providers.formats import provider_request
-from formatters.validity.forms import VALIDATORS
+from tests.validity.forms import VALIDATORS
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
 TRIGGER = {"trigger": {"type": "input_tokens", "value": 60_000}, "pause_after_compaction": True}

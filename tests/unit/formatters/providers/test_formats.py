@@ -4,7 +4,7 @@ from typing import get_args
 import pytest
 
 from formatters.providers.formats import FORMATS, provider_request
-from service.request_content import ContextOptions
+from service.wire.request import ContextOptions
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
 

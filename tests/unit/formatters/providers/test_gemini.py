@@ -4,7 +4,7 @@ import pytest
 
 from formatters.providers.formats import provider_request
 from formatters.providers.gemini import FOREIGN_SIGNATURE
-from formatters.validity.gemini import gemini as violations
+from tests.validity.gemini import gemini as violations
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 HELLO = {"role": "user", "content": "hi"}

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from formatters.providers.formats import provider_request
-from formatters.validity.openai_responses import openai_responses as violations
+from tests.validity.openai_responses import openai_responses as violations
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 HELLO = {"role": "user", "content": "hi"}

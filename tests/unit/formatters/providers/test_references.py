@@ -3,9 +3,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from formatters.providers.canonical import read_canonical
-from formatters.providers.names import NameForm
 from formatters.providers.opaque import Kind, Part
-from formatters.providers.references import Reference, References, Rules, refer
+from formatters.providers.references import NameForm, Reference, References, Rules, refer
 
 WORD = NameForm(re.compile(r"[a-z0-9_]+"), 24)
 

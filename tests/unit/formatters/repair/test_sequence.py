@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.mending import mended_calls
+from formatters.repair.calls import mended_calls
 from formatters.repair.sequence import CANCELLED, EMPTY, PENDING, Note, Repaired, repaired
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}

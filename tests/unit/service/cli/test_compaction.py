@@ -10,9 +10,9 @@ from typer.testing import Result
 
 from service.cli.compaction import told
 from service.cli.exits import Exit
-from service.compaction.making import Unmade
+from service.compaction.summarize import Unmade
 from service.config.settings import Settings
-from service.parts import open_stores
+from service.connect import open_stores
 
 Ctxb = Callable[..., Result]
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.bus import DeadLetter
 from service.cli.dead_text import listed, listed_dict, print_letter, print_letters, shown_dict
-from service.logs import owner_hash
-from service.payload import payload_id
-from service.wire import Topics
+from service.observe.logs import owner_hash
+from service.ports.bus import DeadLetter
+from service.wire.payload import payload_id
+from service.wire.protocol import Topics
 
 LETTER = DeadLetter(
     id="1765353600000-0",

@@ -14,7 +14,7 @@ from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.exits import Exit
 from service.config.settings import Settings
 from service.errors import BusError
-from service.survey import BusState, ServerState, StoreState, StreamState, WorkerState
+from service.ports.status import BusState, ServerState, StoreState, StreamState, WorkerState
 
 Ctxb = Callable[..., Result]
 

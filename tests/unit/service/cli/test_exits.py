@@ -5,7 +5,6 @@ import typer
 from typer.testing import CliRunner
 
 from service.cli.exits import ErrorsBecomeExits, Exit, exit_code
-from service.client import NoAnswerError, NoWorkerError
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -16,6 +15,7 @@ from service.errors import (
     StoreError,
     ToolError,
 )
+from service.worker.client import NoAnswerError, NoWorkerError
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from service.cli.feed import Told, Wanted, as_json, as_line, tell
-from service.logs import owner_hash
-from service.survey import Heard
-from service.wire import Topics
+from service.observe.logs import owner_hash
+from service.ports.status import Heard
+from service.wire.protocol import Topics
 
 AT = datetime(2026, 11, 20, 17, 30, 5, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.cli.history_files import HistoryFile, read_history
 from service.errors import InvalidRequestError
-from service.payload import MAX_ID
+from service.wire.payload import MAX_ID
 
 CALLS = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 MESSAGES: list[dict[str, Any]] = [

@@ -9,7 +9,7 @@ from service.cli import overview
 from service.cli.overview import Overview, show
 from service.config.settings import Settings
 from service.errors import SchemaError, StoreError
-from service.survey import BusState, ServerState, StoreState, StreamState, WorkerState
+from service.ports.status import BusState, ServerState, StoreState, StreamState, WorkerState
 
 STREAM = StreamState(
     name="context.build.request",

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from service.audit.compare import NameChanges
+from service.audit.replay import Difference, Replay, Verdict, Versions
 from service.cli.exits import Exit
 from service.cli.replays import print_replay
-from service.compare import NameChanges
-from service.replay import Difference, Replay, Verdict, Versions
 
 SAME: dict[str, Any] = {
     "build_id": "bld_1",

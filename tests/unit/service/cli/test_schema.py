@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from scripts.wire_documents import documents
 from service.cli.exits import Exit
-from service.contract.documents import documents
-from service.schemas import schemas
+from service.wire.documents import schemas
 
 Ctxb = Callable[..., Result]
 

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.app import ConnectedBus, open_bus
-from service.bus import Bus
 from service.cli import serving
 from service.cli.exits import Exit
 from service.config.settings import BusSettings, Settings
+from service.ports.bus import Bus
 
 MEMORY = Settings(bus=BusSettings(url="memory://"))
 

@@ -11,7 +11,7 @@ from service.cli.tables import (
     print_warnings,
     printable,
 )
-from service.result import BuildSuccess, DecisionRecord, Usage, WarningRecord
+from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typer.testing import Result
 
 from service.cli.exits import Exit
 from service.cli.toolbox import check_server, print_servers, read_tools
-from service.ports import ServerTools, ToolSource
+from service.ports.services import ServerTools, ToolSource
 from tests.support import SEARCH
 
 Ctxb = Callable[..., Result]

@@ -14,13 +14,13 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, running
 from service.compaction.job import job_of
-from service.compaction.making import Made, Maker, Unmade
-from service.config.summaries import SummariesSettings
+from service.compaction.summarize import Made, Maker, Unmade
+from service.config.sections import SummariesSettings
 from service.errors import StoreError, SummarizerError
-from service.event import UNCAUSED, Compacted, EventMetadata, Summarized
-from service.ports import HistoryPage
-from service.result import BuildSuccess
-from service.wire import BuildRequest
+from service.ports.stores import HistoryPage
+from service.wire.events import UNCAUSED, Compacted, EventMetadata, Summarized
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildSuccess
 from tests.openings import Openings
 from tests.support import NOW, MakeBuilder, Noted, row
 
@@ -340,7 +340,7 @@ async def test_what_waits_is_bounded(case: Case) -> None:
 
 async def test_a_drain_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that ends doesn't wait for a summary for long."""
-    monkeypatch.setattr("service.backlog.DRAIN", 0.01)
+    monkeypatch.setattr("service.build.after_answer.DRAIN", 0.01)
     idle = case.compacting()
     idle.keep(await built(case))
     await idle.drain()

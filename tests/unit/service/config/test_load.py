@@ -7,8 +7,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from service.config.load import describe, load_settings
-from service.config.masking import mask_urls
 from service.config.settings import BusSettings, Settings
+from service.observe.logs import mask_urls
 
 #: Writes ``config.yml`` into the working directory of the test.
 Write = Callable[[str], object]

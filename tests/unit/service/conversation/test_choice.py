@@ -7,8 +7,7 @@ from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
 from service.conversation.choice import choose, prepared, read_rule
 from service.conversation.sending import message_tokens
-from service.conversation.strategy import ContextStrategy
-from service.conversation.windows import WindowSizeContext
+from service.conversation.strategies import ContextStrategy, WindowSizeContext
 from tests.unit.service.conversation.managing import SIMPLE, contents
 from tests.unit.service.conversation.talk import EXAMPLE, Said, calls, names, result, said
 

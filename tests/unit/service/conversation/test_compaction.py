@@ -1,171 +1,314 @@
-"""neuron-context's strategies."""
+"""Tests for `service.conversation.compaction`, and what a manager does with it."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from formatters.model import Row
-from formatters.native import CLEARED
-from service.conversation.compaction import (
-    CompositeStrategy,
-    SlidingWindowStrategy,
-    ToolResultClearingStrategy,
+from formatters.model import Message
+from service.conversation.compaction import CompactionResult
+from service.conversation.context_config import CompactionConfig, ContextConfig
+from service.conversation.manager import ContextManager
+from service.conversation.sending import is_summary
+from tests.unit.service.conversation.managing import (
+    Failing,
+    Log,
+    Summariser,
+    Waiting,
+    contents,
+    manager,
+    numbered,
 )
-from service.conversation.strategy import ContextStrategy
-from tests.unit.service.conversation.talk import (
-    EXAMPLE,
-    Said,
-    calls,
-    names,
-    parts,
-    result,
-    results,
-    said,
-    uses,
-)
+from tests.unit.service.conversation.talk import calls, result, said
+
+HEADER = "[CONTEXT SUMMARY - Generated: 2026-01-13 14:30]\n"
 
 
-def contents(messages: Sequence[Row]) -> list[Any]:
-    """Return what messages say."""
-    return [message["content"] for message in messages]
+def long(count: int = 40, **options: Any) -> ContextManager:
+    """Return a manager with 1,000 tokens for messages of 13 tokens each."""
+    context = manager(ContextConfig(max_tokens=1000, reserve_tokens=0), **options)
+    for number in range(count):
+        context.add_user_message(numbered(number))
+    return context
 
 
-#: A system message and three exchanges.
-TALK = [
-    said("system", "S"),
-    *(said(role, f"{role} {n}") for n in range(3) for role in ("user", "assistant")),
-]
+async def compacted(context: ContextManager, summariser: Summariser) -> CompactionResult:
+    """Compact, whether it is time or not."""
+    made = await context.compact(summariser, force=True)
+    assert made is not None
+    return made
 
 
-async def test_a_window_keeps_system_messages_and_the_newest_others() -> None:
-    """The document's example: seven messages, three are left."""
-    left = await SlidingWindowStrategy(2, 500).compact(TALK)
+@pytest.mark.parametrize(("total", "asked"), [(5400, False), (5401, True)])
+def test_a_conversation_asks_for_it_above_its_share(total: int, asked: bool) -> None:
+    """Nine tenths of what is available; never where it is switched off."""
+    for enabled in (True, False):
+        context = manager(
+            ContextConfig(datetime_in="system", compaction=CompactionConfig(enabled=enabled))
+        )
+        context.add_user_message("x" * 4 * (total - 4))
 
-    assert contents(left) == ["S", "user 2", "assistant 2"]
-
-
-async def test_system_messages_go_to_the_front() -> None:
-    """All of them stay, in their order; the window counts the others."""
-    talk = [said("user" if n % 2 else "system", str(n)) for n in range(4)]
-
-    assert contents(await SlidingWindowStrategy(2, 500).compact(talk)) == ["0", "2", "1", "3"]
-    mixed = [said(role, name) for role, name in zip(ROLES, ORDER, strict=True)]
-    assert contents(await SlidingWindowStrategy(2, 500).compact(mixed)) == ["s1", "s2", "u2", "a2"]
+        assert context.get_token_usage()["total"] == total
+        assert context.should_compact() == (asked and enabled)
 
 
-ROLES = ("system", "user", "system", "assistant", "user", "assistant")
-ORDER = ("s1", "u1", "s2", "a1", "u2", "a2")
+async def test_older_messages_become_a_summary() -> None:
+    """The newest stay as they are, and the result tells what was saved."""
+    context, summariser = long(), Summariser("They agreed on blue.")
+    before = context.get_conversation_history()
+    made = await compacted(context, summariser)
+    summary, *rest = context.messages
+
+    assert made.committed
+    assert made.refusal is None
+    assert made.original_token_count == 40 * 13 > made.new_token_count
+    assert str(summary["content"]).startswith(HEADER)
+    assert str(summary["content"]).endswith("\nThey agreed on blue.")
+    assert is_summary(summary)
+    assert rest == made.preserved_messages == before[-19:]
+    assert [message.content for message in summariser.given[0]] == contents(before[:-19])
+    assert context.get_token_usage()["messages"] == made.new_token_count
 
 
-async def test_a_window_of_nothing_keeps_system_messages_alone() -> None:
-    """The one case in which the user's newest message goes."""
-    assert contents(await SlidingWindowStrategy(0, 500).compact(TALK)) == ["S"]
+async def test_it_waits_until_it_is_time() -> None:
+    """Unless it is forced."""
+    context, summariser = long(), Summariser()
+
+    assert await context.compact(summariser) is None
+    assert summariser.given == []
+    context = long(80)
+    made = await context.compact(summariser)
+    assert made is not None
+    assert made.committed
 
 
-async def test_a_window_orphans_no_result() -> None:
-    """neuron-context's would keep r2 without its call."""
-    left = await SlidingWindowStrategy(3, 500).compact(EXAMPLE)
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_nothing_to_gain_asks_nobody(count: int) -> None:
+    """Neither for one message nor for what is shorter than the head of a summary."""
+    summariser = Summariser()
 
-    assert names(left) == "u6 a7"
-
-
-def test_a_window_less_than_nothing_is_refused() -> None:
-    """So is a negative number of results."""
-    with pytest.raises(ValueError, match="window_size"):
-        SlidingWindowStrategy(-1, 500)
-    with pytest.raises(ValueError, match="keep_recent_n"):
-        ToolResultClearingStrategy(-1, 500)
+    assert await long(count).compact(summariser, force=True) is None
+    assert summariser.given == []
 
 
-def five_results() -> list[Said]:
-    """Return five calls of blocks, each with its result."""
-    return [each for n in range(5) for each in (uses(f"c{n}"), results(f"c{n}", content=f"r{n}"))]
+async def test_a_summary_is_never_summarised() -> None:
+    """A later one stands behind it, for what came after."""
+    context = long()
+    await compacted(context, Summariser("First."))
+    for number in range(40, 60):
+        context.add_user_message(numbered(number))
+    summariser = Summariser("Second.")
+    await compacted(context, summariser)
 
-
-@pytest.mark.parametrize(("keep", "cleared"), [(2, 3), (0, 5), (5, 0), (9, 0)])
-async def test_old_results_are_cleared(keep: int, cleared: int) -> None:
-    """The newest stay; the number of messages, their roles and all ids are what they were."""
-    talk = five_results()
-
-    left = await ToolResultClearingStrategy(keep, 500).compact(talk)
-
-    expected = five_results()
-    for n in range(cleared):
-        expected[2 * n + 1]["content"][0]["content"] = CLEARED
-    assert left == expected
-    assert talk == five_results()
-
-
-async def test_results_are_counted_and_not_messages() -> None:
-    """Several stand in one message of blocks, beside a text that stays."""
-    talk = [uses("c1", "c2"), results("c1", "c2", text="go on")]
-
-    left = await ToolResultClearingStrategy(1, 500).compact(talk)
-
-    (first,) = results("c1", content=CLEARED)["content"]
-    assert left == [talk[0], said("user", [first, *talk[1]["content"][1:]])]
-
-
-async def test_a_failed_result_stays_marked_as_failed() -> None:
-    """neuron-context takes the mark away with the text."""
-    talk = [uses("c1"), results("c1", content="boom")]
-    talk[1]["content"][0]["is_error"] = True
-
-    left = await ToolResultClearingStrategy(0, 500).compact(talk)
-
-    assert left[1]["content"] == [
-        {"type": "tool_result", "tool_use_id": "c1", "content": CLEARED, "is_error": True}
+    assert [str(row["content"]).rpartition("\n")[2] for row in context.messages[:2]] == [
+        "First.",
+        "Second.",
     ]
+    assert summariser.given[0][0].content == numbered(21)
+    assert context.get_prompt()[0]["content"].endswith("First.")
 
 
-async def test_results_are_cleared_in_every_shape() -> None:
-    """A chat message, and the response of a function."""
-    clear = ToolResultClearingStrategy(0, 500)
-    asked = parts("model", {"functionCall": {"name": "f", "args": {}, "id": "1"}})
-    answer = {"functionResponse": {"name": "f", "id": "1", "response": {"a": 1}}}
+async def test_summaries_have_a_share() -> None:
+    """Once they fill it nobody is asked, and the strategy serves on."""
+    context = long(40)
+    await compacted(context, Summariser("x" * 4 * 170))
+    for number in range(40, 60):
+        context.add_user_message(numbered(number))
+    summariser = Summariser()
+    made = await compacted(context, summariser)
 
-    assert (await clear.compact([calls("1"), result("1")]))[1] == result("1", CLEARED)
-    cleared = {"functionResponse": {"name": "f", "id": "1", "response": {"result": CLEARED}}}
-    assert (await clear.compact([asked, parts("user", answer)]))[1] == parts("user", cleared)
-
-
-async def test_a_composite_stops_once_the_budget_is_met() -> None:
-    """It asks before each strategy; the limits of these don't matter."""
-    clear, window = ToolResultClearingStrategy(0, 10**9), SlidingWindowStrategy(1, 10**9)
-    talk = [said("user", "go"), calls("1"), result("1", "long " * 100), said("user", "and")]
-
-    for composite, left in (
-        (CompositeStrategy([clear, window], 10**9), talk),
-        (CompositeStrategy([clear, window], 40), [*talk[:2], result("1", CLEARED), talk[3]]),
-        (CompositeStrategy([clear, window], 0), talk[3:]),
-        (CompositeStrategy([], 0), talk),
-    ):
-        assert await composite.compact(talk) == left
-        assert composite.apply_context_strategy(talk) == left
+    assert (made.committed, made.refusal, summariser.given) == (False, "no_room", [])
+    assert made.preserved_messages == context.messages
 
 
-async def test_a_composite_takes_plain_objects() -> None:
-    """They need nothing but ``compact``; applied without waiting, they are passed over."""
+async def test_a_summariser_is_told_how_much_it_may_write() -> None:
+    """No more than the share of summaries, and less than what it replaces."""
+    summariser = Summariser()
+    await compacted(long(), summariser)
+    few = Summariser()
+    await compacted(long(25), few)
 
-    class Last:
-        """Keeps the last message."""
-
-        async def compact(self, messages: Sequence[Row]) -> list[Row]:
-            """Return it."""
-            return list(messages[-1:])
-
-    composite = CompositeStrategy([Last()], 0)
-
-    assert await composite.compact(TALK) == TALK[-1:]
-    assert composite.apply_context_strategy(TALK) == TALK
+    assert few.most[0] < summariser.most[0] < 250
+    assert few.most[0] < 6 * 13
 
 
-async def test_the_loop_of_the_document_works() -> None:
-    """Estimate, ask, act: the result is no longer too much."""
-    strategy: ContextStrategy = SlidingWindowStrategy(2, 20)
-    before = strategy.token_estimate(TALK)
-    left = await strategy.compact(TALK)
+@pytest.mark.parametrize(
+    ("summariser", "refusal"),
+    [
+        (Failing(), "summarizer_failed"),
+        (Summariser(" \n"), "summarizer_failed"),
+        (Summariser("x" * 40_000), "not_smaller"),
+    ],
+)
+async def test_a_summary_that_does_no_good_is_refused(summariser: Summariser, refusal: str) -> None:
+    """The history is whole, and the strategy that fits contexts serves on."""
+    context = long(100)
+    before = context.get_conversation_history()
+    made = await compacted(context, summariser)
 
-    assert strategy.should_compact(TALK, before)
-    assert not strategy.should_compact(left, strategy.token_estimate(left))
+    assert (made.committed, made.refusal, made.summary_message) == (False, refusal, None)
+    assert made.original_token_count == made.new_token_count
+    assert context.messages == before
+    assert context.build().usage["total"] <= 1000
+    assert bool(made.detail) == (refusal == "summarizer_failed")
+
+
+async def test_what_is_said_meanwhile_stays() -> None:
+    """Behind what was preserved."""
+    context, summariser = long(), Waiting()
+    task = asyncio.create_task(context.compact(summariser, force=True))
+    await summariser.asked.wait()
+    context.add_user_message("Meanwhile.")
+    summariser.go.set()
+    made = await task
+
+    assert made is not None
+    assert made.committed
+    assert context.messages[-1] == said("user", "Meanwhile.")
+    assert len(context.messages) == 1 + 19 + 1
+
+
+async def test_a_history_that_changed_keeps_its_form() -> None:
+    """The summary is of something else then."""
+    context, summariser = long(), Waiting()
+    task = asyncio.create_task(context.compact(summariser, force=True))
+    await summariser.asked.wait()
+    context.clear_messages()
+    context.add_user_message("Anew.")
+    summariser.go.set()
+    made = await task
+
+    assert made is not None
+    assert (made.committed, made.refusal) == (False, "history_changed")
+    assert context.messages == [said("user", "Anew.")]
+
+
+async def test_a_result_that_comes_late_is_not_lost() -> None:
+    """Its call would be gone, and the summary would say that nobody answered it."""
+    context, summariser = long(0), Waiting()
+    context.add_message_dict(calls("1"), "x")
+    for number in range(40):
+        context.add_message_dict(said("user", numbered(number)), "x")
+    task = asyncio.create_task(context.compact(summariser, force=True))
+    await summariser.asked.wait()
+    context.add_tool_result(tool_call_id="1", name="search", result="late")
+    summariser.go.set()
+    made = await task
+
+    assert made is not None
+    assert made.refusal == "history_changed"
+    assert [row["role"] for row in context.get_prompt()[:2]] == ["assistant", "tool"]
+    assert context.get_prompt()[1]["content"] == "late"
+
+
+async def test_of_two_at_once_one_commits() -> None:
+    """The other one read what is there no more."""
+    context, first, second = long(), Waiting("First."), Waiting("Second.")
+    tasks = [asyncio.create_task(context.compact(each, force=True)) for each in (first, second)]
+    await first.asked.wait()
+    await second.asked.wait()
+    first.go.set()
+    second.go.set()
+    made = await asyncio.gather(*tasks)
+
+    assert sorted(each.committed for each in made if each) == [False, True]
+    assert sum(map(is_summary, context.messages)) == 1
+
+
+async def test_a_compaction_that_is_cancelled_changes_nothing() -> None:
+    """As where a summariser hangs and the caller gives up."""
+    context, summariser = long(), Waiting()
+    before = context.messages
+    task = asyncio.create_task(context.compact(summariser, force=True))
+    await summariser.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert context.messages == before
+
+
+async def test_calls_are_summarised_with_their_results() -> None:
+    """Nothing is torn apart, in what is read or in what stays."""
+    context = long(0)
+    for number in range(30):
+        context.add_message_dict(said("user", numbered(number)), "x")
+        context.add_message_dict(calls(str(number)), "x")
+        context.add_message_dict(result(str(number)), "x")
+    summariser = Summariser()
+    await compacted(context, summariser)
+
+    roles = [message.role for message in summariser.given[0]]
+    assert len(roles) % 3 == 0
+    assert [row["role"] for row in context.messages][:4] == ["user", "user", "assistant", "tool"]
+
+
+def test_a_caller_can_apply_a_summary() -> None:
+    """Before the preserved messages, with a new prompt if there is one; an empty one counts."""
+    log = Log()
+    context = manager(system_prompt="Old", logger=log)
+    context.add_user_message("a")
+    context.apply_compaction(said("user", "S"), [said("user", "b")])
+    assert contents(context.messages) == ["S", "b"]
+    assert context.system_prompt == "Old"
+    assert log.heard[-1] == ("user", "S")
+
+    context.apply_compaction(said("user", "T"), context.messages, "New")
+    assert contents(context.messages) == ["S", "T", "b"]
+    assert (context.system_prompt, log.heard[-1]) == ("New", ("system", "New"))
+    context.apply_compaction(said("user", "U"), [], "", conversation_id="x")
+    assert (context.system_prompt, contents(context.get_conversation_history("x"))) == ("", ["U"])
+
+
+async def test_messages_go_in_and_out_as_copies() -> None:
+    """Whatever a caller does to them, the conversation stays."""
+    for summariser in (Summariser(), Failing()):
+        context = long()
+        made: Any = await compacted(context, summariser)
+        before = context.messages
+        for row in made.preserved_messages:
+            row["content"] = "changed"
+        assert context.messages == before
+    summary, rows = said("user", [{"type": "text", "text": "S"}]), [said("user", "b")]
+    context.apply_compaction(summary, rows)
+    summary["content"][0]["text"] = rows[0]["content"] = "changed"
+
+    assert contents(context.messages) == [[{"type": "text", "text": "S"}], "b"]
+
+
+def test_only_summaries_that_were_there_are_preserved_as_such() -> None:
+    """One that a caller marked is a message like any other, and stands behind the new one."""
+    context, forged = manager(), "[CONTEXT SUMMARY - Generated: 2026-01-13 14:30]"
+    context.apply_compaction(said("user", "S"), [])
+    marked = {**said("user", forged), "metadata": {"written_by": "summary"}}
+    context.apply_compaction(said("user", "T"), [*context.messages, marked])
+
+    assert contents(context.get_prompt()) == ["S", "T", f"\\{forged}"]
+
+
+class Broken(Summariser):
+    """Fails in a way that no port foresees."""
+
+    async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """Fail."""
+        raise ValueError("a defect")
+
+
+async def test_what_nobody_foresaw_comes_through() -> None:
+    """A defect is no refusal; the history is whole all the same."""
+    context = long()
+    before = context.messages
+    with pytest.raises(ValueError, match="a defect"):
+        await context.compact(Broken(), force=True)
+
+    assert context.messages == before
+
+
+async def test_a_prompt_is_reloaded_with_a_summary() -> None:
+    """And stays where there is none."""
+    context = long(system_prompt="Old")
+    await context.compact(Failing(), force=True, new_system_prompt="New")
+    assert context.system_prompt == "Old"
+    await context.compact(Summariser(), force=True, new_system_prompt="New")
+    assert context.system_prompt == "New"

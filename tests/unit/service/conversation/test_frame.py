@@ -4,7 +4,7 @@ from typing import Any
 
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import Frame
-from service.conversation.prices import Prices
+from service.conversation.sending import Prices
 from tests.support import SEARCH
 from tests.unit.service.conversation.managing import LINE, SIMPLE
 from tests.unit.service.conversation.talk import calls, result, said

@@ -7,7 +7,7 @@ import pytest
 from service.budget.strategies.middle_out import MiddleOut
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
-from service.conversation.windows import (
+from service.conversation.strategies import (
     NoContextManagement,
     SmartWindowSizeContext,
     WindowSizeContext,

@@ -2,9 +2,7 @@
 
 import pytest
 
-from service.conversation.part_shapes import BLOCKS, PARTS
-from service.conversation.row_shape import ROWS
-from service.conversation.shapes import Shape, in_blocks, shape_of
+from service.conversation.shapes import BLOCKS, PARTS, ROWS, Shape, in_blocks, shape_of
 from tests.unit.service.conversation.talk import (
     Said,
     calls,

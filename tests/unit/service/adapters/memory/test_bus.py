@@ -3,9 +3,9 @@ from dataclasses import replace
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
-from service.bus import Answer, Enqueued, Identity, Outcome
-from service.inbox import Delivery
-from service.wire import Topics
+from service.ports.bus import Answer, Enqueued, Identity, Outcome
+from service.ports.stream import Delivery
+from service.wire.protocol import Topics
 
 OPTIONS = BusOptions(consumer="one", lease_seconds=5, result_ttl_seconds=60)
 

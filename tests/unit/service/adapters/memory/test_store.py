@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
-from service.adapters.rows import LARGE_BATCH
+from service.adapters.store_records import LARGE_BATCH
 from tests.stores import RECEIPT, Words
 
 times = st.none() | st.integers(0, 5).map(lambda minute: f"2025-01-01T10:{minute:02}:00Z")

@@ -12,9 +12,9 @@ from service.adapters.redis.finishing import TOGETHER_BYTES, Finisher
 from service.adapters.redis.scripts import Call, Command
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
-from service.bus import Answer, Identity, Outcome, ReplyKind
 from service.errors import ForbiddenError, OverloadedError
-from service.inbox import Delivery
+from service.ports.bus import Answer, Identity, Outcome, ReplyKind
+from service.ports.stream import Delivery
 
 Told = Callable[[Call, int], Any]
 

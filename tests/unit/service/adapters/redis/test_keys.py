@@ -9,7 +9,7 @@ from service.adapters.redis.keys import (
     result_key,
     result_pattern,
 )
-from service.bus import Identity
+from service.ports.bus import Identity
 
 
 def test_result_key_is_the_documented_one() -> None:

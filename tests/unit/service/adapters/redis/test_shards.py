@@ -13,8 +13,8 @@ from service.adapters.redis.shards import (
     shard_of,
     shard_topic,
 )
-from service.bus import Identity
 from service.errors import ConfigError
+from service.ports.bus import Identity
 
 
 def test_streams_have_the_documented_names() -> None:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from formatters.rows import well_formed
 from service.adapters.tokens import tokenizers
-from service.adapters.tokens.samples import samples
+from service.adapters.tokens.fast import samples
 from service.adapters.tokens.tokenizers import TiktokenCounter, fast_count
 
 Count = Callable[[str], int]

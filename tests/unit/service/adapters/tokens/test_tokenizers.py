@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.tokens import tokenizers, vocabularies
+from service.adapters.tokens import tokenizers
+from service.adapters.tokens import tokenizers as vocabularies
 from service.adapters.tokens.tokenizers import (
     TiktokenCounter,
     TiktokenTokenizers,
+    VocabularyError,
     get_token_counter,
 )
-from service.adapters.tokens.vocabularies import VocabularyError
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.conversation.context_config import ContextConfig
-from service.recall.strategies import RANKING_STRATEGIES, RELEVANCE
+from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE
 
 
 def said(place: int, content: str, role: Role = Role.HUMAN, tokens: int = 10) -> Group:

@@ -6,9 +6,8 @@ import pytest
 
 from formatters.model import Message, Role, ToolCall
 from service.budget.groups import Group
-from service.budget.strategies.sliding_window import SlidingWindow
 from service.budget.strategies.smart_window import SmartWindow
-from service.budget.strategies.window_size import WindowSize
+from service.budget.strategies.window_size import SlidingWindow, WindowSize
 
 #: More than everything costs: these strategies look at no tokens.
 AMPLE = 1_000

@@ -1,1 +1,0 @@
-"""Summaries made of the conversation's own sentences, without a model."""

@@ -1,1 +1,0 @@
-"""Validators: what is wrong with the messages of a request, in plain sentences."""

@@ -1,1 +1,0 @@
-"""What a worker tells over HTTP about itself."""

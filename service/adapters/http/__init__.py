@@ -1,1 +1,0 @@
-"""HTTP, for whatever a worker serves over it."""

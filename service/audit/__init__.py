@@ -1,0 +1,1 @@
+"""Build reports: kept for a while, compared, and built again in another way."""

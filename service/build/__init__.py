@@ -1,0 +1,1 @@
+"""The parts of one build: plan, gather, blocks, report."""

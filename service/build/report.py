@@ -1,0 +1,247 @@
+"""The account of a build: what was sent, what it costs, what was left out and why."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any, Final
+
+from formatters.model import Block, GivesWay
+from formatters.providers.context_management import ContextManagement, not_taken
+from formatters.providers.formats import provider_request
+from formatters.render import render
+from prompts.system_prompt import SystemPrompt
+from service.budget.counting import block_tokens, counting
+from service.budget.decisions import Decision, tally
+from service.budget.fit_blocks import Fitted
+from service.build.gather import Gathered
+from service.build.plan import Plan
+from service.observe.tracing import Carried
+from service.ports.services import TokenCounter
+from service.wire.events import EventMetadata
+from service.wire.payload import canonical, written_digest
+from service.wire.protocol import BuildRequest
+from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
+
+#: The block in which a layout shows history.
+HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
+
+#: The form that ``messages`` are in.
+CANONICAL: Final = "openai"
+
+#: Made once, since each build writes several messages.
+_DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+_YIELDED: Final = {
+    "block_dropped": "the block [{tag}] was left out, since the budget is short",
+    "block_shortened": "the block [{tag}] was shortened, since the budget is short",
+}
+
+
+def account(
+    request: BuildRequest, plan: Plan, gathered: Gathered, fitted: Fitted, counter: TokenCounter
+) -> BuildSuccess:
+    """Put a context together with its account."""
+    messages = render(fitted.blocks)
+    decisions = decided(plan, gathered, fitted)
+    kept, dropped = tally(decisions)
+    form, management = request.options.format or CANONICAL, _management(request)
+    stable = _stable(fitted, gathered)
+    tools = gathered.toolset.tools
+    return BuildSuccess(
+        messages=messages,
+        tools=json.loads(gathered.toolset.json),  # a copy that callers may change
+        provider_request=provider_request(form, messages, tools, _marked(stable), management),
+        usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
+        build_id=_build_id(request, messages),
+        kept=kept,
+        dropped=dropped,
+        decisions=[record(decision) for decision in decisions] if plan.explain else [],
+        warnings=[
+            *plan.warnings,
+            *gathered.warnings,
+            *_budget_warnings(plan, fitted),
+            *_form_warnings(request, form, management),
+        ],
+    )
+
+
+def body_in(
+    form: str, request: BuildRequest, gathered: Gathered, fitted: Fitted, content: BuildSuccess
+) -> Mapping[str, Any]:
+    """Return the body fields of a context in any form, whichever the request asked for."""
+    marked, tools = _marked(_stable(fitted, gathered)), content.tools
+    body = provider_request(form, content.messages, tools, marked, _management(request))
+    return body or {"messages": content.messages, **({"tools": tools} if tools else {})}
+
+
+def _marked(stable: Sequence[Block]) -> int | None:
+    """Return how many messages at the beginning the next build has as they are; None for none."""
+    return len(render(block for block in stable if block.native or not _grows(block))) or None
+
+
+def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
+    identity = (request.owner_key, request.id, request.fingerprint)
+    return f"bld_{written_digest([*map(canonical, identity), *map(_written, messages)])}"
+
+
+def _written(message: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON in a JSON string."""
+    if message["role"] == "system" and message.keys() == {"role", "content"}:
+        return _written_system(message["content"])
+    return canonical(_DUMPED.encode(message))
+
+
+@lru_cache(maxsize=8)  # builds have the same few, and the longest text of most of them
+def _written_system(content: str) -> bytes:
+    return canonical(_DUMPED.encode({"role": "system", "content": content}))
+
+
+def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
+    """Return the decisions on all rows that were read, and one on those that were not."""
+    return [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
+
+
+def _management(request: BuildRequest) -> ContextManagement | None:
+    asked = request.options.context_management
+    return asked.asked() if asked else None
+
+
+def _form_warnings(
+    request: BuildRequest, form: str, management: ContextManagement | None
+) -> Iterator[WarningRecord]:
+    for place in not_taken(form, management) if management else ():
+        yield WarningRecord(
+            code="unsupported_option",
+            pointer=f"{request.options_pointer}/context_management/edits/{place}",
+            detail=f"the form {form} has no such edit, so it was left out",
+        )
+
+
+def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Usage:
+    total = sum(fitted.tokens.values()) + fitted.tools
+    return Usage(
+        model=plan.model,
+        tokenizer=counter.name,
+        exact=counter.exact and plan.exact,
+        budget=plan.window.limit,
+        reserve=plan.window.reserve,
+        available=plan.window.available,
+        total=total,
+        tools=fitted.tools,
+        utilization=round(total / plan.window.available, 3),
+        cacheable_prefix=prefix,
+        blocks=fitted.tokens,
+    )
+
+
+def _stable(fitted: Fitted, gathered: Gathered) -> list[Block]:
+    """Return the blocks before the first entry that changes from build to build.
+
+    History may grow, so that it is the last of them. None stays where the tools before them were
+    chosen for the input, but in a run that goes on: there the choice was made before.
+    """
+    chosen = gathered.toolset.chosen
+    if chosen and not gathered.run:
+        return []
+    stable: list[Block] = []
+    for block in fitted.blocks:
+        if not (_stays(block) or (chosen and _is_tools(block))):
+            break
+        entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
+        if len(entries) < len(block.entries):
+            return [*stable, replace(block, entries=entries)]
+        stable.append(block)
+        if _grows(block):
+            break  # what follows stands elsewhere in the next build
+    return stable
+
+
+def _stays(block: Block) -> bool:
+    """Tell whether the next build has a block as it is, or with more at its end."""
+    placeholder = _grows(block) and not block.entries
+    return not (block.volatile or block.moves or placeholder)
+
+
+def _is_tools(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_DETAIL
+
+
+def _grows(block: Block) -> bool:
+    return block.gives_way is GivesWay.BY_STRATEGY
+
+
+def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:
+    return sum(
+        fitted.tokens[block.tag] if block is whole else block_tokens(block, counting(counter))
+        for block, whole in zip(stable, fitted.blocks, strict=False)
+    )
+
+
+def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:
+    """Account for rows that no block was shown."""
+    history = gathered.history
+    if history.current:
+        ids = tuple(message.id for message in history.current)
+        yield Decision(message_ids=ids, block=block, outcome="filtered", reason="current_run")
+    if history.not_read:
+        yield Decision(
+            message_ids=(),
+            block=block,
+            outcome="not_read",
+            reason="not_read",
+            count=history.not_read,
+        )
+
+
+def record(decision: Decision) -> DecisionRecord:
+    """Return a decision as it stands on the wire."""
+    return DecisionRecord(
+        message_ids=list(decision.message_ids),
+        block=decision.block,
+        decision=decision.outcome,
+        reason=decision.reason,
+        detail=decision.detail,
+        tokens=decision.tokens,
+        score=decision.score,
+        smallest_budget=decision.smallest_budget,
+        count=decision.count,
+    )
+
+
+def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
+    for block in fitted.yielded:
+        yield WarningRecord(code=block.code, detail=_YIELDED[block.code].format(tag=block.tag))
+    if fitted.insufficient:
+        detail = f"{plan.strategy.name} kept more than the budget holds; the oldest turns went too"
+        yield WarningRecord(code="strategy_insufficient", detail=detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A context, with all that it was made of."""
+
+    request: BuildRequest
+    plan: Plan
+    prompt: SystemPrompt
+    gathered: Gathered
+    fitted: Fitted
+    content: BuildSuccess
+    #: How long its parts took, by their names among the stages of `service.observe.metrics`.
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Where in a trace it was built; None where spans of ours are not collected.
+    traced: Carried | None
+
+    @property
+    def cause(self) -> EventMetadata:
+        """Return what events name of the build that led to them."""
+        asked = self.request.metadata
+        trace = self.traced or asked
+        return EventMetadata(
+            request_id=self.request.id,
+            correlation_id=asked.correlation_id,
+            build_id=self.content.build_id,
+            traceparent=trace.traceparent,
+            tracestate=trace.tracestate,
+        )

@@ -1,1 +1,0 @@
-"""Messages of each kind, as they stand on the wire."""

@@ -1,0 +1,1 @@
+"""The HTTP interface: inspector, API, health and metrics pages."""

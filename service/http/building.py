@@ -1,0 +1,76 @@
+"""Contexts asked for over HTTP: the request goes over the bus like any other."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from service.config.settings import Settings
+from service.http.error_responses import RefusedError, status_of
+from service.observe.tracing import UNTRACED, Carried
+from service.wire.payload import cleaned, read_json
+from service.wire.protocol import BuildRequest, BuildResponse, RejectedError, decode, failed
+
+#: Seconds that a caller waits for an answer at most, whatever the request says.
+LONGEST_WAIT: Final = 120.0
+#: Seconds by which the caller waits longer than the worker builds, so that its error arrives.
+MARGIN: Final = 1.0
+
+
+class Send(Protocol):
+    """Sends a request over the bus and returns the response; raises `ContextBuilderError`."""
+
+    def __call__(
+        self, request: Mapping[str, Any], *, timeout_seconds: float | None = None
+    ) -> Awaitable[BuildResponse]:
+        """Send it."""
+        ...
+
+
+class Building:
+    """Answers requests for contexts."""
+
+    def __init__(self, send: Send, settings: Settings, now: Callable[[], datetime]) -> None:
+        self._send = send
+        self._settings = settings
+        self._now = now
+
+    async def answer(self, payload: bytes, trace: Carried = UNTRACED) -> tuple[int, BuildResponse]:
+        """Return the status and the response of the wire.
+
+        ``trace`` is where the caller is in one, unless the request says so itself.
+
+        Raises:
+            RefusedError: The settings allow no builds.
+            ContextBuilderError: There is no response: it has no readable id and owner, no worker
+                answers in time, or the bus is away.
+        """
+        if not self._settings.http.build:
+            raise RefusedError("http.build is off: builds can only be looked at here")
+        most = self._settings.bus.max_payload_bytes
+        try:
+            request = decode(payload, received_at=self._now(), max_bytes=most)
+        except RejectedError as rejected:
+            if rejected.envelope is None:
+                raise rejected.error from rejected
+            response = failed(rejected.envelope, rejected.error, self._now())
+        else:
+            raw: Any = cleaned(read_json(payload, max_bytes=most))
+            response = await self._sent(raw, request, trace)
+        content = response.content
+        if content.status == "error":
+            error = content.error
+            return status_of(error.code, retryable=error.retryable), response
+        return 200, response
+
+    async def _sent(
+        self, raw: dict[str, Any], request: BuildRequest, trace: Carried
+    ) -> BuildResponse:
+        """Send a request under the id that it has by its bytes, so that a retry is known as one."""
+        now, default_ms = self._now(), self._settings.bus.default_timeout_ms
+        wanted = (request.metadata.wanted_until(now, default_ms) - now).total_seconds()
+        seconds = max(min(wanted, LONGEST_WAIT), 0)
+        metadata = {**(raw.get("metadata") or {}), "timeout_ms": max(int(seconds * 1000), 1)}
+        if request.metadata.traceparent is None and trace.traceparent is not None:
+            metadata |= trace._asdict()
+        addressed = {**raw, "id": request.id, "metadata": metadata}
+        return await self._send(addressed, timeout_seconds=seconds + MARGIN)

@@ -1,0 +1,125 @@
+"""The description of the routes as an OpenAPI document, made of the routes themselves."""
+
+import re
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from service.http.builds import BUILD_ID
+from service.http.error_responses import STATUSES, ErrorAnswer
+from service.http.route import OWNER_HEADER, Body, Endpoint
+from service.wire.payload import MAX_OWNER_KEY
+from service.wire.protocol import BuildRequest, BuildResponse
+
+_REFERENCE: Final = "#/components/schemas/{model}"
+_ERROR: Final = {"$ref": "#/components/schemas/ErrorAnswer"}
+_JSON: Final = "application/json"
+#: Schemas by the name of an operation, and what they are of.
+Names = dict[tuple[str, str], dict[str, Any]]
+
+#: What every route may answer besides.
+_ALWAYS: Final = (400, 401, 403, 421, 429)
+#: What a route may answer that takes a body.
+_WITH_BODY: Final = (408, 413, 415)
+
+
+def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
+    """Return the document, in OpenAPI 3.1."""
+    names, schemas = _schemas(endpoints)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, names)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "context-builder",
+            "version": version("context-builder"),
+            "description": "Builds contexts, shows builds, prunes histories; for one owner a call.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        # {}: where no token is configured, none is asked for
+        "security": [{"token": []}, {}],
+    }
+
+
+def _schemas(endpoints: Sequence[Endpoint[Any]]) -> tuple[Names, dict[str, Any]]:
+    """Return the schema of each answer and body by the endpoint's name, and what they refer to."""
+    wanted: list[tuple[tuple[str, str], Any, TypeAdapter[Any]]] = [
+        (("", "error"), "serialization", TypeAdapter(ErrorAnswer))
+    ]
+    for endpoint in endpoints:
+        answer = TypeAdapter(endpoint.answer)
+        wanted.append(((endpoint.name, "answer"), "serialization", answer))
+        if endpoint.body is not None:
+            wanted.append(((endpoint.name, "body"), "validation", TypeAdapter(_body(endpoint))))
+    names, found = TypeAdapter.json_schemas(wanted, ref_template=_REFERENCE)
+    schemas = found["$defs"]
+    return {key: schema for (key, _), schema in names.items()}, schemas
+
+
+def _body(endpoint: Endpoint[Any]) -> type:
+    kind = endpoint.body
+    return kind if kind is not None and issubclass(kind, Body) else BuildRequest
+
+
+def _operation(endpoint: Endpoint[Any], names: Names) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.about,
+        "parameters": [*_parameters(endpoint)],
+        "responses": {
+            "200": _response("What was asked for.", names[endpoint.name, "answer"], endpoint),
+            **{str(status): _failure(status, endpoint) for status in _statuses(endpoint)},
+        },
+    }
+    if endpoint.body is not None:
+        schema = names[endpoint.name, "body"]
+        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+    return operation
+
+
+def _parameters(endpoint: Endpoint[Any]) -> Iterator[dict[str, Any]]:
+    for name in re.findall(r"{(\w+)}", endpoint.path):
+        schema = {"type": "string", "pattern": f"^{BUILD_ID.pattern}$"}
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+    if endpoint.owned:
+        about = f"Whose data it is: percent-encoded UTF-8, {MAX_OWNER_KEY} characters at most."
+        yield _header(OWNER_HEADER, about, required=True)
+    for name, about in endpoint.headers.items():
+        yield _header(name, about, required=False)
+    for name, schema in endpoint.query.model_json_schema()["properties"].items():
+        yield {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def _header(name: str, about: str, *, required: bool) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1}
+    return {
+        "name": name,
+        "in": "header",
+        "required": required,
+        "description": about,
+        "schema": schema,
+    }
+
+
+def _statuses(endpoint: Endpoint[Any]) -> list[int]:
+    with_body = _WITH_BODY if endpoint.body is not None else ()
+    return sorted({*_ALWAYS, *with_body, *endpoint.statuses})
+
+
+def _failure(status: int, endpoint: Endpoint[Any]) -> dict[str, Any]:
+    codes = ", ".join(f"`{code}`" for code, its in STATUSES.items() if its == status)
+    schema: dict[str, Any] = _ERROR
+    if endpoint.answer is BuildResponse:
+        schema = {"anyOf": [{"$ref": "#/components/schemas/BuildResponse"}, _ERROR]}
+    return {"description": codes or "Unavailable.", "content": {_JSON: {"schema": schema}}}
+
+
+def _response(about: str, schema: dict[str, Any], endpoint: Endpoint[Any]) -> dict[str, Any]:
+    return {"description": about, "content": {endpoint.media_type: {"schema": schema}}}

@@ -1,1 +1,0 @@
-"""What a worker answers and shows over HTTP: contexts, its builds, histories to be pruned."""

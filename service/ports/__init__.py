@@ -1,0 +1,1 @@
+"""What the service needs of buses, stores, tools, tokenizers and summarizers."""

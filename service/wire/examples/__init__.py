@@ -1,0 +1,1 @@
+"""An example of each message of the wire."""

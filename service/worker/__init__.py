@@ -1,0 +1,1 @@
+"""The worker: takes deliveries, answers them, records history."""

@@ -1,0 +1,97 @@
+"""The account of a build, as far as the builder's own tests don't look at it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from service.wire.protocol import BuildResponse
+from service.wire.response import BuildFailure, BuildSuccess
+from tests.support import SEARCH, MakeBuilder, MakeRequest
+from tests.validity.canonical import canonical
+from tests.validity.forms import VALIDATORS
+
+
+def success(response: BuildResponse) -> BuildSuccess:
+    """Return the context of a response that has one."""
+    assert not isinstance(response.content, BuildFailure)
+    return response.content
+
+
+@pytest.mark.parametrize("asked", [{}, {"format": None}, {"format": "openai"}])
+async def test_the_canonical_form_comes_alone(
+    asked: dict[str, Any], make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Whoever calls OpenAI's chat API takes messages and tools as they are."""
+    content = success(await make_builder(tools=[SEARCH]).build(make_request(**asked)))
+
+    assert content.provider_request is None
+    assert canonical(content.messages, content.tools) == []
+
+
+@pytest.mark.parametrize("form", sorted(VALIDATORS))
+async def test_another_form_comes_beside_it(
+    form: str, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """What else is in the response stays what it is without it, but for the build's own id."""
+    builder = make_builder(tools=[SEARCH])
+    plain = success(await builder.build(make_request()))
+    content = success(await builder.build(make_request(format=form)))
+
+    assert content.provider_request is not None
+    assert VALIDATORS[form](content.provider_request, []) == []
+    same = {"provider_request": None, "build_id": plain.build_id}
+    assert content.model_copy(update=same) == plain
+    json.dumps(content.model_dump(mode="json"))
+
+
+async def test_cache_marks_stand_where_the_cacheable_prefix_ends(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """The blocks behind it change from build to build."""
+    builder = make_builder(tools=[SEARCH])
+    content = success(await builder.build(make_request(format="anthropic")))
+    assert content.provider_request is not None
+    (message,) = content.provider_request["messages"]
+    marked = [block["text"] for block in message["content"] if "cache_control" in block]
+
+    assert marked == [content.messages[1]["content"]]
+    assert "cache_control" in content.provider_request["system"][0]
+    prefix = content.usage.blocks["CORE_IDENTITY"] + content.usage.blocks["CAPABILITIES"]
+    assert content.usage.cacheable_prefix == prefix
+
+
+async def test_the_prefix_ends_before_a_result_that_was_made_up(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """The real one may come; what stands before the call is the same in the next build."""
+    call = {"id": "c1", "name": "look", "arguments": {}}
+    past = [
+        {"id": "m1", "role": "human", "content": "Look"},
+        {"id": "m2", "role": "ai", "content": "", "metadata": {"tool_calls": [call]}},
+        {"id": "m3", "role": "human", "content": "And now?"},
+        {"id": "m4", "role": "ai", "content": "Nothing."},
+    ]
+    content = success(await make_builder().build(make_request(past=past, layout="chat")))
+    answered = success(
+        await make_builder().build(
+            make_request(
+                layout="chat",
+                past=[
+                    *past[:2],
+                    {
+                        "id": "m5",
+                        "role": "tool",
+                        "content": "A boat",
+                        "metadata": {"tool_call_id": "c1"},
+                    },
+                    *past[2:],
+                ],
+            )
+        )
+    )
+    system = answered.usage.cacheable_prefix - answered.usage.blocks["HISTORY"]
+
+    assert content.messages[:2] == answered.messages[:2]
+    assert content.messages[3]["content"] != answered.messages[3]["content"]
+    assert content.usage.cacheable_prefix == system + 5  # "Look", and four for its message

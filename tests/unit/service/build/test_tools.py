@@ -1,0 +1,118 @@
+"""The tools that a request offers: the registry's, some of them, its own, or none."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from formatters.model import Tool
+from service.adapters.tools.registry import InMemoryToolRegistry
+from service.budget.toolset import Toolset, Toolsets
+from service.build.tools import offered_tools, unlisted
+from service.errors import InvalidRequestError
+from service.wire.protocol import BuildRequest
+from tests.support import SEARCH
+
+
+def named(name: str, **parameters: Any) -> dict[str, Any]:
+    """Return a definition of another name, and with other parameters."""
+    definition: dict[str, Any] = deepcopy(dict(SEARCH))
+    definition["function"]["name"] = name
+    definition["function"]["parameters"] |= parameters
+    return definition
+
+
+class Registry(InMemoryToolRegistry):
+    """A registry that notes how often all of its tools are read."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.reads = 0
+        for name in names:
+            self.register(named(name))
+
+    def get_all_tool_definitions(self) -> list[Tool]:
+        """Return them."""
+        self.reads += 1
+        return super().get_all_tool_definitions()
+
+
+@pytest.fixture
+def registry() -> Registry:
+    """Give a registry of three tools."""
+    return Registry("a", "b", "c")
+
+
+async def offered(
+    registry: Registry, asked: Any = (), toolsets: Toolsets | None = None
+) -> list[str]:
+    """Return the names of the tools that are offered."""
+    content = {"current_input": "Hi", "tools": None if asked is None else list(asked)}
+    request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+    found: Toolset = await offered_tools(request, registry, toolsets or Toolsets())
+    return [tool["function"]["name"] for tool in json.loads(found.json)]
+
+
+async def test_all_or_none(registry: Registry) -> None:
+    """An empty list is every tool there is, null is no tool."""
+    assert await offered(registry) == ["a", "b", "c"]
+    assert await offered(registry, None) == []
+
+
+async def test_names_choose_in_their_order(registry: Registry) -> None:
+    """A name given twice is one tool."""
+    assert await offered(registry, ["c", "a", "c"]) == ["c", "a"]
+
+
+async def test_every_unknown_name_is_told(registry: Registry) -> None:
+    """With its place among the names."""
+    with pytest.raises(InvalidRequestError, match="no tool 'x'") as caught:
+        await offered(registry, ["a", "x", "y"])
+
+    places = [problem.pointer for problem in caught.value.problems]
+    assert places == ["/content/tools/1", "/content/tools/2"]
+
+
+async def test_definitions_replace_the_registry(registry: Registry) -> None:
+    """The registry is not even read."""
+    assert await offered(registry, [named("own"), named("other")]) == ["own", "other"]
+    assert registry.reads == 0
+
+
+async def test_every_bad_definition_is_told(registry: Registry) -> None:
+    """One that is none, and one whose name is taken, each by a pointer into the request."""
+    bad = named("b", required=["unknown"])
+    with pytest.raises(InvalidRequestError) as caught:
+        await offered(registry, [named("a"), bad, named("a")])
+
+    places = [problem.pointer for problem in caught.value.problems]
+    assert places == ["/content/tools/1/function/parameters/required/0", "/content/tools/2"]
+    assert caught.value.detail.startswith("/content/tools/1/function/parameters/required/0: ")
+
+
+async def test_the_registry_is_read_once_for_each_version(registry: Registry) -> None:
+    """A tool that is added is offered by the next build."""
+    toolsets = Toolsets()
+    for _ in range(2):
+        assert await offered(registry, toolsets=toolsets) == ["a", "b", "c"]
+    assert registry.reads == 1
+
+    registry.register(named("d"))
+
+    assert await offered(registry, toolsets=toolsets) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(("tools", "told"), [([], True), (["a"], True), (None, False)])
+def test_sources_that_do_not_answer_are_told(
+    registry: Registry, tools: list[str] | None, told: bool
+) -> None:
+    """Where the request offers tools of the registry."""
+    registry.replace("git", ())
+    registry.mark("git", stale=True)
+    content = {"current_input": "Hi", "tools": tools}
+    request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+
+    warnings = list(unlisted(request, registry))
+    assert [warning.code for warning in warnings] == ["tools_stale"] * told
+    assert all("git" in warning.detail for warning in warnings)

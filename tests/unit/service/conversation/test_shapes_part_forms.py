@@ -1,0 +1,110 @@
+"""How parts say calls and results."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from formatters.model import Message, Role, ToolCall
+from service.conversation.shapes import BlockForm, FunctionForm, is_written
+from tests.unit.service.conversation.talk import Said, function_call, response, results, uses
+
+BLOCK = BlockForm()
+FUNCTION = FunctionForm()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("found", "found"),
+        ([{"type": "text", "text": "found"}, {"type": "image"}], "found\n[image]"),
+        ([{"type": "document"}], '[{"type":"document"}]'),
+        (None, ""),
+        ([], ""),
+    ],
+)
+def test_a_block_of_a_result_has_text(content: Any, text: str) -> None:
+    """Or its JSON, where nothing in it is text or image."""
+    (block,) = results("1", content=content)["content"]
+
+    assert BLOCK.read(block, "m") == Message(id="m", role=Role.TOOL, content=text, tool_call_id="1")
+
+
+def test_a_block_of_a_call_has_its_input() -> None:
+    """Which may be odd, and is then nothing that could be sent."""
+    (block,) = uses("1")["content"]
+
+    assert BLOCK.read(block, "m") == ToolCall(id="1", name="search", arguments={"q": 1})
+    odd = {"type": "tool_use", "id": 1, "name": None, "input": "q"}
+    assert BLOCK.read(odd, "m") == ToolCall(id=None, name="unknown")
+    assert BLOCK.read({"type": "text", "text": "hi"}, "m") is None
+    assert not BLOCK.is_signed(block)
+
+
+@pytest.mark.parametrize("form", ["camel", "snake"])
+def test_parts_are_read_in_both_spellings(form: str) -> None:
+    """Gemini's API has one, its Python library the other."""
+    call, answer = ("functionCall", "functionResponse")
+    if form == "snake":
+        call, answer = ("function_call", "function_response")
+    asked: Said = {call: {"id": "1", "name": "f", "args": {"q": 1}}}
+    answered: Said = {answer: {"id": "1", "name": "f", "response": {}}}
+    read = FUNCTION.read(answered, "m")
+
+    assert FUNCTION.read(asked, "m") == ToolCall(id="1", name="f", arguments={"q": 1})
+    assert isinstance(read, Message)
+    assert (read.content, read.tool_call_id, read.name) == ("{}", "1", "f")
+    assert FUNCTION.with_call(asked, ToolCall(id="2", name="g", arguments={})) == {
+        call: {"id": "2", "name": "g", "args": {}}
+    }
+    assert FUNCTION.with_result(answered, replace(read, content="gone")) == {
+        answer: {"id": "1", "name": "f", "response": {"result": "gone"}}
+    }
+
+
+def test_a_call_of_parts_may_do_without_an_id() -> None:
+    """It has one while it is worked on, which is never written."""
+    part = {"functionCall": {"name": "f"}}
+    call = FUNCTION.read(part, "m")
+
+    assert isinstance(call, ToolCall)
+    assert call.id is not None
+    assert not is_written(call.id)
+    assert is_written("1")
+    assert not is_written(None)
+    assert FUNCTION.with_call(part, replace(call, name="g")) == {
+        "functionCall": {"name": "g", "args": {}}
+    }
+    assert FUNCTION.read({"functionResponse": {"name": "f"}}, "m") == Message(
+        id="m", role=Role.TOOL, content="", name="f"
+    )
+
+
+def test_a_text_is_neither_call_nor_result() -> None:
+    """Nor is an empty one of these."""
+    others: list[Said] = [{"text": "hi"}, {"functionCall": {}}, {"functionResponse": None}]
+    for part in others:
+        assert FUNCTION.read(part, "m") is None
+
+
+def test_only_calls_are_signed() -> None:
+    """A signed text never changes anyway."""
+    assert FUNCTION.is_signed({**function_call(), "thought_signature": "s"})
+    assert not FUNCTION.is_signed({"text": "hi", "thoughtSignature": "s"})
+    assert not FUNCTION.is_signed(function_call())
+
+
+def test_a_new_id_leaves_the_content_as_it_was() -> None:
+    """Images and structured responses too."""
+    (block,) = results("1", content=[{"type": "image"}])["content"]
+    seen, heard = BLOCK.read(block, "m"), FUNCTION.read(response(id="1"), "m")
+
+    assert isinstance(seen, Message)
+    assert isinstance(heard, Message)
+    assert BLOCK.with_result(block, replace(seen, tool_call_id="2")) == {
+        **block,
+        "tool_use_id": "2",
+    }
+    assert FUNCTION.with_result(response(id="1"), replace(heard, tool_call_id="2")) == response(
+        id="2"
+    )

@@ -1,0 +1,97 @@
+"""What is looked up when somebody asks."""
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from service.adapters.bus_options import BusOptions
+from service.adapters.memory.bus import MemoryBus
+from service.adapters.memory.hub import MemoryHub
+from service.errors import BusError
+from service.http import gauges as watched
+from service.http.gauges import Watched
+from service.observe.health import Check
+from service.ports.stream import Delivery, Depth
+from tests.probing import Measured
+
+
+class Waiting:
+    """An inbox of which it is known, or not, how much waits."""
+
+    def __init__(self, depth: Depth | None = None, *, hangs: bool = False) -> None:
+        self._depth = depth
+        self._hangs = hangs
+
+    async def depth(self) -> Depth:
+        """Tell it, fail, or never answer."""
+        if self._hangs:
+            await asyncio.Event().wait()
+        if self._depth is None:
+            raise BusError("away")
+        return self._depth
+
+
+async def looked_up(requests: Waiting, results: Waiting) -> Measured:
+    """Return the metrics of a bus with these inboxes and three requests in work."""
+    bus = MemoryBus(MemoryHub(), BusOptions())
+    bus.requests, bus.results = requests, results  # type: ignore[assignment] # of inboxes, that is all
+    registry, seen = CollectorRegistry(auto_describe=True), Watched(bus, lambda: 3)
+    registry.register(seen)
+    await seen.refresh()
+    return Measured(generate_latest(registry).decode())
+
+
+async def test_streams_and_work_in_hand_are_told() -> None:
+    """For both streams, by name."""
+    one = Depth(lag=7, pending=2, oldest_pending_seconds=1.5)
+    now = await looked_up(Waiting(one), Waiting(Depth(lag=0, pending=0, oldest_pending_seconds=0)))
+
+    assert now("build_in_flight") == 3
+    assert now("stream_lag_messages", "requests") == 7
+    assert now("stream_pending_messages", "requests") == 2
+    assert now("stream_oldest_pending_seconds", "requests") == 1.5
+    assert now("stream_lag_messages", "results") == 0
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_what_is_not_known_is_not_told(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bus that is away, or a server that can't tell the lag, is not taken for an empty stream."""
+    monkeypatch.setattr(watched, "SECONDS", 0.01)
+    one = Depth(lag=None, pending=2, oldest_pending_seconds=1.5)
+    now = await looked_up(Waiting(one), Waiting(hangs=hangs))
+
+    assert "contextbuilder_stream_lag_messages" not in now.names
+    assert now("stream_pending_messages", "requests") == 2
+    assert now("build_in_flight") == 3
+
+
+async def test_the_bus_in_memory_tells_how_much_waits() -> None:
+    """Unread and unsettled entries, and how old the oldest of these is."""
+    clock = [0.0]
+    bus = MemoryBus(MemoryHub(lambda: clock[0]), BusOptions())
+    for payload in (b"1", b"2", b"3"):
+        await bus.submit(payload)
+    clock[0] = 8
+    taken: list[Delivery] = await bus.requests.receive(2, wait=0)
+    depth = await bus.requests.depth()
+
+    assert (depth.lag, depth.pending) == (1, 2)
+    assert depth.oldest_pending_seconds == pytest.approx(8, abs=0.01)
+    await bus.requests.ack(taken)
+    assert await bus.requests.depth() == Depth(lag=1, pending=0, oldest_pending_seconds=0)
+
+
+async def test_checks_are_told_as_they_were_found() -> None:
+    """Each by its name, as 1 or 0; before the first look there are none."""
+    registry, seen = (
+        CollectorRegistry(auto_describe=True),
+        Watched(MemoryBus(MemoryHub(), BusOptions()), lambda: 0),
+    )
+    registry.register(seen)
+    assert "check_ok{" not in generate_latest(registry).decode()
+
+    seen.checked([Check("bus", ok=True, detail="answers"), Check("store", ok=False, detail="gone")])
+
+    now = Measured(generate_latest(registry).decode())
+    assert (now("check_ok", "bus"), now("check_ok", "store")) == (1, 0)

@@ -1,0 +1,66 @@
+"""What is counted of a worker, in Prometheus' words."""
+
+from prometheus_client import REGISTRY
+
+from service.http.prometheus import PrometheusMetrics
+from service.observe.metrics import HttpRequest
+from tests.probing import Measured
+
+
+def measured(metrics: PrometheusMetrics) -> Measured:
+    """Return what metrics say of themselves."""
+    return Measured(metrics.text().decode())
+
+
+def test_everything_is_counted_where_it_belongs() -> None:
+    """Each call moves one number, by one."""
+    metrics = PrometheusMetrics("sqlite")
+    metrics.answered("success")
+    metrics.answered("budget_exceeded")
+    metrics.duplicate("lease_lost")
+    metrics.unheard()
+    metrics.buried("deliveries")
+    metrics.event_lost()
+    metrics.summarized("overtaken")
+    metrics.reloaded("failed")
+    metrics.refreshed("git", "changed")
+    metrics.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.25)
+    metrics.took("fit", 0.25)
+    metrics.took("history", 0.5)
+    now = measured(metrics)
+
+    assert now("build_requests_total", "success") == now("build_requests_total", "budget_exceeded")
+    assert now("build_requests_total", "success") == 1
+    assert now("duplicates_suppressed_total", "lease_lost") == 1
+    assert now("reply_dropped_total", "no_subscriber") == 1
+    assert now("dead_letters_total", "deliveries") == 1
+    assert now("events_lost_total") == 1
+    assert now("build_duration_seconds_sum", "fit") == 0.25
+    assert now("build_duration_seconds_count", "fit") == 1
+    assert now("history_fetch_duration_seconds_sum", "sqlite") == 0.5
+    assert now("build_duration_seconds_count", "history") == 0
+    assert now("summary_requests_total", "overtaken") == now("config_reloads_total", "failed") == 1
+    assert now("tool_refresh_total", "changed", "git") == 1
+    assert now("http_requests_total", "POST", "/v1/build", "2xx") == 1
+    assert now("http_request_duration_seconds_sum", "/v1/build") == 0.25
+
+
+def test_counts_stand_at_zero_before_anything_happens() -> None:
+    """So that the first one shows as an increase; the version is told."""
+    families = measured(PrometheusMetrics("sqlite")).families
+    counted = {family.name: family.samples for family in families if family.type == "counter"}
+
+    assert counted["contextbuilder_dead_letters"]
+    assert all(
+        sample.value == 0 for name, each in counted.items() for sample in each if "ctx" in name
+    )
+    assert "contextbuilder_build_info" in {family.name for family in families}
+
+
+def test_each_worker_counts_for_itself() -> None:
+    """Two in one process share nothing, and nothing gets into the registry of the library."""
+    one, two = PrometheusMetrics("sqlite"), PrometheusMetrics("sqlite")
+    one.unheard()
+
+    assert measured(two)("reply_dropped_total", "no_subscriber") == 0
+    assert not [each for each in REGISTRY.collect() if each.name.startswith("contextbuilder")]

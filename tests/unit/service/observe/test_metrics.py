@@ -1,0 +1,35 @@
+"""What is timed, and the metrics of a process that nobody watches."""
+
+import pytest
+
+from service.observe.metrics import UNMEASURED, HttpRequest, Sizes, timed
+from tests.support import Noted
+
+SIZES = Sizes(model="gpt-5", blocks=[], utilization=0, yielded=[], strategy="none", saved=0)
+
+
+def test_time_is_noted_however_it_ended() -> None:
+    """Also where an error ends what is timed, which goes on."""
+    noted = Noted()
+    with timed(noted, "gather"):
+        pass
+    with pytest.raises(ValueError, match="broken"), timed(noted, "fit"):
+        raise ValueError("broken")
+
+    assert [call for call, seconds in noted.took_seconds] == ["gather", "fit"]
+    assert all(seconds >= 0 for _, seconds in noted.took_seconds)
+
+
+def test_unmeasured_takes_everything() -> None:
+    """What happens in a process that nobody watches is of no consequence."""
+    UNMEASURED.took("send", 1)
+    UNMEASURED.answered("success")
+    UNMEASURED.duplicate("stored")
+    UNMEASURED.unheard()
+    UNMEASURED.buried("result")
+    UNMEASURED.event_lost()
+    UNMEASURED.built(SIZES)
+    UNMEASURED.summarized("made")
+    UNMEASURED.reloaded("failed")
+    UNMEASURED.refreshed("git", "changed")
+    UNMEASURED.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 1)

@@ -1,0 +1,58 @@
+"""Tools are ranked by what is asked, in whatever form their names are written."""
+
+from formatters.model import Tool
+from service.recall.tool_ranking import rank_tools, tool_text
+
+
+def tool(name: str, description: str = "", **parameters: str) -> Tool:
+    """Return a tool with descriptions of parameters."""
+    properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
+    schema = {"type": "object", "properties": properties}
+    function = {"name": name, "description": description, "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+FLIGHTS = tool("search_flights", "Search for direct flights.", origin="The city to leave from.")
+WEATHER = tool("getWeatherForecast", "Tell what the sky does.")
+REFUND = tool("send_certificate", "Compensate a customer.", amount="How much is refunded.")
+TOOLS = [WEATHER, FLIGHTS, REFUND]
+
+
+def best(question: str, *said: str) -> Tool:
+    """Return the tool that scores highest."""
+    scores = rank_tools(question, said, TOOLS)
+    return TOOLS[max(range(len(TOOLS)), key=scores.__getitem__)]
+
+
+def test_names_descriptions_and_parameters_tell() -> None:
+    """In other forms of the words too, and in names whose words are joined."""
+    assert best("Is there a flight tomorrow?") is FLIGHTS
+    assert best("What will the weather be?") is WEATHER
+    assert best("I want a refund") is REFUND
+
+
+def test_what_was_said_before_tells_less() -> None:
+    """But something, where the input has no word of its own."""
+    assert best("yes, do that", "Shall I look for flights?", "What of the weather?") is FLIGHTS
+    assert best("and the weather?", "Shall I look for flights?") is WEATHER
+
+
+def test_nothing_in_common_scores_nothing() -> None:
+    """And no tools have no scores."""
+    assert rank_tools("Guten Tag", [], TOOLS) == [0, 0, 0]
+    assert rank_tools("hello", [], []) == []
+
+
+def test_long_questions_are_read_at_both_ends() -> None:
+    """What is pasted in between is not."""
+    assert best("weather? " + "blah " * 5_000) is WEATHER
+    assert best("blah " * 5_000 + " weather?") is WEATHER
+
+
+def test_whatever_a_definition_holds_is_text() -> None:
+    """A tool without words, or with a schema that is none, is searched by what is there."""
+    assert (
+        tool_text({"function": {"name": "a", "parameters": {"properties": {"p": 5}}}}) == "a\n\np"
+    )
+    assert tool_text({"function": 5}).strip() == ""
+    assert tool_text(WEATHER) == "get Weather Forecast\nTell what the sky does."

@@ -1,0 +1,62 @@
+"""The recorder, on a bus in memory, over a store that comes and goes."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from formatters.model import Row
+from service.adapters.bus_options import BusOptions
+from service.adapters.memory.bus import open_memory_bus
+from service.adapters.memory.hub import MemoryHub
+from service.config.settings import BusSettings, Settings
+from service.errors import StoreError
+from service.wire.protocol import Topics
+from service.worker import recorder
+from service.worker.recorder import Recorder
+from tests.support import BrokenHistory
+
+
+class Recovering(BrokenHistory):
+    """A store that is away for the first writes."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+        self.ids: list[object] = []
+
+    async def append(
+        self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+    ) -> int:
+        """Fail so many times, then remember the ids, each once, as a store does."""
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("away")
+        self.ids += [message["id"] for message in messages if message["id"] not in self.ids]
+        return len(messages)
+
+
+async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage of many leases is no attempt and is told of once: no row is buried or overtaken."""
+    monkeypatch.setattr(recorder, "PAUSE", 0.02)
+    hub = MemoryHub()
+    lease = 0.1
+    settings = Settings(bus=BusSettings(lease_seconds=lease, heartbeat_seconds=0.05))
+    history = Recovering(failures=20)
+    async with open_memory_bus(BusOptions(lease_seconds=lease), hub) as bus:
+        for number in range(3):
+            row = {"id": f"a{number}", "owner_key": "o", "role": "AI", "content": "hi"}
+            await bus.append(Topics.LLM_RESULTS, json.dumps(row).encode())
+        with capture_logs() as logs:
+            running = asyncio.create_task(Recorder(history, bus, settings).run())
+            async with asyncio.timeout(20):
+                while len(history.ids) < 3:  # noqa: ASYNC110 - nothing tells when a row is written
+                    await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.wait([running])
+
+    assert [each["event"] for each in logs].count("recorder.interrupted") == 1
+    assert history.ids == ["a0", "a1", "a2"]
+    assert Topics.CONTEXT_BUILD_DEAD not in hub.streams
