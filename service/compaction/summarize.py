@@ -11,7 +11,7 @@ from typing import Final
 
 from formatters.model import Block, Count, Facts, Message, Row, Summary
 from formatters.native import native_history
-from formatters.rows import read_rows, fix_surrogates
+from formatters.rows import fix_surrogates, read_rows
 from formatters.shared_memory import shared_memory
 from formatters.turns import sort_messages
 from prompts.summary import summary_text

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, Protocol, TypeGuard
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import is_partial, read_content, read_role, read_row, fix_surrogates
+from formatters.rows import fix_surrogates, is_partial, read_content, read_role, read_row
 
 #: Instructions, which no strategy drops.
 _SYSTEM: Final = frozenset({"system", "developer"})

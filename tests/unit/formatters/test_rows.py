@@ -7,12 +7,12 @@ import pytest
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import (
+    fix_surrogates,
     read_content,
     read_role,
     read_row,
     read_rows,
     read_tool_calls,
-    fix_surrogates,
 )
 
 
