@@ -73,7 +73,7 @@ class LazyCommands(ErrorsBecomeExits):
     ) -> tuple[str | None, Command, list[str]]:
         """Find the command that the arguments name, and load it in place of its placeholder."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name in COMMANDS:
+        if name is not None and name in COMMANDS:
             command = self.commands[name] = load_command(name)
         return name, command, rest
 
