@@ -123,12 +123,12 @@ def _read(packed: bytes) -> StoredResult:
     return StoredResult(fingerprint=fingerprint, response=sent)
 
 
-#: Where the owner stands: in a stored answer, and in a manifest.
+#: Where the owner stands: in a stored answer, and in a build report.
 Holder = Literal["response", "request"]
 
 
 def owner_in(packed: bytes, holder: Holder) -> str | None:
-    """Return whose a stored answer or a manifest is; None where it doesn't say.
+    """Return whose a stored answer or a build report is; None where it doesn't say.
 
     An answer that was too large to be stored says nothing: its fingerprint is all that there is.
     """
