@@ -23,7 +23,7 @@ from service.adapters.store_records import (
 from service.ports.services import TokenCounter
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
 from service.ports.summaries import Expected, fingerprint
-from service.recall.search import Asked
+from service.recall.search import SearchRequest
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ class MemoryHistory:
     ) -> list[Row]:
         """Return rows that the terms tell of with their neighbours, newest first."""
         scope = None if conversation_id is None else well_formed(conversation_id)
-        asked = Asked(terms, well_formed(before), max_rows)
+        asked = SearchRequest(terms, well_formed(before), max_rows)
         found = self._of(owner_key).found(scope, asked)
         return [json.loads(row.body) for row in found]
 
