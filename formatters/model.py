@@ -224,7 +224,7 @@ class Omission:
     reason: str
 
 
-class GivesWay(StrEnum):
+class TrimPolicy(StrEnum):
     """How a block yields when the budget is short."""
 
     NEVER = "never"
@@ -258,7 +258,7 @@ class Block:
     #: The same, where the budget took the last entry.
     placeholder_when_cut: str = ""
     role: Literal["system", "user"] = "user"
-    gives_way: GivesWay = GivesWay.NEVER
+    gives_way: TrimPolicy = TrimPolicy.NEVER
     #: True where each entry opens with a fixed literal, so that token counts add up.
     additive: bool = False
     #: True where its entries are messages of their own, and it has no text.

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from formatters.model import Block, Count, Entry, Passage, Role
-from formatters.recalled import day_line, under_days
+from formatters.recalled import day_line, insert_day_lines
 from service.budget.counting import block_tokens, entry_tokens, last_tokens
 from service.budget.decisions import PRESENT, Decision, Fates, Outcome
 from service.budget.fit_history import FittedHistory, fit_history, fixed_tokens, priced
@@ -270,7 +270,7 @@ class _Choice:
             else:
                 outcome: Outcome = "truncated" if rows.entries[place].cut else "kept"
                 fates.append(Recalled(place, outcome, "recalled", tokens, scores[place]))
-        entries = under_days([rows.entries[place] for place in sorted(bought)])
+        entries = insert_day_lines([rows.entries[place] for place in sorted(bought)])
         return fates, replace(rows, entries=entries) if bought else None
 
 
