@@ -166,7 +166,7 @@ async def _answered(client: Redis, number: int, recorder: Recorder) -> None:
     await client.xadd(STREAM, {"data": json.dumps(request)})
     reply = await waiting
     if reply is None or json.loads(reply)["content"]["status"] != "success":
-        raise RuntimeError(f"the request is not answered: {reply}")
+        raise RuntimeError(f"the request is not answered: {reply!r}")
     if not recorder.complete:
         raise RuntimeError("the answer was not seen on its way out")
 
@@ -174,7 +174,7 @@ async def _answered(client: Redis, number: int, recorder: Recorder) -> None:
 async def _received(client: Redis, name: str) -> bytes | None:
     """Wait for the first item of a list, and take it."""
     item: Any = await client.blpop([name], timeout=PATIENCE)
-    return item and item[1]
+    return bytes(item[1]) if item else None
 
 
 async def shortest_path(folder: Path) -> Visited:
