@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, TrimPolicy
+from formatters.model import Block, Entry, Facts, Tag, TrimPolicy
 from formatters.rows import fix_surrogates
 from formatters.times import parse_timestamp
 
@@ -20,7 +20,7 @@ def friends_info(facts: Facts) -> Block:
     text = read_profile_text(facts.profile) or facts.default_profile.strip()
     entry = _profile(text, facts.tags, len(text)) if text else Entry(text=_nothing(facts.profile))
     return Block(
-        tag="FRIENDS_INFO",
+        tag=Tag.FRIENDS_INFO,
         header=HEADER,
         entries=(entry,),
         gives_way=TrimPolicy.BY_TAIL if text else TrimPolicy.NEVER,

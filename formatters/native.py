@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from formatters.guard import quoted
 from formatters.model import (
+    BEYOND_LIMIT,
     Block,
     ChatMessage,
     Entry,
@@ -18,6 +19,7 @@ from formatters.model import (
     Message,
     Omission,
     Role,
+    Tag,
     ToolCall,
     TrimPolicy,
 )
@@ -139,10 +141,6 @@ def _call(call: ToolCall) -> dict[str, object]:
     }
 
 
-#: Candidates that go beyond the limit of messages are dropped for this reason.
-_BEYOND: Final = "memory_limit"
-
-
 def native_history(facts: Facts) -> Block:
     """Show the history as messages of their own, oldest first.
 
@@ -157,7 +155,7 @@ def native_history(facts: Facts) -> Block:
     kept = _newest(units, facts.memory.limit)
     beyond = units[: len(units) - len(kept)]
     return Block(
-        tag="HISTORY",
+        tag=Tag.HISTORY,
         entries=tuple(_entry(unit, mended, facts.tags) for unit in kept),
         gives_way=TrimPolicy.BY_STRATEGY,
         native=True,
@@ -178,7 +176,7 @@ def run_so_far(facts: Facts, history: Block | None = None) -> tuple[Block, ...]:
     mended = repair(facts.run, in_flight=True, taken=_called(history) if history else ())
     return (
         Block(
-            tag="RUN",
+            tag=Tag.RUN,
             entries=tuple(
                 _entry(unit, mended, facts.tags) for unit in split_units(mended.messages)
             ),
@@ -241,4 +239,4 @@ def _filtered(mended: Repaired) -> Iterable[Omission]:
 
 def _omitted(unit: Unit, mended: Repaired) -> Omission:
     ids = tuple(message.id for message in unit if message.id not in mended.synthetic)
-    return Omission(message_ids=ids, reason=_BEYOND)
+    return Omission(message_ids=ids, reason=BEYOND_LIMIT)

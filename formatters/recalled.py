@@ -3,13 +3,22 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from formatters.model import COUNT_MARK, Block, Entry, Facts, Message, Passage, Role, TrimPolicy
+from formatters.model import (
+    COUNT_MARK,
+    Block,
+    Entry,
+    Facts,
+    Message,
+    Passage,
+    Role,
+    Tag,
+    TrimPolicy,
+)
 from formatters.printed import format_row
 from formatters.times import format_day
 from formatters.turns import Turn, group_turns, is_printable, sort_messages
 
-TAG: Final = "RECALLED"
-HEADER: Final = f"[{TAG} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
+HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
 
 def recalled(facts: Facts) -> tuple[Block, ...]:
@@ -23,7 +32,7 @@ def recalled(facts: Facts) -> tuple[Block, ...]:
     pieces = (piece for turn in group_turns(shown) for piece in _pieces(turn))
     return (
         Block(
-            tag=TAG,
+            tag=Tag.RECALLED,
             header=HEADER,
             entries=tuple(_entry(row, messages, facts) for row, messages in pieces),
             gives_way=TrimPolicy.BY_SCORE,
@@ -38,9 +47,9 @@ def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     lines: list[Entry] = []
     last = None
     for entry in entries:
-        if entry.under != last:
-            lines.append(day_line(entry.under))
-        last = entry.under
+        if entry.day != last:
+            lines.append(day_line(entry.day))
+        last = entry.day
         lines.append(entry)
     return tuple(lines)
 
@@ -75,6 +84,6 @@ def _entry(row: Row, messages: Row, facts: Facts) -> Entry:
         messages=messages,
         rows=1,
         cut=limit is not None and any(len(message.content) > limit for message in row),
-        under=format_day(row[0].timestamp, facts.memory.minutes_west),
+        day=format_day(row[0].timestamp, facts.memory.minutes_west),
         passage=Passage(said, speaker, row[0].timestamp),
     )

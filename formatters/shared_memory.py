@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from formatters.model import (
+    BEYOND_LIMIT,
     COUNT_MARK,
     Block,
     Entry,
@@ -15,6 +16,7 @@ from formatters.model import (
     Omission,
     Role,
     Row,
+    Tag,
     TrimPolicy,
 )
 from formatters.printed import format_row
@@ -38,7 +40,7 @@ def shared_memory(facts: Facts) -> Block:
     omitted = (_omitted(message) for message in messages if not is_printable(message))
     still = facts.memory.header == "still"
     return Block(
-        tag="SHARED_MEMORY",
+        tag=Tag.SHARED_MEMORY,
         header=STILL_HEADER if still else HEADER,
         entries=tuple(_entry(turn, facts.memory, facts.tags) for turn in turns if turn.rows),
         placeholder=NONE_FITS if beyond or facts.more_history else NO_HISTORY,
@@ -94,7 +96,7 @@ def _newest(
             continue
         lost = _lost(turn, rows)
         omissions.append(
-            Omission(message_ids=tuple(message.id for message in lost), reason="memory_limit")
+            Omission(message_ids=tuple(message.id for message in lost), reason=BEYOND_LIMIT)
         )
         if rows:
             kept.append(replace(turn, messages=_without(turn.messages, lost), rows=rows))

@@ -1,7 +1,7 @@
 """The `[THIS_MOMENT]` block: the time, reminders of the operator, what the human says now."""
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts
+from formatters.model import Block, Entry, Facts, Tag
 from formatters.rows import fix_surrogates
 from formatters.times import format_clock_time, parse_minutes_west, parse_timestamp, to_local_time
 
@@ -13,7 +13,7 @@ def this_moment(facts: Facts) -> Block:
     notes = "".join(f"<operator_note>\n{text}\n</operator_note>\n" for text in facts.injections)
     words = quoted(facts.current_input, facts.tags)
     return Block(
-        tag="THIS_MOMENT",
+        tag=Tag.THIS_MOMENT,
         header="[THIS_MOMENT]\n",
         entries=(Entry(text=f"{time}{notes}<human_input>\n{words}\n</human_input>"),),
         volatile=True,

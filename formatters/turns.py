@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Message, Role
+from formatters.model import Block, Entry, Message, Role, Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ def summary_entry(sentence: str, tags: frozenset[str] = frozenset()) -> Entry:
 
 def stored_block(entry: Entry) -> Block:
     """Return stored summaries as a message before native history; the next build has the same."""
-    return Block(tag="SUMMARY", entries=(entry,))
+    return Block(tag=Tag.SUMMARY, entries=(entry,))
 
 
 def summary_block(sentence: str, tags: frozenset[str] = frozenset()) -> Block:
     """Return the summary as a message before native history."""
-    return Block(tag="SUMMARY", entries=(summary_entry(sentence, tags),), volatile=True)
+    return Block(tag=Tag.SUMMARY, entries=(summary_entry(sentence, tags),), volatile=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 from formatters.guard import one_line, quoted
 from formatters.lookalikes import escaped
-from formatters.model import Block, Entry, Facts, Tool, TrimPolicy
+from formatters.model import Block, Entry, Facts, Tag, Tool, TrimPolicy
 from formatters.rows import fix_surrogates
 
 HEADER: Final = "[CAPABILITIES]\nAvailable tools in this conversation:\n\n"
@@ -55,7 +55,7 @@ class _Parameter:
 def capabilities(facts: Facts) -> Block:
     """Show the tools in their order; a function of ``facts.tools`` and ``facts.tags`` alone."""
     return Block(
-        tag="CAPABILITIES",
+        tag=Tag.CAPABILITIES,
         header=HEADER,
         entries=tuple(_entry(tool, facts.tags) for tool in facts.tools),
         placeholder=NO_TOOLS,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block, TrimPolicy
+from formatters.model import Block, Tag, TrimPolicy
 from formatters.providers.context_management import ContextManagement, unsupported_edits
 from formatters.providers.formats import provider_request
 from formatters.render import render
@@ -25,7 +25,7 @@ from service.wire.protocol import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 #: The block in which a layout shows history.
-HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
+HISTORY_BLOCKS: Final = {"tagged": Tag.SHARED_MEMORY, "chat": Tag.HISTORY}
 
 #: The form that ``messages`` are in.
 CANONICAL: Final = "openai"

@@ -67,8 +67,8 @@ def test_days_are_those_of_the_view() -> None:
     (utc,) = recalled(facts(*rows))
     (east,) = recalled(facts(*rows, minutes_west=-60))
 
-    assert [entry.under for entry in utc.entries] == ["[2023-05-21]", "[unknown time]"]
-    assert east.entries[0].under == "[2023-05-22]"
+    assert [entry.day for entry in utc.entries] == ["[2023-05-21]", "[unknown time]"]
+    assert east.entries[0].day == "[2023-05-22]"
 
 
 def test_each_day_is_told_once() -> None:
