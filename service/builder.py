@@ -17,7 +17,7 @@ from opentelemetry.trace import Tracer
 
 from formatters.friends_info import friends_info
 from formatters.model import Facts, Formatter
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
@@ -155,7 +155,7 @@ class ContextBuilder:
         defaults = self.settings.user_defaults.prompts.friends_profile
         blocks = request.options.blocks or {}
         return Facts(
-            current_input=well_formed(request.current_input),
+            current_input=fix_surrogates(request.current_input),
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
@@ -164,7 +164,7 @@ class ContextBuilder:
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
-            blocks={tag: well_formed(text) for tag, text in blocks.items()},
+            blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
             run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,
