@@ -25,9 +25,9 @@ from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.audit.store import Filing
-from service.budget.counting import counting
+from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
-from service.budget.fit_recall import ranking
+from service.budget.fit_recall import make_ranker
 from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
 from service.budget.toolset import Toolset
@@ -177,12 +177,12 @@ class ContextBuilder:
             tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
-            rank=ranking(plan.strategy, facts.current_input, plan.now),
+            rank=make_ranker(plan.strategy, facts.current_input, plan.now),
         )
         with within("render"):
             blocks = arranged(self.blocks, facts, toolset)
         with within("choose"):
-            return fit_blocks(blocks, budget, counting(counter))
+            return fit_blocks(blocks, budget, count_function(counter))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.

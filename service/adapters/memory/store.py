@@ -23,7 +23,7 @@ from service.adapters.store_records import (
 from service.ports.services import TokenCounter
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
 from service.ports.summaries import Expected, fingerprint
-from service.recall.search import Asked
+from service.recall.search import SearchRequest
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ class MemoryHistory:
     ) -> list[Row]:
         """Return rows that the terms tell of with their neighbours, newest first."""
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
-        asked = Asked(terms, fix_surrogates(before), max_rows)
+        asked = SearchRequest(terms, fix_surrogates(before), max_rows)
         found = self._of(owner_key).found(scope, asked)
         return [json.loads(row.body) for row in found]
 

@@ -43,7 +43,7 @@ from service.adapters.store_records import (
 )
 from service.ports.services import TokenCounter
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
-from service.recall.search import Asked
+from service.recall.search import SearchRequest
 
 
 class SqlHistory:
@@ -99,7 +99,7 @@ class SqlHistory:
         """Return rows that the terms tell of with their neighbours, newest first."""
         owner = key(checked_owner(owner_key))
         conversation = None if conversation_id is None else key(fix_surrogates(conversation_id))
-        asked = Asked(terms, key(fix_surrogates(before)), row_limit(max_rows))
+        asked = SearchRequest(terms, key(fix_surrogates(before)), row_limit(max_rows))
         place = Place(owner, conversation)
         return await self._database.read(lambda found: search_rows(found, place, asked))
 
