@@ -18,7 +18,7 @@ from prompts.summary import format_summary
 from service.budget.fit_history import make_groups
 from service.budget.groups import Group, cost
 from service.compaction.job import Job
-from service.config.sections import SummariesSettings
+from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
 from service.ports.stores import HistoryStore

@@ -13,7 +13,7 @@ from prompts.summary_prompt import (
     format_summary_prompt,
     split_chunks,
 )
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 
 #: Ask a model: prompt and the most tokens of its answer. Raises `SummarizerError`.
