@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.adapters.redis.client import bus_errors
+from service.adapters.redis.connection import bus_errors
 from service.adapters.redis.keys import manifest_key
 from service.adapters.redis.scripts import Command
-from service.adapters.redis.servers import Servers, ask, run
+from service.adapters.redis.server import Servers, run, run_one
 
 
 class RedisManifests:
@@ -32,7 +32,7 @@ class RedisManifests:
         """Return a build's manifest, or None."""
         with bus_errors("read a manifest"):
             key = manifest_key(build_id, self._prefix)
-            found: Any = await ask(self._servers, Command(key, ("GET", key)))
+            found: Any = await run_one(self._servers, Command(key, ("GET", key)))
         return None if found is None else bytes(found)
 
     async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
