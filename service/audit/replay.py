@@ -18,7 +18,8 @@ from service.builder import ContextBuilder
 from service.errors import ContextBuilderError, StoreError
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats, HistoryStore
 from service.ports.summaries import Expected, SummaryStore
-from service.wire.protocol import SCHEMA_VERSION, BuildRequest, decode
+from service.wire.protocol import SCHEMA_VERSION
+from service.wire.request import BuildRequest, decode
 
 _READ_ONLY: Final = "a snapshot can only be read"
 

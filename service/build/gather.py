@@ -25,7 +25,7 @@ from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
 from service.ports.stores import HistoryStore, ProfileStore
 from service.ports.summaries import Lacking, Scope, SummaryStore
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
 log = structlog.get_logger()

@@ -16,7 +16,7 @@ from service.config.settings import MemorySettings
 from service.ports.stores import HistoryPage, HistoryStore
 from service.recall.question import TELLING
 from service.recall.terms import asked_terms
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: What rows are measured by that no store has counted.
 _ESTIMATE: Final = HeuristicTokenCounter()

@@ -1,11 +1,12 @@
 """A history summarised on demand, as far as its newest turns."""
 
 from service.app import open_builder
+from service.compaction.compactor import find_compactor
 from service.compaction.job import job_of
 from service.compaction.summarize import Made, Unmade
 from service.config.settings import Settings
 from service.errors import ConfigError
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 
 async def compact_history(
@@ -25,10 +26,11 @@ async def compact_history(
         }
     )
     async with open_builder(settings) as builder:
-        if builder.compactor is None:
+        compactor = find_compactor(builder.after_answer)
+        if compactor is None:
             raise ConfigError("summaries.enabled: no summaries are made")
         job = job_of(await builder.built(request), force=True)
-        return await builder.compactor.make(job) if job else Unmade.NOT_NEEDED
+        return await compactor.make(job) if job else Unmade.NOT_NEEDED
 
 
 def told(made: Made | Unmade) -> str:

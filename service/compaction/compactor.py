@@ -1,7 +1,7 @@
 """Makes the summaries that builds turn out to need, when their answers are out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -10,14 +10,14 @@ import structlog
 from opentelemetry.trace import Tracer
 
 from service.aio import Remembered
-from service.build.after_answer import Backlog
+from service.build.after_answer import AfterAnswer, Backlog
 from service.build.report import Built
-from service.build.telemetry import summarizing
+from service.build.telemetry import summary_span
 from service.compaction.job import Job, job_of
 from service.compaction.summarize import Made, Maker, Unmade
 from service.errors import StoreError, SummarizerError
 from service.observe.metrics import UNMEASURED, Metrics
-from service.observe.tracing import current, fail
+from service.observe.tracing import current_span, record_failure
 from service.ports.summaries import Lacking, Scope
 from service.wire.events import Compacted, Events, Summarized
 from service.wire.protocol import Topics
@@ -89,9 +89,9 @@ class Compactor:
         #: How many rows there were when nothing could be done.
         self._vain: Remembered[tuple[Scope, int], int] = Remembered(REMEMBERED)
 
-    def keep(self, built: Built | None) -> None:
-        """Have made what a build needs; neither waits nor raises."""
-        job = job_of(built) if built and self._settings.enabled else None
+    def keep(self, built: Built) -> None:
+        """Queue the summary that a build needs; neither waits nor raises."""
+        job = job_of(built) if self._settings.enabled else None
         if job is None or job.scope in self._scopes or self._is_vain(job):
             return
         if self._resting.passes(job.scope):
@@ -132,7 +132,7 @@ class Compactor:
         for job in jobs:
             made = None
             try:
-                with summarizing(self._tracer, job.cause):
+                with summary_span(self._tracer, job.cause):
                     made = await self._attempt(job)
                 await self._tell(made, job)
             except Exception:  # whatever a summariser does, builds go on
@@ -146,7 +146,7 @@ class Compactor:
         try:
             made = await self._maker.make(job)
         except (StoreError, SummarizerError) as error:
-            fail(current(), error)
+            record_failure(current_span(), error)
             log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
             self._failed(job.scope)
             return None
@@ -222,3 +222,8 @@ async def _tell(events: Events, made: Made, job: Job) -> None:
             run_id=job.run_id,
             cause=job.cause,
         )
+
+
+def find_compactor(work: Iterable[AfterAnswer]) -> Compactor | None:
+    """Return the compactor among the work after answers, None if there are no summaries."""
+    return next((item for item in work if isinstance(item, Compactor)), None)

@@ -21,7 +21,7 @@ from service.config.sections import StoreSettings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.ports.stores import Archiving
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import row
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]

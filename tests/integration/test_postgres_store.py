@@ -18,7 +18,7 @@ from service.config.settings import Settings
 from service.connect import open_stores
 from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError
 from service.ports.stores import Archiving
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.integration.test_store_contract import at, row
 from tests.postgres_server import PostgresServer
 from tests.stores import Clock, Words

@@ -30,7 +30,7 @@ from service.ports.stores import Archiving
 from service.ports.summaries import Expected, fingerprint
 from service.recall.search import MOST_ALONE, ROWS_A_HIT
 from service.recall.terms import ASKED
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.postgres_server import PostgresServer
 from tests.stores import RECEIPT, Clock, Sql, Words
 

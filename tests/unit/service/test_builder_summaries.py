@@ -11,7 +11,7 @@ from service.audit.replay import SummarySnapshot, replay
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.ports.summaries import Expected, Scope, fingerprint
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import NOW, MakeBuilder, MakeRequest, row
 

@@ -13,7 +13,7 @@ from prompts.system_prompt import SystemPrompt
 from service.audit.manifest import Manifest, ground, hashed, make_manifest, row_hash
 from service.config.sections import PromptsSettings, StoreSettings
 from service.config.settings import BudgetSettings, Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 SECRET = "Nobody may ever read this"

@@ -19,7 +19,7 @@ from service.config.sections import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.stores import HistoryPage
 from service.wire.events import UNCAUSED, Compacted, EventMetadata, Summarized
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.openings import Openings
 from tests.support import NOW, MakeBuilder, Noted, row
@@ -103,7 +103,7 @@ class Case:
         )
         lacking = self.builder.sources.lacking
         self.compactor = Compactor(maker, lacking, self.events, self.metrics)
-        self.builder = replace(self.builder, compactor=self.compactor)
+        self.builder = replace(self.builder, after_answer=(self.compactor,))
         return self.compactor
 
     async def build(self, **context: Any) -> BuildSuccess:
@@ -334,13 +334,12 @@ async def test_what_waits_is_bounded(case: Case) -> None:
         idle.keep(first)
         idle.keep(first)
         idle.keep(other)
-        idle.keep(None)
     assert [line["event"] for line in lines] == ["summary.postponed"]
 
 
 async def test_a_drain_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that ends doesn't wait for a summary for long."""
-    monkeypatch.setattr("service.build.after_answer.DRAIN", 0.01)
+    monkeypatch.setattr("service.build.after_answer.DRAIN_SECONDS", 0.01)
     idle = case.compacting()
     idle.keep(await built(case))
     await idle.drain()

@@ -9,7 +9,7 @@ from formatters.model import Summary
 from service.adapters.memory.store import MemoryHistory
 from service.builder import ContextBuilder
 from service.compaction.job import Job, job_of
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, MakeBuilder, row
 
 ROWS = [row(n, ("HUMAN", "AI")[n % 2], "words") for n in range(40)]

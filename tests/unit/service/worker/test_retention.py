@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
+from service.app import make_worker
 from service.config.sections import StoreSettings
 from service.config.settings import EventSettings, Settings
 from service.ports.stores import Archiving
@@ -96,7 +97,7 @@ async def test_workers_do_it_in_the_background(
         rows = [row(n, "human", "x", timestamp=m.isoformat()) for n, m in enumerate(moments)]
         await builder.history.append("o", rows)
         stop = asyncio.Event()
-        running = asyncio.create_task(worker.Worker(bus, builder).run(stop))
+        running = asyncio.create_task(make_worker(bus, builder).run(stop))
         async with asyncio.timeout(10):
             while (await builder.history.recent("o")).total == 2:  # noqa: ASYNC110 - in the background
                 await asyncio.sleep(0.01)
