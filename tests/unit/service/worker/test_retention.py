@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from service import app
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
 from service.app import make_worker
@@ -14,7 +15,6 @@ from service.config.sections import StoreSettings
 from service.config.settings import EventSettings, Settings
 from service.ports.stores import Archiving
 from service.worker import retention
-from service.worker import runner as worker
 from service.worker.retention import Retention
 from tests.stores import Words
 from tests.support import NOW, MakeBuilder, row
@@ -90,7 +90,7 @@ async def test_workers_do_it_in_the_background(
     make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the time of the bus, while they work."""
-    monkeypatch.setattr(worker, "INTERVAL", 0.01)
+    monkeypatch.setattr(app, "INTERVAL", 0.01)
     builder = make_builder(settings=Settings(store=StoreSettings(retention_days=1)))
     async with open_memory_bus() as bus:
         moments = [bus.now() - timedelta(days=2), bus.now()]
