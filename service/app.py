@@ -165,14 +165,14 @@ async def open_worker(
 def make_worker(
     bus: Bus, builder: ContextBuilder, filed: Callable[[Built], object] | None = None
 ) -> Worker:
-    """Assemble a worker; ``filed`` is called with each build whose manifest is on the bus."""
+    """Assemble a worker; ``filed`` is called with each build whose report is on the bus."""
     settings, metrics, pulse = builder.settings, builder.metrics, Pulse()
     spans = BusSpans(builder.tracer, settings.bus)
     sender = Sender(bus, metrics, pulse)
     recorder = Recorder(builder.history, bus, settings, metrics)
     events = BusEvents(bus, metrics)
     departures = Departures(builder.history, events, builder.tokenizers, settings.events)
-    after_answer = (Filing(bus.manifests, settings, filed).queue, departures.queue)
+    after_answer = (Filing(bus.reports, settings, filed).queue, departures.queue)
     handler = Handler(
         bus=bus,
         builder=builder,

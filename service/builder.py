@@ -17,15 +17,15 @@ from opentelemetry.trace import Tracer
 
 from formatters.friends_info import friends_info
 from formatters.model import Facts, Formatter
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
-from service.budget.counting import counting
+from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
-from service.budget.fit_recall import ranking
+from service.budget.fit_recall import make_ranker
 from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
 from service.budget.toolset import Toolset
@@ -148,7 +148,7 @@ class ContextBuilder:
         past = gathered.history
         blocks = request.options.blocks or {}
         return Facts(
-            current_input=well_formed(request.current_input),
+            current_input=fix_surrogates(request.current_input),
             identity=prompt.text(plan.identity),
             now=plan.now,
             history=past.messages,
@@ -158,7 +158,7 @@ class ContextBuilder:
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=self.settings.user_defaults.prompts.friends_profile.content,
-            blocks={tag: well_formed(text) for tag, text in blocks.items()},
+            blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
             run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,
@@ -171,13 +171,13 @@ class ContextBuilder:
             tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
-            rank=ranking(plan.strategy, facts.current_input, plan.now),
+            rank=make_ranker(plan.strategy, facts.current_input, plan.now),
         )
         with child_span("render"):
             tools_block = toolset.block(facts.tags, lambda: capabilities(facts))
             blocks = format_blocks(self.blocks, replace(facts, tools_block=tools_block))
         with child_span("choose"):
-            return fit_blocks(blocks, budget, counting(counter))
+            return fit_blocks(blocks, budget, count_function(counter))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message in the form that it has on the bus.

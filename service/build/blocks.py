@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from formatters.custom import custom
-from formatters.friends_info import profile_text
+from formatters.friends_info import read_profile_text
 from formatters.model import Block, Facts, Formatter, Message
 from formatters.native import native_history, run_so_far
 from formatters.recalled import recalled
-from formatters.render import in_one_message
+from formatters.render import join_blocks
 from formatters.shared_memory import shared_memory
 from prompts.summary import summary_forms
 
@@ -36,14 +36,14 @@ def format_blocks(formatters: Sequence[Formatter], facts: Facts) -> tuple[Block,
     native = [block for block in leading if block.native]
     system = (*texts, *custom(facts))
     if facts.layout == "chat":
-        system = in_one_message(system)
+        system = join_blocks(system)
     run = run_so_far(facts, next(iter(native), None))
     return (*system, *native, *recalled(facts), moment, *run)
 
 
 def work_size(facts: Facts) -> int:
     """Return how much work it is to format and fit facts, in characters of text."""
-    profile = profile_text(facts.profile) or facts.default_profile
+    profile = read_profile_text(facts.profile) or facts.default_profile
     summaries = (summary.text for summary in facts.summaries)
     texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values(), *summaries)
     messages = (*facts.history, *facts.run)

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic.json_schema import SkipJsonSchema
 
-from formatters.custom import TAG
+from formatters.custom import TAG_PATTERN
 from formatters.guard import quoted
 from formatters.providers.context_management import ContextEdit, ContextManagement
 from service.errors import ContextBuilderError, shown
@@ -163,7 +163,7 @@ class ContextOptions(Tolerant):
     @classmethod
     def _tags(cls, blocks: dict[str, str] | None) -> dict[str, str] | None:
         for tag in blocks or {}:
-            if not TAG.fullmatch(tag):
+            if not TAG_PATTERN.fullmatch(tag):
                 raise ValueError(f"{shown(tag)} is not a tag; use capital letters, digits and _")
             if quoted(f"[{tag}]") != f"[{tag}]":
                 raise ValueError(f"{shown(tag)} is reserved by the service or a chat template")

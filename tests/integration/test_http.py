@@ -313,7 +313,7 @@ async def test_an_outage_is_told_as_one(scene: Scene, monkeypatch: pytest.Monkey
     async def away(*_args: object) -> None:
         raise BusError("connect to redis://ana:hidden@host: refused")
 
-    monkeypatch.setattr(scene.bus.manifests, "get", away)
+    monkeypatch.setattr(scene.bus.reports, "get", away)
     monkeypatch.setattr(scene.builder.history, "stats", BrokenHistory().stats)
     for path in (f"/v1/builds/bld_{'0' * 32}", "/v1/history"):
         answer = await scene.get(path)
