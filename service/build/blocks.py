@@ -11,7 +11,7 @@ from formatters.native import native_history, run_so_far
 from formatters.recalled import recalled
 from formatters.render import join_blocks
 from formatters.shared_memory import shared_memory
-from prompts.summary import summary_forms
+from prompts.summary import list_summary_forms
 
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
@@ -22,7 +22,7 @@ OPAQUE_WORK: Final = 5_000
 def history(facts: Facts) -> Block:
     """Format the history as the layout shows it, with the summaries that may replace rows."""
     block = native_history(facts) if facts.layout == "chat" else shared_memory(facts)
-    return replace(block, forms=summary_forms(facts, block)) if facts.summaries else block
+    return replace(block, forms=list_summary_forms(facts, block)) if facts.summaries else block
 
 
 def format_blocks(formatters: Sequence[Formatter], facts: Facts) -> tuple[Block, ...]:

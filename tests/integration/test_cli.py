@@ -16,8 +16,8 @@ from service.app import open_builder, open_bus
 from service.audit.store import Filing
 from service.cli.exits import Exit
 from service.cli.root import app
+from service.config.endpoints import StoreSettings
 from service.config.load import load_settings
-from service.config.sections import StoreSettings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.ports.stores import Archiving

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from structlog.testing import capture_logs
 
 from service.app import connect_client, open_builder, open_bus, open_observed_worker
-from service.config.sections import HealthSettings, HttpSettings
+from service.config.endpoints import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, ManifestSettings, Settings
 from service.errors import BusError, ConfigError
 from service.http import server as opening

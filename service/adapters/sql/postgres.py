@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from service.adapters.sql.engine import Database, Driver
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import ConfigError, StoreError
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.

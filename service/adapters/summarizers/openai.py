@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from formatters.rows import fix_surrogates
 from service.adapters.summarizers.chunked import ChunkedSummarizer
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 from service.observe.tracing import Attributes, child_span, current_span, set_attributes
 from service.ports.services import Summarizer, TokenCounter

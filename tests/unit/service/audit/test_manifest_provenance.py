@@ -11,7 +11,8 @@ from formatters.guard import GUARD_VERSION
 from formatters.model import Message, Role, ToolCall
 from prompts.system_prompt import SystemPrompt
 from service.audit.manifest import Manifest, ground, hashed, make_manifest, row_hash
-from service.config.sections import PromptsSettings, StoreSettings
+from service.config.content import PromptsSettings
+from service.config.endpoints import StoreSettings
 from service.config.settings import BudgetSettings, Settings
 from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row

@@ -11,7 +11,7 @@ from service import app
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
 from service.app import make_worker
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.config.settings import EventSettings, Settings
 from service.ports.stores import Archiving
 from service.worker import retention
