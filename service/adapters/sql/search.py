@@ -1,12 +1,9 @@
 """Find rows of a history by terms: by full text in SQLite, by a GIN index in Postgres."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
@@ -21,8 +18,6 @@ from service.adapters.sql.search_queries import (
 )
 from service.adapters.store_records import TermKeys
 from service.recall.search import ROWS_A_HIT, Asked, Hit, Known, Spot, best, stretches, to_ask
-
-_PLAN: Final = text("SELECT set_config('enable_bitmapscan', :by_terms, true)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +78,7 @@ async def _hits(
     if not (query.alone or query.pairs):
         return []
     statement = hits(connection.dialect.name, query, place.within)
-    async with _planned_by_terms(connection):
-        found = await connection.execute(statement, {"in_owner": place.owner, **end})
+    found = await connection.execute(statement, {"in_owner": place.owner, **end})
     return [Hit(row.sequence, known.having.keys() & row.terms) for row in found]
 
 
@@ -95,14 +89,3 @@ async def _spots(
     rows = await connection.execute(asked, {"in_owner": owner, "numbers": numbers})
     found = {row.sequence: Spot(row.total, row.own) for row in rows}
     return [found[number] for number in numbers if number in found]
-
-
-@asynccontextmanager
-async def _planned_by_terms(connection: AsyncConnection) -> AsyncIterator[None]:
-    """Have Postgres, which else shall read by ranges of an index, read what is in a bitmap."""
-    if connection.dialect.name != "postgresql":
-        yield
-        return
-    await connection.execute(_PLAN, {"by_terms": "on"})
-    yield
-    await connection.execute(_PLAN, {"by_terms": "off"})
