@@ -100,12 +100,12 @@ async def summarised(stores: Stores) -> None:
     await stores.summaries.release("o", "token")
 
 
-async def fallen(stores: Stores) -> None:
+async def fallen(stores: Stores, names: Sequence[str] = NAMES) -> None:
     """Have a few rows fall out, with copies."""
     note = Archiving(
-        reasons=dict.fromkeys(NAMES, "r"), run_id="r", build_id="b", retention=timedelta(days=1)
+        reasons=dict.fromkeys(names, "r"), run_id="r", build_id="b", retention=timedelta(days=1)
     )
-    await stores.history.fell_out("o", NAMES, archiving=note)
+    await stores.history.fell_out("o", names, archiving=note)
 
 
 async def expired(stores: Stores) -> None:
@@ -453,6 +453,7 @@ OF_ALL_OWNERS = {
     r"DELETE FROM archive .*archived_at < \S+( FOR UPDATE.*)?\)": "who archives deletes old copies",
     "DELETE FROM archive .*ORDER BY archive.archived_at LIMIT .*": "copies expire by their age",
     "SELECT messages.owner_key .*ORDER BY messages.sort_time LIMIT .*": "asks whose rows expire",
+    "SELECT archive.number .*ORDER BY archive.archived_at LIMIT .*": "asks whether copies expire",
 }
 
 
@@ -473,6 +474,7 @@ async def everything(url: str) -> set[str]:
         with recorded() as asked:
             rows = [row(n) for n in range(3)]
             await stores.history.append("o", rows, conversation_id="x")
+            await fallen(stores, ["m0"])
             for ask in PATH.values():
                 await ask(stores)
             await stores.history.stats("o")
