@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from opentelemetry.trace import Tracer
 
-from service.adapters.memory.hub import MemoryManifests
+from service.adapters.memory.hub import MemoryReports
 from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
@@ -104,7 +104,7 @@ async def open_builder(
             models=models,
             metrics=metrics,
             tracer=tracer,
-            filing=Filing(MemoryManifests(), settings),
+            filing=Filing(MemoryReports(), settings),
             compactor=compactor,
         )
 

@@ -17,7 +17,7 @@ from opentelemetry.trace import Tracer
 
 from formatters.friends_info import friends_info
 from formatters.model import Facts, Formatter
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
@@ -25,9 +25,9 @@ from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.audit.store import Filing
-from service.budget.counting import counting
+from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
-from service.budget.fit_recall import ranking
+from service.budget.fit_recall import make_ranker
 from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
 from service.budget.toolset import Toolset
@@ -155,7 +155,7 @@ class ContextBuilder:
         defaults = self.settings.user_defaults.prompts.friends_profile
         blocks = request.options.blocks or {}
         return Facts(
-            current_input=well_formed(request.current_input),
+            current_input=fix_surrogates(request.current_input),
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
@@ -164,7 +164,7 @@ class ContextBuilder:
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
-            blocks={tag: well_formed(text) for tag, text in blocks.items()},
+            blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
             run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,
@@ -177,12 +177,12 @@ class ContextBuilder:
             tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
-            rank=ranking(plan.strategy, facts.current_input, plan.now),
+            rank=make_ranker(plan.strategy, facts.current_input, plan.now),
         )
         with within("render"):
             blocks = arranged(self.blocks, facts, toolset)
         with within("choose"):
-            return fit_blocks(blocks, budget, counting(counter))
+            return fit_blocks(blocks, budget, count_function(counter))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message as it stands on the bus.

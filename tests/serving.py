@@ -11,7 +11,7 @@ import httpx2
 
 from service.app import connect_client, open_builder, open_bus
 from service.builder import ContextBuilder
-from service.config.sections import HttpSettings
+from service.config.endpoints import HttpSettings
 from service.config.settings import BusSettings, Settings
 from service.http.server import Served, open_http
 from service.ports.bus import Bus

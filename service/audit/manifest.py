@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
 from formatters.guard import GUARD_VERSION
 from formatters.model import Message
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from prompts.system_prompt import SystemPrompt
 from service.audit.compare import block_of
 from service.budget.groups import Strategy
@@ -254,7 +254,7 @@ def _request(request: BuildRequest, plan: Plan) -> RequestRecord:
         conversation_id=request.conversation_id,
         fingerprint=request.fingerprint,
         input_id=request.input_id,
-        input=hashed(well_formed(request.current_input)),
+        input=hashed(fix_surrogates(request.current_input)),
         now=_aware(plan.now),
         tools=None if tools is None else [name for name in tools if isinstance(name, str)],
         options=_options(request),

@@ -12,7 +12,7 @@ from service.build.history import MANY_ROWS
 from service.build.report import Built
 from service.config.settings import Settings
 from service.errors import BusError
-from service.ports.bus import ManifestStore
+from service.ports.bus import ReportStore
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ class Filing:
 
     def __init__(
         self,
-        store: ManifestStore,
+        store: ReportStore,
         settings: Settings,
         filed: Callable[[Built], object] | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class Filing:
         packed = {built.content.build_id: await self._packed(built) for built in builds}
         try:
             kept = {build_id: each for build_id, each in packed.items() if each is not None}
-            await self._store.put_all(kept, self._settings.ttl_seconds)
+            await self._store.put(kept, self._settings.ttl_seconds)
         except BusError as error:
             self._losses.add(builds, str(error))
             return

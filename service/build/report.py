@@ -7,12 +7,12 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block, GivesWay
-from formatters.providers.context_management import ContextManagement, not_taken
+from formatters.model import Block, Tag, TrimPolicy
+from formatters.providers.context_management import ContextManagement, unsupported_edits
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from prompts.system_prompt import SystemPrompt
-from service.budget.counting import block_tokens, counting
+from service.budget.counting import block_tokens, count_function
 from service.budget.decisions import Decision, tally
 from service.budget.fit_blocks import Fitted
 from service.build.gather import Gathered
@@ -25,7 +25,7 @@ from service.wire.protocol import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 #: The block in which a layout shows history.
-HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
+HISTORY_BLOCKS: Final = {"tagged": Tag.SHARED_MEMORY, "chat": Tag.HISTORY}
 
 #: The form that ``messages`` are in.
 CANONICAL: Final = "openai"
@@ -33,7 +33,7 @@ CANONICAL: Final = "openai"
 #: Made once, since each build writes several messages.
 _DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-_YIELDED: Final = {
+_REDUCED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
     "block_shortened": "the block [{tag}] was shortened, since the budget is short",
 }
@@ -111,7 +111,7 @@ def _management(request: BuildRequest) -> ContextManagement | None:
 def _form_warnings(
     request: BuildRequest, form: str, management: ContextManagement | None
 ) -> Iterator[WarningRecord]:
-    for place in not_taken(form, management) if management else ():
+    for place in unsupported_edits(form, management) if management else ():
         yield WarningRecord(
             code="unsupported_option",
             pointer=f"{request.options_pointer}/context_management/edits/{place}",
@@ -165,16 +165,16 @@ def _stays(block: Block) -> bool:
 
 
 def _is_tools(block: Block) -> bool:
-    return block.gives_way is GivesWay.BY_DETAIL
+    return block.gives_way is TrimPolicy.BY_DETAIL
 
 
 def _grows(block: Block) -> bool:
-    return block.gives_way is GivesWay.BY_STRATEGY
+    return block.gives_way is TrimPolicy.BY_STRATEGY
 
 
 def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:
     return sum(
-        fitted.tokens[block.tag] if block is whole else block_tokens(block, counting(counter))
+        fitted.tokens[block.tag] if block is whole else block_tokens(block, count_function(counter))
         for block, whole in zip(stable, fitted.blocks, strict=False)
     )
 
@@ -211,8 +211,8 @@ def record(decision: Decision) -> DecisionRecord:
 
 
 def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
-    for block in fitted.yielded:
-        yield WarningRecord(code=block.code, detail=_YIELDED[block.code].format(tag=block.tag))
+    for block in fitted.reduced_blocks:
+        yield WarningRecord(code=block.code, detail=_REDUCED[block.code].format(tag=block.tag))
     if fitted.insufficient:
         detail = f"{plan.strategy.name} kept more than the budget holds; the oldest turns went too"
         yield WarningRecord(code="strategy_insufficient", detail=detail)

@@ -11,14 +11,14 @@ from typing import Final
 
 from formatters.model import Block, Count, Facts, Message, Row, Summary
 from formatters.native import native_history
-from formatters.rows import read_rows, well_formed
+from formatters.rows import fix_surrogates, read_rows
 from formatters.shared_memory import shared_memory
-from formatters.turns import in_order
+from formatters.turns import sort_messages
 from prompts.summary import summary_text
-from service.budget.fit_history import priced
+from service.budget.fit_history import make_groups
 from service.budget.groups import Group, cost
 from service.compaction.job import Job
-from service.config.sections import SummariesSettings
+from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
 from service.ports.stores import HistoryStore
@@ -53,7 +53,7 @@ def oldest_stretch(
     It is empty where they are too few or too new. Takes some 10 µs a row, and more for long ones.
     """
     messages = read_rows(rows)
-    groups = priced(_shown(messages, job), count)
+    groups = make_groups(_shown(messages, job), count)
     chosen = _until_run(groups[: _reach(groups, job, settings)], job.run_id)
     inside = {message.id for group in chosen for message in group.messages}
     last = max((place for place, m in enumerate(messages) if m.id in inside), default=-1)
@@ -71,7 +71,7 @@ def oldest_stretch(
 def whole(rows: Sequence[Row], job: Job, count: Count) -> Stretch:
     """Return rows as a stretch, whatever they cost."""
     messages = read_rows(rows)
-    groups = priced(_shown(messages, job), count)
+    groups = make_groups(_shown(messages, job), count)
     return Stretch(
         messages=tuple(message for group in groups for message in group.messages),
         ids=tuple(message.id for message in messages),
@@ -82,7 +82,7 @@ def whole(rows: Sequence[Row], job: Job, count: Count) -> Stretch:
 
 def chronological(rows: Sequence[Row]) -> list[Row]:
     """Return rows by their time; those of one moment stay in their order."""
-    ordered = in_order(read_rows(rows))
+    ordered = sort_messages(read_rows(rows))
     places = {message.id: place for place, message in enumerate(ordered)}
     return sorted(rows, key=lambda row: places.get(str(row["id"]), len(places)))
 
@@ -307,7 +307,7 @@ class Maker:
         except TimeoutError as error:
             seconds = self.settings.timeout_seconds
             raise SummarizerError(f"no summary within {seconds:g} seconds") from error
-        text = well_formed(told).strip()
+        text = fix_surrogates(told).strip()
         if not text:
             raise SummarizerError("the summary is empty")
         return text

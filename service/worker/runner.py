@@ -60,7 +60,7 @@ class Worker:
         departures = Departures(
             builder.history, events, builder.tokenizers, builder.settings.events
         )
-        filing = Filing(bus.manifests, builder.settings, filed)
+        filing = Filing(bus.reports, builder.settings, filed)
         self._afterwards = (filing.afterwards, departures.afterwards)
         self._retention = Retention(builder.history, builder.settings, bus.now)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)

@@ -257,9 +257,9 @@ def sizes_of(built: Built) -> Sizes:
             *((_label(tag), tokens) for tag, tokens in fitted.tokens.items()),
         ],
         utilization=content.usage.utilization,
-        yielded=[(_label(block.tag), block.code) for block in fitted.yielded],
+        yielded=[(_label(block.tag), block.code) for block in fitted.reduced_blocks],
         strategy=built.plan.strategy.name,
-        saved=max(0, sum(f.saved for f in fitted.fates if f.block.tag == history)),
+        saved=max(0, sum(f.saved for f in fitted.outcomes if f.block.tag == history)),
     )
 
 

@@ -13,7 +13,7 @@ from formatters.model import Message, Role
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.adapters.summarizers.openai import OpenAIModel, make_client, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.config.settings import Settings
 from service.connect import open_summarizer
 from service.errors import SummarizerError

@@ -15,7 +15,7 @@ from service.adapters.sql.opening import open_database
 from service.adapters.sql.store import open_sql_store
 from service.adapters.store_records import Stores
 from service.app import open_builder
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError

@@ -28,8 +28,8 @@ from service.build.history import FOUND
 from service.config.settings import Settings
 from service.ports.stores import Archiving
 from service.ports.summaries import Expected, fingerprint
-from service.recall.search import MOST_ALONE, ROWS_A_HIT
-from service.recall.terms import ASKED
+from service.recall.search import MAX_SINGLE_TERMS, ROWS_PER_HIT
+from service.recall.terms import QUESTION_TERMS
 from service.wire.protocol import BuildRequest
 from tests.postgres_server import PostgresServer
 from tests.stores import RECEIPT, Clock, Sql, Words
@@ -318,7 +318,7 @@ async def test_a_search_reads_what_it_has_found_and_what_stands_around(
     filled: Filled, conversation: str | None
 ) -> None:
     """Of as many rows as builds ask for, each is found one by one: no statement reads a history."""
-    terms = ["usual", *(f"word{MANY - 10 + n}" for n in range(2 * ASKED - 1))]
+    terms = ["usual", *(f"word{MANY - 10 + n}" for n in range(2 * QUESTION_TERMS - 1))]
     before = f"m{MANY - 1}"
     async with open_sql_store(filled.url, Words(), Clock()) as stores:
         with recorded() as asked:
@@ -326,7 +326,7 @@ async def test_a_search_reads_what_it_has_found_and_what_stands_around(
                 "o", conversation, terms=terms, before=before, max_rows=FOUND
             )
 
-    hits = FOUND // ROWS_A_HIT
+    hits = FOUND // ROWS_PER_HIT
     assert len(found) == FOUND
     assert sum(len(each.values) > hits or hits in map(_length, each.values) for each in asked) == 1
     for statement, steps in await explained(filled, asked):
@@ -337,7 +337,7 @@ async def test_a_search_reads_what_it_has_found_and_what_stands_around(
                 assert filled.by_index.fullmatch(step), (step, statement.text)
             read = re.search(r"read (\d+)$", step)
             # told of each time that a step is repeated, rounded: a quarter more
-            most = FOUND if "messages.body" in statement.text else MANY // USUAL + MOST_ALONE
+            most = FOUND if "messages.body" in statement.text else MANY // USUAL + MAX_SINGLE_TERMS
             assert read is None or int(read[1]) <= most * 5 / 4, (step, statement.text)
 
 

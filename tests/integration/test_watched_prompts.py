@@ -13,7 +13,7 @@ from prompts.identity import CORE_IDENTITY
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.prompts.watched import WatchedPrompts
 from service.app import open_builder
-from service.config.sections import PromptsSettings
+from service.config.content import PromptsSettings
 from service.config.settings import Settings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -656,7 +656,7 @@ async def test_a_build_leaves_its_manifest_on_the_bus(place: Place) -> None:
         await crew.hire()
         content = await crew.client.build(asking("What now?", id="msg_1"))
         await crew.dismiss()
-        found = await Filing(crew.bus.manifests, crew.builder.settings).find(content.build_id)
+        found = await Filing(crew.bus.reports, crew.builder.settings).find(content.build_id)
 
     assert found is not None
     assert found.request.id == "msg_1"
@@ -667,7 +667,7 @@ async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> N
     """The answers come, and the worker goes on."""
     async with open_crew(place) as crew:
         bus = await crew.place.open("worker", **crew.options)
-        bus.manifests.put = no_room  # type: ignore[method-assign]
+        bus.reports.put = no_room  # type: ignore[method-assign]
         stop = asyncio.Event()
         task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
         for number in range(2):
@@ -676,7 +676,7 @@ async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> N
         assert await task
 
 
-async def no_room(build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+async def no_room(reports: Mapping[str, bytes], ttl_seconds: float) -> None:
     """Fail as a bus does."""
     raise BusError("no room")
 
@@ -700,7 +700,7 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
             stop.set()
             await task
         builds = [each.content.build_id for each in responses if each.content.status == "success"]
-        manifests = await crew.bus.manifests.present(builds)
+        manifests = await crew.bus.reports.present(builds)
 
     assert len(manifests) == 3
     assert {each["owner_key"] for each in events} == set(owners)

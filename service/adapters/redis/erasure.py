@@ -1,6 +1,6 @@
 """Finds and deletes what a Redis bus holds of an owner.
 
-Results and manifests are keyed by hashes, and an index by owner would cost every build a write for
+Results and reports are keyed by hashes, and an index by owner would cost every build a write for
 what lives a minute; so erasure, which is rare, looks into all of them with SCAN, in small steps
 between which the server serves others.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from service.adapters.bus_records import Holder, owner_in, owners_of
 from service.adapters.redis.client import bus_errors, is_away
-from service.adapters.redis.keys import manifest_pattern, result_pattern
+from service.adapters.redis.keys import report_pattern, result_pattern
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers, ask, run
 from service.aio import batches
@@ -39,11 +39,11 @@ class RedisErasure:
     dry_run: bool
 
     async def forget(self) -> Forgotten:
-        """Delete answers, manifests and dead letters; count what has to stay."""
+        """Delete answers, reports and dead letters; count what has to stay."""
         dead, unreadable = await self._dead_letters()
         return Forgotten(
             results=await self._values(result_pattern(self.prefix), "response"),
-            manifests=await self._values(manifest_pattern(self.prefix), "request"),
+            reports=await self._values(report_pattern(self.prefix), "request"),
             dead_letters=dead,
             unreadable=unreadable,
             waiting=sum([await self._waiting(stream) for stream in self.streams]),

@@ -7,7 +7,7 @@ from redis.exceptions import ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.client import is_away
-from service.adapters.redis.keys import Shard, manifest_key, shards_key
+from service.adapters.redis.keys import Shard, report_key, shards_key
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.servers import Servers
 from service.ports.bus import Identity
@@ -51,7 +51,7 @@ def _wanted(options: BusOptions) -> list[tuple[str, ...]]:
         ("GET", answer),
         ("MGET", answer),
         ("SET", answer, "x"),
-        ("SET", manifest_key("bld", prefix), "x"),
+        ("SET", report_key("bld", prefix), "x"),
         ("SADD", heard, "x"),
         ("PEXPIRE", heard, "1"),
         ("XADD", dead, "*", "data", "x"),

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from service.config.sections import TlsSettings
+from service.config.endpoints import TlsSettings
 from service.errors import ConfigError
 
 

@@ -21,7 +21,7 @@ from service.adapters.sql.revisions import (
     revision_of,
 )
 from service.adapters.sql.schema import metadata
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 
 #: Seconds that a revision may take, or wait for another process's: large tables get new indexes.

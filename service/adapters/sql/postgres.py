@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.adapters.sql.engine import Database, Driver
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import ConfigError, StoreError
 
 log = structlog.get_logger()

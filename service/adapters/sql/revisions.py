@@ -8,7 +8,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, sel
 
 from service.adapters.sql.engine import Database
 from service.adapters.sql.opening import DEFAULTS, is_missing, opened
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.opening import is_missing, opened
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.ports.status import StoreState
 
 #: Rows, owners, summaries, bytes, whether these are counted; connections, and the time there.

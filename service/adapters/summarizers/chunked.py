@@ -9,7 +9,7 @@ from typing import Final
 from formatters.model import Count, Message
 from prompts.summary import summarize_prompt
 from prompts.transcript import BETWEEN, Chunk, chunks
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 
 #: Ask a model: prompt and the most tokens of its answer. Raises `SummarizerError`.

@@ -12,7 +12,7 @@ from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import _used_by_default, connect_client, open_builder, open_bus
 from service.budget.strategies.summarization import Summarization
-from service.config.sections import StoreSettings, TlsSettings
+from service.config.endpoints import StoreSettings, TlsSettings
 from service.config.settings import (
     BudgetSettings,
     BusSettings,

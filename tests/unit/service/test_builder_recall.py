@@ -142,7 +142,7 @@ async def test_no_summary_is_wanted(make_builder: MakeBuilder, make_request: Mak
     built = await make_builder().built(request)
 
     assert "RECALLED" in built.content.usage.blocks
-    assert not any(fates.fit.wanted_summary for fates in built.fitted.fates)
+    assert not any(outcome.fit.wanted_summary for outcome in built.fitted.outcomes)
 
 
 async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:

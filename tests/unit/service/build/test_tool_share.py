@@ -7,7 +7,7 @@ import pytest
 
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import open_builder
-from service.config.sections import ToolsSettings
+from service.config.content import ToolsSettings
 from service.config.settings import BudgetSettings, Settings
 from service.wire.protocol import BuildRequest
 from service.wire.response import BuildSuccess

@@ -15,7 +15,7 @@ from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, running
 from service.compaction.job import job_of
 from service.compaction.summarize import Made, Maker, Unmade
-from service.config.sections import SummariesSettings
+from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.stores import HistoryPage
 from service.wire.events import UNCAUSED, Compacted, EventMetadata, Summarized

@@ -11,7 +11,7 @@ from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.compaction.job import Job
 from service.compaction.summarize import Made, Maker, Unmade
-from service.config.sections import SummariesSettings
+from service.config.content import SummariesSettings
 from service.errors import SummarizerError
 from service.ports.summaries import Scope
 from tests.openings import Openings

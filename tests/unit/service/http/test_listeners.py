@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Message
 
-from service.adapters.memory.hub import MemoryManifests
+from service.adapters.memory.hub import MemoryReports
 from service.audit.store import Filing
 from service.http.app import make_app
 from service.http.recent_builds import RecentBuilds
@@ -28,7 +28,7 @@ def app(make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch) -> ASGIApp:
     ) -> BuildResponse:
         raise AssertionError(request)
 
-    return make_app(builder, recent, Filing(MemoryManifests(), builder.settings), send)
+    return make_app(builder, recent, Filing(MemoryReports(), builder.settings), send)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.config.settings import EventSettings, Settings
 from service.ports.stores import Archiving
 from service.worker import retention
