@@ -12,7 +12,7 @@ from formatters.recalled import recalled
 from formatters.render import join_blocks
 from formatters.shared_memory import shared_memory
 from prompts.capabilities import capabilities
-from prompts.summary import summary_forms
+from prompts.summary import list_summary_forms
 from service.budget.toolset import Toolset
 
 #: The block in whose place the chat layout has native messages.
@@ -49,7 +49,7 @@ def _shown(show: Formatter, facts: Facts, toolset: Toolset) -> Block:
 def _with_summaries(history: Block, facts: Facts) -> Block:
     if not facts.summaries:
         return history
-    return replace(history, forms=summary_forms(facts, history))
+    return replace(history, forms=list_summary_forms(facts, history))
 
 
 #: What a message or a call weighs besides its text, in characters.

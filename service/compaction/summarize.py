@@ -14,7 +14,7 @@ from formatters.native import native_history
 from formatters.rows import fix_surrogates, read_rows
 from formatters.shared_memory import shared_memory
 from formatters.turns import sort_messages
-from prompts.summary import summary_text
+from prompts.summary import format_summary
 from service.budget.fit_history import make_groups
 from service.budget.groups import Group, cost
 from service.compaction.job import Job
@@ -216,7 +216,7 @@ class Maker:
             return None
         covered, places = set(new.ids), {str(row["id"]): place for place, row in enumerate(rows)}
         last = max(places[name] for name in new.ids)
-        header = count(summary_text("", self.clock()))
+        header = count(format_summary("", self.clock()))
         share = int(job.room * self.settings.summary_budget_ratio) - header
         taken = sum(summary.tokens for summary in stored)
         room = allowance(share, taken)
