@@ -349,7 +349,7 @@ async def test_planner_settings_end_with_their_transaction(postgres_url: str) ->
     """Statements on an owner's rows are planned by index, all others as the server plans them."""
 
     async def seqscan(connection: AsyncConnection) -> str:
-        return (await connection.exec_driver_sql("SHOW enable_seqscan")).scalar_one()
+        return str((await connection.exec_driver_sql("SHOW enable_seqscan")).scalar_one())
 
     database = open_database(postgres_url, StoreSettings(pool_size=2))
     try:
@@ -368,7 +368,7 @@ async def test_a_failed_transaction_is_rolled_back(postgres_url: str) -> None:
         await connection.exec_driver_sql("SELECT 1 / 0")
 
     async def count(connection: AsyncConnection) -> int:
-        return (await connection.exec_driver_sql("SELECT count(*) FROM profiles")).scalar_one()
+        return int((await connection.exec_driver_sql("SELECT count(*) FROM profiles")).scalar_one())
 
     database = open_database(postgres_url, StoreSettings(pool_size=2))
     try:
