@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
+from service.adapters.sql.opening import open_database
 from service.adapters.sql.store import open_sql_store
 from service.adapters.store_records import Stores
 from service.app import open_builder
@@ -341,3 +343,37 @@ async def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.Monkey
     settings = Settings.model_validate({"store": {"url": "postgresql://u:s3cret@h/d"}})
     with pytest.raises(ConfigError, match=r"pip install 'context-builder\[postgres\]'"):
         await open_stores(settings).__aenter__()
+
+
+async def test_planner_settings_end_with_their_transaction(postgres_url: str) -> None:
+    """Statements on an owner's rows are planned by index, all others as the server plans them."""
+
+    async def seqscan(connection: AsyncConnection) -> str:
+        return str((await connection.exec_driver_sql("SHOW enable_seqscan")).scalar_one())
+
+    database = open_database(postgres_url, StoreSettings(pool_size=2))
+    try:
+        for transaction in (database.read, database.write):
+            assert await transaction(seqscan) == "off"
+            assert await transaction(seqscan, by_index=False) == "on"
+    finally:
+        await database.close()
+
+
+async def test_a_failed_transaction_is_rolled_back(postgres_url: str) -> None:
+    """Nothing of it is stored, and its connection serves the next one."""
+
+    async def fail(connection: AsyncConnection) -> None:
+        await connection.exec_driver_sql("INSERT INTO profiles VALUES ('o', '{}')")
+        await connection.exec_driver_sql("SELECT 1 / 0")
+
+    async def count(connection: AsyncConnection) -> int:
+        return int((await connection.exec_driver_sql("SELECT count(*) FROM profiles")).scalar_one())
+
+    database = open_database(postgres_url, StoreSettings(pool_size=2))
+    try:
+        with pytest.raises(RowRefusedError, match="division by zero"):
+            await database.write(fail)
+        assert await database.write(count) == 0
+    finally:
+        await database.close()

@@ -353,3 +353,18 @@ async def test_a_refused_request_is_no_store_error(url: str) -> None:
     async with open_sql_store(url, Words(), receipt) as stores:
         with pytest.raises(InvalidRequestError):
             await stores.history.append("o", [row("")])
+
+
+async def test_retention_writes_nothing_where_nothing_has_expired(file: Path, url: str) -> None:
+    """It only reads: it goes on where another process holds the lock of the writer."""
+    note = Archiving(reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(days=9))
+    async with open_sql_store(url, Words(), receipt) as stores:
+        await stores.history.append("o", [row("a", at(1))])
+        await stores.history.fell_out("o", ["a"], archiving=note)
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(5):
+                assert await stores.history.expire(datetime.fromisoformat(at(0)), 9) == 0
+                assert await stores.history.expire_archive(RECEIPT, 9) == 0
+            other.execute("ROLLBACK")
+        assert await stores.history.expire_archive(RECEIPT + timedelta(seconds=1), 9) == 1

@@ -65,15 +65,37 @@ async def test_each_has_a_time_of_its_own() -> None:
     """Rows go by their time, copies by that of their archiving; all of them, in portions."""
     history = await aged(ago, count=9)
     settings = Settings(
-        store=StoreSettings(retention_days=4.5), events=EventSettings(retention_days=2.5)
+        store=StoreSettings(retention_days=4.5),
+        events=EventSettings(archive=True, retention_days=2.5),
     )
     with capture_logs() as logs:
-        await Retention(history, settings, lambda: NOW, portion=2).enforce()
-        await Retention(history, settings, lambda: NOW, portion=2).enforce()
+        await Retention(history, settings, lambda: NOW, batch=2).enforce()
+        await Retention(history, settings, lambda: NOW, batch=2).enforce()
 
     assert await left(history) == (5, 3)
     told = [each for each in logs if each["event"] == "retention.deleted"]
     assert [(each["rows"], each["copies"]) for each in told] == [(4, 6)]
+
+
+async def test_an_archive_that_is_off_is_checked_once_a_day() -> None:
+    """Copies from before still expire; most passes don't touch the archive."""
+    history, checks, now = await aged(ago), [0], NOW
+    expire_archive = history.expire_archive
+
+    async def counted(before: datetime, limit: int) -> int:
+        checks[0] += 1
+        return await expire_archive(before, limit)
+
+    history.expire_archive = counted  # type: ignore[method-assign] # a spy
+    retention_of_copies = Retention(
+        history, Settings(events=EventSettings(retention_days=4)), lambda: now
+    )
+    for _ in range(3):
+        await retention_of_copies.enforce()
+    assert (checks, (await history.stats("o")).archived) == ([1], 5)
+    now += timedelta(days=1)
+    await retention_of_copies.enforce()
+    assert (checks, (await history.stats("o")).archived) == ([3], 4)
 
 
 async def test_several_do_it_together() -> None:
@@ -82,7 +104,7 @@ async def test_several_do_it_together() -> None:
     settings = Settings(store=StoreSettings(retention_days=9.5))
     async with asyncio.TaskGroup() as tasks:
         for _ in range(3):
-            tasks.create_task(Retention(history, settings, lambda: NOW, portion=1).enforce())
+            tasks.create_task(Retention(history, settings, lambda: NOW, batch=1).enforce())
     assert await left(history) == (10, 40)
 
 
