@@ -105,7 +105,7 @@ async def fallen(stores: Stores, names: Sequence[str] = NAMES) -> None:
     note = Archiving(
         reasons=dict.fromkeys(names, "r"), run_id="r", build_id="b", retention=timedelta(days=1)
     )
-    await stores.history.fell_out("o", names, archiving=note)
+    await stores.history.flag_fallen("o", names, archiving=note)
 
 
 async def expired(stores: Stores) -> None:
@@ -371,7 +371,7 @@ async def test_rows_with_ids_are_found_one_by_one(filled: Filled) -> None:
     async with open_sql_store(filled.url, Words(), Clock()) as stores:
         with recorded() as asked:
             await stores.history.rows("o", names)
-            await stores.history.fell_out("o", names)
+            await stores.history.flag_fallen("o", names)
             await stores.history.prune("o", names)
             await stores.history.expire(RECEIPT + timedelta(days=1), LIMIT)
 
