@@ -214,7 +214,7 @@ def _intact(
 
 
 def _unsummarized(
-    request: BuildRequest, plan: Plan, lacking: FailedScopes
+    request: BuildRequest, plan: Plan, failed: FailedScopes
 ) -> Iterator[WarningRecord]:
     scope = Scope(request.owner_key, plan.conversation_id)
     if uses_summaries(plan.strategy) and request.options.past is None and scope in failed:
