@@ -42,7 +42,7 @@ def told(made: NewSummary | SkipReason) -> str:
             f"{made.replaced}; {made.kept} have none"
         )
     return {
-        SkipReason.NOT_NEEDED: "nothing to summarise: rows without a summary are too few or too new",
+        SkipReason.NOT_NEEDED: "nothing to summarise: rows without one are too few or too new",
         SkipReason.BUSY: "another process summarises this owner's history just now",
         SkipReason.OVERTAKEN: "the history changed meanwhile; try again",
     }[made]
