@@ -7,12 +7,12 @@ from typing import Final
 import structlog
 
 from service.audit.manifest import Manifest, ground, make_manifest, unpacked
-from service.build.after_answer import Afterwards, Losses
+from service.build.after_answer import BuildQueue, Losses
 from service.build.history import MANY_ROWS
 from service.build.report import Built
 from service.config.settings import Settings
 from service.errors import BusError
-from service.ports.bus import ManifestStore
+from service.ports.bus import ReportStore
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ class Filing:
 
     def __init__(
         self,
-        store: ManifestStore,
+        store: ReportStore,
         settings: Settings,
         filed: Callable[[Built], object] | None = None,
     ) -> None:
@@ -37,7 +37,7 @@ class Filing:
         self.ground = ground(settings)
         self._losses = Losses(_lose, _resume)
         #: Files builds in the background.
-        self.afterwards = Afterwards(self._file, self._is_wanted, self._losses, batch=BATCH)
+        self.queue = BuildQueue(self._file, self._is_wanted, self._losses, batch=BATCH)
 
     async def file(self, built: Built) -> None:
         """Store the manifest of a build, if any are stored."""
@@ -52,11 +52,11 @@ class Filing:
         packed = {built.content.build_id: await self._packed(built) for built in builds}
         try:
             kept = {build_id: each for build_id, each in packed.items() if each is not None}
-            await self._store.put_all(kept, self._settings.ttl_seconds)
+            await self._store.put(kept, self._settings.ttl_seconds)
         except BusError as error:
             self._losses.add(builds, str(error))
             return
-        self.afterwards.done()
+        self.queue.succeeded()
         for built in builds:
             if self._filed and built.content.build_id in kept:
                 self._filed(built)

@@ -108,7 +108,7 @@ def _lines(erased: Erased) -> Iterator[tuple[str, int]]:
         yield "profile", store.profiles
     if bus := erased.bus:
         yield "stored answers", bus.results
-        yield "manifests", bus.manifests
+        yield "build reports", bus.reports
         yield "dead letters", bus.dead_letters
 
 

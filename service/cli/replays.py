@@ -14,7 +14,7 @@ from service.config.settings import Settings
 async def replayed(settings: Settings, build_id: str, request: dict[str, Any] | None) -> Replay:
     """Build again by the manifest on the bus; raises as `replay` does, and `BusError`."""
     async with open_bus(settings) as connected:
-        manifest = await Filing(connected.bus.manifests, settings).find(build_id)
+        manifest = await Filing(connected.bus.reports, settings).find(build_id)
     if manifest is None:
         raise NotReplayableError(
             f"the bus has no manifest of {build_id!r}: it has expired, or no worker built it"

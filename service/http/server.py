@@ -22,7 +22,7 @@ from service.http.building import Send
 from service.http.error_responses import LateError
 from service.http.recent_builds import RecentBuilds
 from service.ports.bus import Bus
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 
 #: Seconds for answers that are on their way when the server ends.
 GRACE: Final = 1
@@ -182,7 +182,7 @@ async def open_http(
         size=settings.http.builds, seconds=settings.manifests.ttl_seconds, now=builder.clock
     )
     sending = Sending(send)
-    app = make_app(builder, recent, Filing(bus.manifests, settings), sending.send)
+    app = make_app(builder, recent, Filing(bus.reports, settings), sending.send)
     async with serving(app, settings.http.host, port, section="http") as address:
         log.info("http.listening", address=address)
         # no task group: it would wrap the errors of the worker

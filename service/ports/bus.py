@@ -1,4 +1,4 @@
-"""What the service needs of a bus: requests in, answers out, manifests and events."""
+"""What the service needs of a bus: requests in, answers out, build reports and events."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -107,7 +107,7 @@ class Forgotten:
     """What a bus held of an owner, and what it can't or won't delete."""
 
     results: int = 0
-    manifests: int = 0
+    reports: int = 0
     dead_letters: int = 0
     #: Dead letters that don't say whose they are. They stay.
     unreadable: int = 0
@@ -188,8 +188,8 @@ class Bus(Protocol):
         ...
 
     @property
-    def manifests(self) -> "ManifestStore":
-        """Where the manifests of builds are kept for a while."""
+    def reports(self) -> "ReportStore":
+        """Where the reports of builds are kept for a while."""
         ...
 
     @property
@@ -198,7 +198,7 @@ class Bus(Protocol):
         ...
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
-        """Delete an owner's stored answers, manifests and dead letters, or only count them.
+        """Delete an owner's stored answers, build reports and dead letters, or only count them.
 
         What comes while it looks may be left; then another call finds it.
         """
@@ -218,23 +218,19 @@ class Bus(Protocol):
         ...
 
 
-class ManifestStore(Protocol):
-    """Keeps the manifests of builds, packed, for a while. Raises `BusError`."""
+class ReportStore(Protocol):
+    """Keeps the reports of builds, compressed, for a while. Raises `BusError`."""
 
-    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
-        """Keep a manifest for so many seconds, in place of one that the build has."""
-        ...
-
-    async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
-        """Keep manifests by their builds' ids, all in one round trip, as `put` does each."""
+    async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
+        """Store reports by build id, all in one round trip; a later report replaces an earlier."""
         ...
 
     async def get(self, build_id: str) -> bytes | None:
-        """Return a build's manifest, or None where there is none any more."""
+        """Return the report of a build, or None if it has none, or none any longer."""
         ...
 
     async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these builds have a manifest, all asked for in one round trip."""
+        """Return which of these builds have a report, in one round trip."""
         ...
 
 

@@ -119,7 +119,7 @@ def test_nothing_of_an_erased_owner_is_left(
     assert told["store"]["rows"] == 10
     assert told["store"]["fallen"] == told["store"]["archived"] > 0
     assert told["store"]["profiles"] == 1
-    bus = {"results": 3, "manifests": 3, "dead_letters": 1, "unreadable": 0, "waiting": 0}
+    bus = {"results": 3, "reports": 3, "dead_letters": 1, "unreadable": 0, "waiting": 0}
     assert told["bus"] == bus
     assert OWNER.encode() not in left_on_the_bus(redis_url, prefix)
     assert OWNER not in left_in_the_tables(sql)

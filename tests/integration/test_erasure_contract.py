@@ -24,8 +24,8 @@ def request(owner: str, name: str = "msg_1") -> bytes:
     return json.dumps(asked).encode()
 
 
-def manifest(owner: str) -> bytes:
-    """Return a manifest, as far as it matters whose it is."""
+def report(owner: str) -> bytes:
+    """Return a report, as far as it matters whose it is."""
     return zlib.compress(json.dumps({"version": 1, "request": {"owner_key": owner}}).encode())
 
 
@@ -54,20 +54,20 @@ async def dead(bus: Bus) -> list[bytes]:
 
 
 async def test_an_owner_is_forgotten_and_no_other(place: Place) -> None:
-    """Answers, manifests and dead letters go, whatever characters the key has; once."""
+    """Answers, build reports and dead letters go, whatever characters the key has; once."""
     bus = await place.open("one")
     for number, owner in enumerate(OWNERS):
         for name in ("msg_1", "msg_2"):
             await answered(bus, owner, name)
-        await bus.manifests.put(f"bld_{number}", manifest(owner), HOUR)
+        await bus.reports.put({f"bld_{number}": report(owner)}, HOUR)
         await bury(bus, request(owner))
-    expected = Forgotten(results=2, manifests=1, dead_letters=1)
+    expected = Forgotten(results=2, reports=1, dead_letters=1)
 
     for number, owner in enumerate(OWNERS):
         assert await bus.forget(owner, dry_run=True) == expected
         assert await bus.forget(owner) == expected
         assert await bus.forget(owner) == Forgotten()
-        assert await bus.manifests.get(f"bld_{number}") is None
+        assert await bus.reports.get(f"bld_{number}") is None
         assert await bus.stored([Identity(owner, f"msg_{n}") for n in (1, 2)]) == [None, None]
         left = OWNERS[number + 1 :]
         stored = await bus.stored([Identity(other, "msg_2") for other in left])
@@ -81,16 +81,16 @@ async def test_there_may_be_nothing_to_forget(place: Place) -> None:
 
 
 async def test_more_is_looked_at_than_fits_one_step(place: Place) -> None:
-    """Every second of many answers and manifests is the owner's, and each is found."""
+    """Every second of many answers and build reports is the owner's, and each is found."""
     bus = await place.open("one")
     for number in range(700):
-        await bus.manifests.put(f"bld_{number}", manifest("op"[number % 2]), HOUR)
+        await bus.reports.put({f"bld_{number}": report("op"[number % 2])}, HOUR)
     for number in range(45):
         await answered(bus, "op"[number % 2], f"msg_{number}")
         await bury(bus, request("op"[number % 2], f"msg_{number}"))
 
-    assert await bus.forget("o") == Forgotten(results=23, manifests=350, dead_letters=23)
-    assert await bus.forget("p") == Forgotten(results=22, manifests=350, dead_letters=22)
+    assert await bus.forget("o") == Forgotten(results=23, reports=350, dead_letters=23)
+    assert await bus.forget("p") == Forgotten(results=22, reports=350, dead_letters=22)
 
 
 async def test_entries_on_the_streams_are_counted_and_stay(place: Place) -> None:
@@ -170,16 +170,16 @@ async def test_foreign_values_are_no_hindrance(place: Place) -> None:
     """Whatever something else put under keys of ours is nobody's."""
     bus = await place.open("one")
     if isinstance(place, RedisPlace):
-        name = f"{place.prefix}context.build.manifest."
+        name = f"{place.prefix}context.build.report."
         await place.client.rpush(f"{name}list", "x")
         await place.client.set(f"{name}text", "x")
         await place.client.set(f"{name}number", zlib.compress(b"1"))
         await place.client.set(f"{name}text2", zlib.compress(b'{"request": "o"}'))
     elif isinstance(place, MemoryPlace):
-        place.hub.manifests.kept.put("text", b"x", HOUR)
-    await bus.manifests.put("bld_1", manifest("o"), HOUR)
+        place.hub.reports.kept.put("text", b"x", HOUR)
+    await bus.reports.put({"bld_1": report("o")}, HOUR)
 
-    assert await bus.forget("o") == Forgotten(manifests=1)
+    assert await bus.forget("o") == Forgotten(reports=1)
 
 
 async def test_an_owner_who_is_forgotten_may_ask_again(place: Place) -> None:

@@ -14,14 +14,14 @@ from jsonschema import Draft202012Validator
 from structlog.testing import capture_logs
 
 from service.app import connect_client, open_builder, open_bus, open_observed_worker
-from service.config.sections import HealthSettings, HttpSettings
+from service.config.endpoints import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, ManifestSettings, Settings
 from service.errors import BusError, ConfigError
 from service.http import server as opening
 from service.http.building import LONGEST_WAIT, MARGIN, Building
 from service.http.requests import WISHES, WhatIfBody
 from service.ports.stores import HistoryStats
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.serving import TOKEN, Scene, asking, serving
 from tests.support import NOW, BrokenHistory
 
@@ -313,7 +313,7 @@ async def test_an_outage_is_told_as_one(scene: Scene, monkeypatch: pytest.Monkey
     async def away(*_args: object) -> None:
         raise BusError("connect to redis://ana:hidden@host: refused")
 
-    monkeypatch.setattr(scene.bus.manifests, "get", away)
+    monkeypatch.setattr(scene.bus.reports, "get", away)
     monkeypatch.setattr(scene.builder.history, "stats", BrokenHistory().stats)
     for path in (f"/v1/builds/bld_{'0' * 32}", "/v1/history"):
         answer = await scene.get(path)

@@ -10,7 +10,7 @@ import trustme
 from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.binaries import ServerBinary, bundled_server, find_server
 from service.adapters.redis.bus import open_redis_bus
-from service.config.sections import TlsSettings
+from service.config.endpoints import TlsSettings
 from service.errors import BusError, ConfigError
 from service.wire.protocol import Topics
 from tests.bus_server import RealServer, free_port

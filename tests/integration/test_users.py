@@ -136,8 +136,8 @@ async def test_the_worker_may_do_its_work(fenced: Fenced) -> None:
     await one.requests.ack([last[2]])
     await one.append(Topics.LLM_RESULTS, b"row")
     assert payloads(await one.results.receive(1, wait=0.1)) == [b"row"]
-    await one.manifests.put("bld", b"m", 60)
-    assert await one.manifests.get("bld") == b"m"
+    await one.reports.put({"bld": b"m"}, 60)
+    assert await one.reports.get("bld") == b"m"
     for inbox in (one.requests, one.results):
         await inbox.depth()
         await inbox.trim()
@@ -222,7 +222,7 @@ async def test_the_orchestrator_reads_no_requests(fenced: Fenced) -> None:
         ("XREAD", "STREAMS", f"{prefix}context.build.request", "0"),
         ("XREAD", "STREAMS", f"{prefix}context.build.dead", "0"),
         ("XADD", f"{prefix}context.build.dead", "*", "data", "1"),
-        ("GET", f"{prefix}context.build.manifest.bld"),
+        ("GET", f"{prefix}context.build.report.bld"),
         ("SET", f"{prefix}context.build.shards", "1"),
         ("EVAL", "return 1", 0),
     ):

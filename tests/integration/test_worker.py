@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +15,7 @@ from formatters.model import Block, Facts
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.app import make_worker
 from service.audit.store import Filing
 from service.build.gather import Sources
 from service.builder import BLOCKS, ContextBuilder
@@ -40,7 +41,6 @@ from service.ports.stores import HistoryPage
 from service.wire.documents import schemas
 from service.wire.protocol import Topics
 from service.worker.client import ContextClient, NoAnswerError, NoWorkerError, open_client
-from service.worker.runner import Worker
 from tests.integration.bus_places import Place
 from tests.support import NOW, BrokenHistory, Noted, row
 
@@ -67,7 +67,7 @@ class Crew:
         """Start one more worker; it listens when this returns."""
         bus = await self.place.open(f"worker-{len(self.stops)}", **self.options)
         stop = asyncio.Event()
-        task = asyncio.create_task(Worker(bus, builder or self.builder).run(stop))
+        task = asyncio.create_task(make_worker(bus, builder or self.builder).run(stop))
         self.stops.append((stop, task))
         await until(lambda: self._listeners(len(self.stops)))
 
@@ -656,7 +656,7 @@ async def test_a_build_leaves_its_manifest_on_the_bus(place: Place) -> None:
         await crew.hire()
         content = await crew.client.build(asking("What now?", id="msg_1"))
         await crew.dismiss()
-        found = await Filing(crew.bus.manifests, crew.builder.settings).find(content.build_id)
+        found = await Filing(crew.bus.reports, crew.builder.settings).find(content.build_id)
 
     assert found is not None
     assert found.request.id == "msg_1"
@@ -667,16 +667,16 @@ async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> N
     """The answers come, and the worker goes on."""
     async with open_crew(place) as crew:
         bus = await crew.place.open("worker", **crew.options)
-        bus.manifests.put = no_room  # type: ignore[method-assign]
+        bus.reports.put = no_room  # type: ignore[method-assign]
         stop = asyncio.Event()
-        task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
+        task = asyncio.create_task(make_worker(bus, crew.builder).run(stop))
         for number in range(2):
             assert (await crew.client.build(asking(id=f"msg_{number}"))).messages
         stop.set()
         assert await task
 
 
-async def no_room(build_id: str, manifest: bytes, ttl_seconds: float) -> None:
+async def no_room(reports: Mapping[str, bytes], ttl_seconds: float) -> None:
     """Fail as a bus does."""
     raise BusError("no room")
 
@@ -694,13 +694,13 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
         async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
             waiting = asyncio.gather(*map(crew.client.send, requests))
             stop = asyncio.Event()
-            task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
+            task = asyncio.create_task(make_worker(bus, crew.builder).run(stop))
             responses = await waiting
             events = [json.loads(await anext(heard)) for _ in owners]
             stop.set()
             await task
         builds = [each.content.build_id for each in responses if each.content.status == "success"]
-        manifests = await crew.bus.manifests.present(builds)
+        manifests = await crew.bus.reports.present(builds)
 
     assert len(manifests) == 3
     assert {each["owner_key"] for each in events} == set(owners)

@@ -114,13 +114,13 @@ Value = TypeVar("Value")
 def forget(
     hub: MemoryHub, prefix: str, topics: Sequence[str], owner_key: str, *, dry_run: bool
 ) -> Forgotten:
-    """Delete answers, manifests and dead letters; count what has to stay, as all with a dry run."""
+    """Delete answers, reports and dead letters; count what has to stay, as all with a dry run."""
 
     def answers(key: Hashable, packed: bytes) -> bool:
         ours = isinstance(key, tuple) and key[0] == prefix
         return ours and owner_in(packed, "response") == owner_key
 
-    def manifests(_key: Hashable, packed: bytes) -> bool:
+    def reports(_key: Hashable, packed: bytes) -> bool:
         return owner_in(packed, "request") == owner_key
 
     letters = _named(hub, prefix + Topics.CONTEXT_BUILD_DEAD)
@@ -130,7 +130,7 @@ def forget(
             hub.streams[prefix + Topics.CONTEXT_BUILD_DEAD].delete(entry)
     return Forgotten(
         results=_drop(hub.results, answers, dry_run=dry_run),
-        manifests=_drop(hub.manifests.kept, manifests, dry_run=dry_run),
+        reports=_drop(hub.reports.kept, reports, dry_run=dry_run),
         dead_letters=len(mine),
         unreadable=sum(not owners for _, owners in letters),
         waiting=sum(
@@ -176,7 +176,7 @@ class MemoryBus:
         results = [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS]
         self.requests = MemoryInbox(hub, requests, options.group, options)
         self.results = MemoryInbox(hub, results, options.results_group, options)
-        self.manifests = hub.manifests
+        self.reports = hub.reports
         self.dead_letters = MemoryDeadLetters(hub, options.prefix, [*requests, *results])
         #: Never: nothing is lost between two parts of one process.
         self.resubscribed = 0
@@ -242,7 +242,7 @@ class MemoryBus:
         return token_of(self._hub.add(self._options.prefix + topic, {"data": payload}))
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
-        """Delete an owner's stored answers, manifests and dead letters, or only count them."""
+        """Delete an owner's stored answers, reports and dead letters, or only count them."""
         return forget(self._hub, self._options.prefix, self._topics, owner_key, dry_run=dry_run)
 
     async def ping(self) -> None:

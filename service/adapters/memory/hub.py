@@ -101,8 +101,8 @@ def entry_of(token: str) -> EntryId:
 
 
 Value = TypeVar("Value")
-#: Manifests kept at most: a few kilobytes each.
-MANIFESTS: Final = 1000
+#: Build reports kept at most: a few kilobytes each without texts.
+MOST_REPORTS: Final = 1000
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
 
@@ -149,29 +149,25 @@ class Replies:
     payloads: list[bytes] = field(default_factory=list)
 
 
-class MemoryManifests:
-    """The `ManifestStore` in this process, for the newest builds."""
+class MemoryReports:
+    """The `ReportStore` in this process, for the newest builds."""
 
-    def __init__(self, clock: Clock = time.monotonic, most: int = MANIFESTS) -> None:
+    def __init__(self, clock: Clock = time.monotonic, most: int = MOST_REPORTS) -> None:
         #: By build id.
         self.kept: Expiring[bytes] = Expiring(clock, most)
 
-    async def put(self, build_id: str, manifest: bytes, ttl_seconds: float) -> None:
-        """Keep a manifest for so many seconds."""
-        self.kept.put(build_id, manifest, ttl_seconds)
-
-    async def put_all(self, manifests: Mapping[str, bytes], ttl_seconds: float) -> None:
-        """Keep manifests by their builds' ids."""
-        for build_id, manifest in manifests.items():
-            await self.put(build_id, manifest, ttl_seconds)
+    async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
+        """Store reports by build id."""
+        for build_id, report in reports.items():
+            self.kept.put(build_id, report, ttl_seconds)
 
     async def get(self, build_id: str) -> bytes | None:
-        """Return a build's manifest, or None."""
+        """Return the report of a build, or None."""
         return self.kept.get(build_id)
 
     async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these builds have a manifest."""
-        return frozenset(each for each in build_ids if self.kept.get(each) is not None)
+        """Return which of these builds have a report."""
+        return frozenset(name for name in build_ids if self.kept.get(name) is not None)
 
 
 class MemoryHub:
@@ -188,7 +184,7 @@ class MemoryHub:
         #: The consumers that have heard a payload.
         self.heard: Expiring[set[str]] = Expiring(clock)
         self.replies: Expiring[Replies] = Expiring(clock)
-        self.manifests = MemoryManifests(clock)
+        self.reports = MemoryReports(clock)
         self._subscribers: defaultdict[str, list[Arrivals]] = defaultdict(list)
         self._added = asyncio.Event()
         self._started = (datetime.now(UTC), clock())

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 
 from service.adapters.bus_records import Holder, owner_in, owners_of, read_dead_letter
 from service.adapters.redis.connection import bus_errors, is_unavailable
-from service.adapters.redis.keys import manifest_pattern, result_pattern, shards_key
+from service.adapters.redis.keys import report_pattern, result_pattern, shards_key
 from service.adapters.redis.scripts import RETRY, Call, Command
 from service.adapters.redis.server import Servers, run, run_one
 from service.adapters.redis.shards import all_topics, parse_count, shard_topic
@@ -115,7 +115,7 @@ class RedisDivision:
 class RedisErasure:
     """The erasure of one owner.
 
-    The keys of results and manifests are hashes. An index by owner would cost each build a write,
+    The keys of results and reports are hashes. An index by owner would cost each build a write,
     for values that live for a minute. So erasure, which is rare, reads all of them with SCAN, in
     small steps between which the server serves others.
     """
@@ -130,11 +130,11 @@ class RedisErasure:
     dry_run: bool
 
     async def forget(self) -> Forgotten:
-        """Delete answers, manifests and dead letters; count what has to stay."""
+        """Delete answers, reports and dead letters; count what has to stay."""
         dead, unreadable = await self._forget_dead_letters()
         return Forgotten(
             results=await self._forget_values(result_pattern(self.prefix), "response"),
-            manifests=await self._forget_values(manifest_pattern(self.prefix), "request"),
+            reports=await self._forget_values(report_pattern(self.prefix), "request"),
             dead_letters=dead,
             unreadable=unreadable,
             waiting=sum([await self._count_waiting(stream) for stream in self.streams]),

@@ -15,8 +15,8 @@ from service.adapters.redis.connection import bus_errors, is_unavailable, open_c
 from service.adapters.redis.finishing import Finisher
 from service.adapters.redis.inbox import FixedStreams, RedisInbox
 from service.adapters.redis.keys import Shard
-from service.adapters.redis.manifests import RedisManifests
 from service.adapters.redis.pubsub import Subscription, following
+from service.adapters.redis.reports import RedisReports
 from service.adapters.redis.scripts import ENQUEUE, Call, Command
 from service.adapters.redis.server import OneServer, Servers, run_one
 from service.adapters.redis.shards import Shards, all_topics
@@ -66,7 +66,7 @@ class RedisBus:
         self.shards = Shards(servers, options.prefix, options.result_ttl_seconds)
         self.requests = RedisInbox(servers, self.shards, options.group, options)
         self.results = RedisInbox(servers, FixedStreams(results), options.results_group, options)
-        self.manifests = RedisManifests(servers, options.prefix)
+        self.reports = RedisReports(servers, options.prefix)
         self.dead_letters = RedisDeadLetters(servers, options.prefix, results)
         self.division = RedisDivision(servers, options.prefix, options.group)
         self._streams = [options.prefix + topic for topic in (*all_topics(), *results)]
@@ -163,7 +163,7 @@ class RedisBus:
             return entry.decode()
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
-        """Delete an owner's stored answers, manifests and dead letters, or only count them."""
+        """Delete an owner's stored answers, reports and dead letters, or only count them."""
         erasure = RedisErasure(
             servers=self._servers,
             prefix=self._options.prefix,

@@ -19,7 +19,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.driver import CONNECTIONS, Pool
-from service.config.sections import TlsSettings
+from service.config.endpoints import TlsSettings
 from service.errors import BusError, ConfigError, ForbiddenError, OverloadedError
 
 EPOCH: Final = datetime.fromtimestamp(0, UTC)

@@ -1,4 +1,4 @@
-"""The names of the keys on a Redis bus; those of shards, results and manifests are of the wire."""
+"""The names of the keys on a Redis bus; shards, results and reports are part of the wire."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from service.ports.bus import Identity
 from service.wire.protocol import Topics
 
 RESULT: Final = "context.build.result"
-MANIFEST: Final = "context.build.manifest"
+REPORT: Final = "context.build.report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ def shards_key(prefix: str = "") -> str:
     return f"{prefix}context.build.shards"
 
 
-def manifest_key(build_id: str, prefix: str = "") -> str:
-    """Return where the manifest of a build is kept, for readers in any language."""
-    return f"{prefix}{MANIFEST}.{build_id}"
+def report_key(build_id: str, prefix: str = "") -> str:
+    """Return the key of the report of a build, for readers in any language."""
+    return f"{prefix}{REPORT}.{build_id}"
 
 
 def result_pattern(prefix: str = "") -> str:
@@ -70,9 +70,9 @@ def result_pattern(prefix: str = "") -> str:
     return f"{literally(prefix)}{RESULT}.*"
 
 
-def manifest_pattern(prefix: str = "") -> str:
-    """Return what the keys of all manifests match, in the glob form of SCAN."""
-    return f"{literally(prefix)}{MANIFEST}.*"
+def report_pattern(prefix: str = "") -> str:
+    """Return what the keys of all reports match, in the glob form of SCAN."""
+    return f"{literally(prefix)}{REPORT}.*"
 
 
 def literally(text: str) -> str:

@@ -14,7 +14,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis.admin import RedisDivision
 from service.adapters.redis.bus import open_servers
 from service.adapters.redis.connection import bus_errors, is_unavailable
-from service.adapters.redis.keys import Shard, literally, manifest_key, shards_key
+from service.adapters.redis.keys import Shard, literally, report_key, shards_key
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.server import Servers, run, run_one
@@ -257,7 +257,7 @@ def _needed_commands(options: BusOptions) -> list[tuple[str, ...]]:
         ("GET", shards_key(prefix)),
         ("GET", answer),
         ("SET", answer, "x"),
-        ("SET", manifest_key("bld", prefix), "x"),
+        ("SET", report_key("bld", prefix), "x"),
         ("SADD", heard, "x"),
         ("PEXPIRE", heard, "1"),
         ("XADD", dead, "*", "data", "x"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.adapters.memory.hub import MemoryManifests
+from service.adapters.memory.hub import MemoryReports
 from service.audit.replay import NotReplayableError
 from service.audit.store import Filing
 from service.build.report import Built
@@ -16,11 +16,11 @@ from service.http.builds import Builds
 from service.http.error_responses import NotFoundError
 from service.http.recent_builds import RecentBuilds
 from service.http.views import Content
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 
-class AskedManifests(MemoryManifests):
+class CountingReports(MemoryReports):
     """Counts how often it is asked."""
 
     asked = 0
@@ -39,7 +39,7 @@ class AskedManifests(MemoryManifests):
 class Worker:
     """Builds, files and shows, as a worker does; others share its bus and its store."""
 
-    def __init__(self, builder: ContextBuilder, manifests: MemoryManifests) -> None:
+    def __init__(self, builder: ContextBuilder, manifests: MemoryReports) -> None:
         self.builder = builder
         self.manifests = manifests
         self.recent = RecentBuilds(size=10, seconds=60, now=lambda: NOW)
@@ -57,13 +57,13 @@ class Worker:
 
 
 @pytest.fixture
-async def manifests() -> MemoryManifests:
+async def manifests() -> MemoryReports:
     """What the bus keeps."""
-    return MemoryManifests()
+    return MemoryReports()
 
 
 @pytest.fixture
-async def worker(make_builder: MakeBuilder, manifests: MemoryManifests) -> Worker:
+async def worker(make_builder: MakeBuilder, manifests: MemoryReports) -> Worker:
     """A worker whose owner has a history, and the input recorded in it."""
     builder = make_builder(tools=[SEARCH])
     rows = [row(n, "ai" if n % 2 else "human", f"Secret number {n}.") for n in range(8)]
@@ -72,7 +72,7 @@ async def worker(make_builder: MakeBuilder, manifests: MemoryManifests) -> Worke
 
 
 @pytest.fixture
-def other(worker: Worker, manifests: MemoryManifests) -> Worker:
+def other(worker: Worker, manifests: MemoryReports) -> Worker:
     """Another worker on the same bus and the same store."""
     return Worker(worker.builder, manifests)
 
@@ -115,7 +115,7 @@ async def test_nobody_else_finds_a_build(worker: Worker, make_request: MakeReque
 
 
 async def test_what_is_erased_on_the_bus_is_shown_no_more(
-    worker: Worker, manifests: MemoryManifests, make_request: MakeRequest
+    worker: Worker, manifests: MemoryReports, make_request: MakeRequest
 ) -> None:
     """Though it is still in the memory of the worker, which gives it up then."""
     built = await worker.built(make_request())
@@ -142,7 +142,7 @@ async def test_a_page_costs_the_bus_one_question(worker: Worker, make_request: M
     """However many builds it has: the worker's own requests need the connections too."""
     for number in range(5):
         await worker.built(make_request(f"Question {number}"))
-    manifests = AskedManifests()
+    manifests = CountingReports()
     manifests.kept = worker.manifests.kept
     builds = Builds(worker.recent, Filing(manifests, Settings()), worker.builder, "full")
 
@@ -192,7 +192,7 @@ async def test_words_that_changed_since_are_not_shown_for_those_that_were_sent(
 
 
 async def test_what_cannot_be_built_any_more_is_told(
-    worker: Worker, other: Worker, manifests: MemoryManifests, make_request: MakeRequest
+    worker: Worker, other: Worker, manifests: MemoryReports, make_request: MakeRequest
 ) -> None:
     """As where a strategy is gone that another worker has."""
     built = await other.built(make_request())
@@ -291,6 +291,6 @@ async def test_without_manifests_nothing_is_shown(
 ) -> None:
     """Who keeps none wants none kept."""
     settings = Settings.model_validate({"manifests": {"ttl_seconds": 0}})
-    worker = Worker(make_builder(settings=settings), MemoryManifests())
+    worker = Worker(make_builder(settings=settings), MemoryReports())
     await worker.built(make_request())
     assert worker.recent.last == 0

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Message
 
-from service.adapters.memory.hub import MemoryManifests
+from service.adapters.memory.hub import MemoryReports
 from service.audit.store import Filing
 from service.http.app import make_app
 from service.http.recent_builds import RecentBuilds
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.support import NOW, MakeBuilder
 
 
@@ -28,7 +28,7 @@ def app(make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch) -> ASGIApp:
     ) -> BuildResponse:
         raise AssertionError(request)
 
-    return make_app(builder, recent, Filing(MemoryManifests(), builder.settings), send)
+    return make_app(builder, recent, Filing(MemoryReports(), builder.settings), send)
 
 
 @dataclass

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from service.adapters.redis.connection import tls_arguments
-from service.config.sections import TlsSettings
+from service.config.endpoints import TlsSettings
 from service.errors import ConfigError
 
 

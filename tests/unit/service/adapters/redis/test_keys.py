@@ -4,8 +4,8 @@ from redis.crc import key_slot
 
 from service.adapters.redis.keys import (
     Shard,
-    manifest_key,
-    manifest_pattern,
+    report_key,
+    report_pattern,
     result_key,
     result_pattern,
 )
@@ -62,7 +62,7 @@ def test_result_key_of_a_shard_is_the_documented_one() -> None:
 def test_patterns_are_of_the_keys_under_a_prefix() -> None:
     """What a glob takes for more than itself is escaped in a prefix."""
     assert result_pattern() == "context.build.result.*"
-    assert manifest_pattern("prod.") == "prod.context.build.manifest.*"
+    assert report_pattern("prod.") == "prod.context.build.report.*"
     assert result_pattern("[a]?*\\{x}-") == r"\[a\]\?\*\\{x}-context.build.result.*"
-    assert manifest_key("bld_1").startswith(manifest_pattern()[:-1])
+    assert report_key("bld_1").startswith(report_pattern()[:-1])
     assert result_key(Identity("o", "a")).startswith(result_pattern()[:-1])
