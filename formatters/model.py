@@ -200,6 +200,8 @@ class Facts:
     #: The messages of the run after the current input: calls and results, oldest first.
     run: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
+    #: The `[CAPABILITIES]` block of these tools, if it was formatted before.
+    tools_block: "Block | None" = None
     profile: Mapping[str, object] = field(default_factory=dict)
     #: The configured profile text, for owners without one.
     default_profile: str = ""
@@ -327,6 +329,16 @@ class Block:
     omissions: tuple[Omission, ...] = ()
     #: The summaries that may replace omitted entries: first all of them, then without the oldest.
     forms: tuple[SummaryForm, ...] = ()
+
+    @property
+    def is_history(self) -> bool:
+        """Return whether its entries are the history, which a strategy chooses from."""
+        return self.gives_way is TrimPolicy.BY_STRATEGY
+
+    @property
+    def is_tools(self) -> bool:
+        """Return whether its entries describe the tools."""
+        return self.gives_way is TrimPolicy.BY_DETAIL
 
     @property
     def heading(self) -> str:
