@@ -11,14 +11,14 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
-from formatters.rows import read_content, read_role, read_row, well_formed
+from formatters.rows import fix_surrogates, read_content, read_role, read_row
 from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
 from service.errors import InvalidRequestError, Problem
 from service.ports.services import TokenCounter
 from service.ports.stores import HistoryStore, ProfileStore
 from service.ports.summaries import SummaryStore
-from service.recall.terms import terms_of
+from service.recall.terms import row_terms
 from service.wire.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 
 #: Characters of a message that ``[SHARED_MEMORY]`` prints, the mark of the cut included.
@@ -58,7 +58,7 @@ class Record:
     @cached_property
     def terms(self) -> Sequence[str]:
         """What the row is found by; worked out when it is asked for, as for new rows alone."""
-        return terms_of(self.searched)
+        return row_terms(self.searched)
 
 
 async def read_batch(
@@ -142,13 +142,13 @@ def to_json(value: object, pointer: str) -> str:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise _refused(pointer, f"cannot be written as JSON: {error}") from error
-    return well_formed(text)
+    return fix_surrogates(text)
 
 
 def terms_in(body: str) -> Sequence[str]:
     """Return what a stored row is found by."""
     row = json.loads(body)
-    return terms_of(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
+    return row_terms(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
 
 
 def _body(row: object, conversation_id: str | None, pointer: str) -> str:
@@ -227,13 +227,13 @@ def _conversation(value: object, pointer: str) -> str | None:
 
 
 def _checked_text(value: object, limit: int, pointer: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != well_formed(value):
+    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != fix_surrogates(value):
         raise _refused(pointer, f"a string of 1 to {limit} characters is needed")
     return value
 
 
 def _repaired(value: object) -> object:
-    return well_formed(value) if isinstance(value, str) else value
+    return fix_surrogates(value) if isinstance(value, str) else value
 
 
 def _within(value: object, levels: int) -> bool:

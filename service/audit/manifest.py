@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
 from formatters.guard import GUARD_VERSION
 from formatters.model import Message
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from prompts.system_prompt import SystemPrompt
 from service.audit.compare import block_of
 from service.budget.groups import Strategy
@@ -24,7 +24,7 @@ from service.build.plan import Plan
 from service.build.report import Built, decided
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import Usage
 
 #: The version of its form; one that is read under another is not understood.
@@ -254,7 +254,7 @@ def _request(request: BuildRequest, plan: Plan) -> RequestRecord:
         conversation_id=request.conversation_id,
         fingerprint=request.fingerprint,
         input_id=request.input_id,
-        input=hashed(well_formed(request.current_input)),
+        input=hashed(fix_surrogates(request.current_input)),
         now=_aware(plan.now),
         tools=None if tools is None else [name for name in tools if isinstance(name, str)],
         options=_options(request),

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from service.build.strategies import check_strategy
 from service.cli.start import has_persistent_store, has_shared_bus
-from service.config.sections import HttpSettings, is_loopback
+from service.config.endpoints import HttpSettings, is_loopback
 from service.config.settings import Settings
 from service.connect import (
     check_store,
@@ -287,7 +287,15 @@ def check_disk(what: str, folder: Path) -> Finding:
     return ok(what, found)
 
 
-# --- what contexts are made of ---------------------------------------------------------------
+# --- settings, and what contexts are made of --------------------------------------------------
+
+
+async def check_outdated(settings: Settings) -> AsyncIterator[Finding]:
+    """Report settings that were renamed or removed."""
+    if not settings.warnings:
+        yield ok("settings", "none is outdated")
+    for warning in settings.warnings:
+        yield warn("settings", warning, "change or delete the setting")
 
 
 async def check_tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
@@ -411,6 +419,7 @@ async def check_heartbeat(settings: Settings) -> AsyncIterator[Finding]:
 
 #: By name, in the order in which a worker needs what they check.
 CHECKS: Final[Mapping[str, Check]] = {
+    "settings": check_outdated,
     "bus": check_bus,
     "store": check_configured_store,
     "tokenizers": check_tokenizers,

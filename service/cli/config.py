@@ -89,9 +89,12 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
     ctxb config validate
     ctxb config validate production.yml
 
-    Every problem is a line with its position; then the exit code is 3.
+    Every problem is a line with its position; then the exit code is 3. Settings
+    that were renamed or removed are warnings only.
     """
-    settings = start(CommonOptions(config=file) if file else ctx.obj)
+    settings = start(CommonOptions(config=file) if file else ctx.obj, log_outdated=False)
+    for warning in settings.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     check_strategy(settings)
     open_prompts(settings)
     tools = open_registry(settings).list_tool_names()

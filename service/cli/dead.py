@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from formatters.rows import well_formed
-from formatters.times import stamp
+from formatters.rows import fix_surrogates
+from formatters.times import format_stamp
 from service.aio import batches
 from service.cli.exits import Exit, print_error
 from service.cli.options import Json, ShowOwners, Yes
@@ -254,7 +254,7 @@ def _request_names(letter: DeadLetter) -> tuple[str | None, str | None]:
     except InvalidRequestError:
         return None, None
     request_id, owner_key = (
-        well_formed(value[:MAX_ID]) if isinstance(value, str) else None
+        fix_surrogates(value[:MAX_ID]) if isinstance(value, str) else None
         for value in (request.get("id"), request.get("owner_key"))
     )
     if request_id is None and letter.source == Topics.CONTEXT_BUILD_REQUEST:
@@ -313,7 +313,7 @@ def print_summaries(summaries: Sequence[LetterSummary], *, owners: bool) -> None
     for letter in summaries:
         owner = letter.owner_key if owners else _hash(letter.owner_key)
         cells = (
-            f"{letter.id}\n{stamp(letter.at).strip('[]')}",
+            f"{letter.id}\n{format_stamp(letter.at).strip('[]')}",
             f"{letter.request_id or '-'}\n{owner or '-'}",
             letter.reason[:MAX_REASON],
             f"{letter.attempts}",

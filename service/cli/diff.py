@@ -34,9 +34,8 @@ from service.cli.request import read_bytes, read_request
 from service.cli.start import start
 from service.config.settings import Settings
 from service.errors import InvalidRequestError
-from service.wire.protocol import BuildResponse, decode
-from service.wire.request import set_options
-from service.wire.response import BuildSuccess, DecisionRecord, WarningRecord
+from service.wire.request import decode, set_options
+from service.wire.response import BuildResponse, BuildSuccess, DecisionRecord, WarningRecord
 
 TWICE: Final = "Give it twice to compare two, once to use it for both."
 PAIR: Final = 2

@@ -42,7 +42,7 @@ def doctor(ctx: typer.Context, as_json: Json = False) -> None:
     servers are asked for their tools. The exit code is 1 if a line says fail,
     and 3 if the settings can't be read.
     """
-    findings = run_until_stopped(run_checks(start(ctx.obj)))
+    findings = run_until_stopped(run_checks(start(ctx.obj, log_outdated=False)))
     if as_json:
         print_json(findings_dicts(findings))
     else:

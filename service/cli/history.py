@@ -11,7 +11,7 @@ from rich.text import Text
 
 from formatters.model import Message, Row
 from formatters.rows import read_row, read_rows
-from formatters.times import stamp
+from formatters.times import format_stamp
 from service.app import open_builder
 from service.cli.erasure import erase_owner, print_erased
 from service.cli.history_files import (
@@ -26,13 +26,14 @@ from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
 from service.cli.output import console, print_json, printable, table
 from service.cli.request import read_bytes
 from service.cli.start import require_persistent_store, start
-from service.compaction.job import job_of
-from service.compaction.summarize import Made, Unmade
+from service.compaction.compactor import find_compactor
+from service.compaction.job import find_job
+from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.errors import ConfigError
 from service.ports.stores import ArchivedRow, HistoryStore
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 T = TypeVar("T")
 
@@ -253,7 +254,7 @@ def _run_on_history(ctx: typer.Context, action: Callable[[HistoryStore], Awaitab
 
 async def compact_history(
     settings: Settings, owner_key: str, conversation_id: str | None
-) -> Made | Unmade:
+) -> NewSummary | SkipReason:
     """Summarise the rows without a summary, as a build with default options would need it.
 
     Raises:
@@ -268,24 +269,25 @@ async def compact_history(
         }
     )
     async with open_builder(settings) as builder:
-        if builder.compactor is None:
+        compactor = find_compactor(builder.after_answer)
+        if compactor is None:
             raise ConfigError("summaries.enabled: no summaries are made")
-        job = job_of(await builder.built(request), force=True)
-        return await builder.compactor.make(job) if job else Unmade.NOT_NEEDED
+        job = find_job(await builder.built(request), force=True)
+        return await compactor.make(job) if job else SkipReason.NOT_NEEDED
 
 
-def describe_summary(made: Made | Unmade) -> str:
+def describe_summary(made: NewSummary | SkipReason) -> str:
     """Return a sentence about a new summary, or why there is none."""
-    if isinstance(made, Made):
+    if isinstance(made, NewSummary):
         covered = len(made.summary.message_ids)
         return (
             f"{covered} rows have a summary of {made.summary.tokens} tokens, in place of "
             f"{made.replaced}; {made.kept} have none"
         )
     return {
-        Unmade.NOT_NEEDED: "nothing to summarise: too few rows have no summary, or all are new",
-        Unmade.BUSY: "another process is summarising this owner's history",
-        Unmade.OVERTAKEN: "the history has changed meanwhile; try again",
+        SkipReason.NOT_NEEDED: "nothing to summarise: too few rows are without a summary",
+        SkipReason.BUSY: "another process is summarising this owner's history",
+        SkipReason.OVERTAKEN: "the history has changed meanwhile; try again",
     }[made]
 
 
@@ -297,7 +299,7 @@ def print_history(rows: Sequence[Row]) -> None:
     output = table("Time (UTC)", "Role", "Text")
     output.columns[0].no_wrap = True
     for message in read_rows(rows):
-        time = stamp(message.timestamp).strip("[]")
+        time = format_stamp(message.timestamp).strip("[]")
         output.add_row(time, message.role.value, _message_text(message))
     console().print(output)
 
@@ -309,7 +311,7 @@ def print_archive(rows: Sequence[ArchivedRow]) -> None:
     for archived in rows:
         message = read_row(archived.row)
         output.add_row(
-            stamp(archived.at).strip("[]"),
+            format_stamp(archived.at).strip("[]"),
             archived.reason,
             printable(message.id),
             message.role.value,

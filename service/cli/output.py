@@ -16,8 +16,7 @@ from rich.text import Text
 from service.audit.compare import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
 from service.errors import Problem
-from service.wire.protocol import BuildResponse
-from service.wire.response import BuildSuccess, DecisionRecord, ErrorBody, Usage
+from service.wire.response import BuildResponse, BuildSuccess, DecisionRecord, ErrorBody, Usage
 
 #: Control characters, except tab and newline: a terminal would run them as commands.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -20,8 +20,8 @@ from service.cli.output import print_context, print_explanation, print_response,
 from service.cli.start import require_shared_bus, start
 from service.connect import connect_client, open_bus, open_tracer
 from service.wire.payload import MAX_BYTES, read_json
-from service.wire.protocol import BuildResponse
 from service.wire.request import set_options
+from service.wire.response import BuildResponse
 
 # --- options ---------------------------------------------------------------------------------
 

@@ -3,21 +3,30 @@
 import os
 from collections.abc import Mapping
 
+import structlog
+
 from service.cli.root import CommonOptions
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.errors import ConfigError
 from service.observe.logs import configure_logging
 
+log = structlog.get_logger()
+
 
 def start(
-    common: CommonOptions, *, level: str = "warning", **sections: Mapping[str, object]
+    common: CommonOptions,
+    *,
+    level: str = "warning",
+    log_outdated: bool = True,
+    **sections: Mapping[str, object],
 ) -> Settings:
     """Load the settings, overridden by options of the command line, and configure logging.
 
     Args:
         common: The options that precede the command.
         level: The log level unless the user has set one.
+        log_outdated: Log outdated settings; False if the command prints them itself.
         sections: Settings from the command's own options, by section; None leaves one unset.
 
     Raises:
@@ -37,6 +46,8 @@ def start(
         content=settings.log.content,
         colors="NO_COLOR" not in os.environ,
     )
+    for warning in settings.warnings if log_outdated else ():
+        log.warning("settings.outdated", warning=warning)
     return settings
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.cli.exits import run_until_stopped
 from service.cli.options import ShowOwners, check_owner
 from service.cli.output import printable
@@ -176,7 +176,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    return well_formed(value[:MAX_ID]) if isinstance(value, str) else None
+    return fix_surrogates(value[:MAX_ID]) if isinstance(value, str) else None
 
 
 def _integers(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, int]:

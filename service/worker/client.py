@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import structlog
 from pydantic import ValidationError
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -25,10 +25,10 @@ from service.errors import (
     UnsupportedContentError,
     UnsupportedVersionError,
 )
-from service.observe.tracing import current, fail, find_tracer
+from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
-from service.wire.protocol import BuildResponse, Topics
-from service.wire.response import BuildSuccess, ErrorBody
+from service.wire.protocol import Topics
+from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.telemetry import BusSpans
 
 log = structlog.get_logger()
@@ -115,7 +115,7 @@ class ContextClient:
         with self._spans.request(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
-                fail(current(), response.content.error.code)
+                record_failure(current_span(), response.content.error.code)
         return response
 
     async def _answer(
@@ -124,7 +124,10 @@ class ContextClient:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[BuildResponse] = asyncio.get_running_loop().create_future()
-        whose = (well_formed(str(sent.get("owner_key"))), well_formed(str(sent["id"])))
+        whose = (
+            fix_surrogates(str(sent.get("owner_key"))),
+            fix_surrogates(str(sent["id"])),
+        )
         # several may wait for one id, and one of them may give up
         self._waiting[whose].add(waiting)
         try:

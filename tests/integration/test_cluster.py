@@ -93,7 +93,7 @@ async def test_other_shards_go_on_without_a_node(cluster: RealCluster, own: Redi
     """A node is killed: requests of the others are answered, its own when it is there again."""
     owners = of_each_shard(SHARDS)
     streams = [own.prefix + shard_topic(number, SHARDS) for number in range(SHARDS)]
-    async with open_crew(own, bus={"socket_timeout": 10}) as crew:
+    async with open_crew(own, bus={"socket_timeout_seconds": 10}) as crew:
         await crew.hire()
         victim = holder(cluster, shards_key(own.prefix))
         lost = [n for n, stream in enumerate(streams) if holder(cluster, stream) is victim]
@@ -375,18 +375,18 @@ async def test_worker_that_dies_while_burying_loses_nothing(
 
 def dies_at(bus: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Let a bus fail at calls of this command, or on this key, as if their node were away."""
-    attempt = bus._servers.attempt
+    execute = bus._servers.execute
 
     async def failing(calls: Sequence[Call | Command]) -> list[Any]:
         replies = []
         for call in calls:
-            if place in (call.key, call.words(by_name=True)[0]):
+            if place in (call.key, call.words(by_sha=True)[0]):
                 replies.append(RedisConnectionError("gone"))
             else:
-                replies += await attempt([call])
+                replies += await execute([call])
         return replies
 
-    monkeypatch.setattr(bus._servers, "attempt", failing)
+    monkeypatch.setattr(bus._servers, "execute", failing)
 
 
 # --- replies that may not be written ---------------------------------------------------------

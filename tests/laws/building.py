@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bench.recounts import cost_of_tools, floor, parts_of
 from formatters.model import Summary
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from prompts.system_prompt import EveryNTurns, SystemInjector, SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
@@ -23,9 +23,9 @@ from service.adapters.tools.registry import InMemoryToolRegistry
 from service.audit.replay import Snapshot
 from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.config.sections import PromptsSettings
+from service.config.content import PromptsSettings
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildFailure, BuildSuccess
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
 from tests.support import NOW, Written
@@ -87,7 +87,7 @@ class Summarized:
             Summary(
                 id=f"s{place}",
                 owner_key="o",
-                text=well_formed(text),
+                text=fix_surrogates(text),
                 message_ids=ids,
                 tokens=1,
                 created=NOW,

@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from prompts.identity import CORE_IDENTITY
-from prompts.layers import labelled
+from prompts.layers import format_layers
 from prompts.system_prompt import (
     GAP,
     ContextSection,
@@ -20,7 +20,7 @@ from prompts.system_prompt import (
 )
 from service.adapters.prompts.folders import ContextLoader
 from service.adapters.prompts.loader import read_text
-from service.config.sections import Injection, PromptSection, PromptsSettings
+from service.config.content import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
 
@@ -88,7 +88,7 @@ class WatchedPrompts:
 
     def _read(self) -> SystemPrompt:
         identity = self._settings.identity_file
-        layers = labelled(self._loader.instructions()) if self._loader else ""
+        layers = format_layers(self._loader.instructions()) if self._loader else ""
         sections = PersistentContext(map(_section, self._settings.sections)).render()
         return SystemPrompt(
             identity=_needed(identity) if identity else CORE_IDENTITY,

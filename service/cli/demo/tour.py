@@ -17,8 +17,8 @@ from service.cli.output import (
     print_text,
     print_tokens,
 )
-from service.wire.protocol import BuildResponse, Topics
-from service.wire.response import BuildSuccess, ErrorBody
+from service.wire.protocol import Topics
+from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.client import NoWorkerError
 
 #: Seconds for the worker to start, and for a row to be recorded.

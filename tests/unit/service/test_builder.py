@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, GivesWay, Row, Tool
+from formatters.model import Block, Entry, Facts, Row, Tool, TrimPolicy
 from formatters.shared_memory import NONE_FITS
 from formatters.structure import BUILT_IN_TAGS
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
@@ -17,8 +17,8 @@ from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError, ToolError
-from service.wire.protocol import BuildRequest, BuildResponse, RejectedError
-from service.wire.response import BuildSuccess
+from service.wire.request import BuildRequest, RejectedError
+from service.wire.response import BuildResponse, BuildSuccess
 from tests.support import NOW, SEARCH, BrokenHistory, MakeBuilder, MakeRequest, row
 
 TAGS = ["[CAPABILITIES]", "[SHARED_MEMORY count=", "[FRIENDS_INFO]", "[THIS_MOMENT]"]
@@ -495,7 +495,7 @@ def mood(facts: Facts) -> Block:
         tag="MOOD",
         header="[MOOD]\n",
         entries=(Entry(text=quoted("calm", facts.tags)),),
-        gives_way=GivesWay.WHOLE,
+        gives_way=TrimPolicy.WHOLE,
     )
 
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from formatters.model import COUNT_MARK, Block, Entry, GivesWay, Message, Role
+from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
 from service.budget.counting import block_tokens
-from service.budget.fit_blocks import Budget, Fitted, Yielded, fit_blocks
+from service.budget.fit_blocks import Budget, Fitted, ReducedBlock, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
@@ -22,11 +22,11 @@ TOOLS = Block(
     tag="TOOLS",
     header="[TOOLS]\n",
     entries=(LARGE_TOOL, SMALL_TOOL, LARGE_TOOL),
-    gives_way=GivesWay.BY_DETAIL,
+    gives_way=TrimPolicy.BY_DETAIL,
     additive=True,
 )
-MOOD = Block(tag="MOOD", entries=(Entry(text="m" * 46),), gives_way=GivesWay.WHOLE)
-PLAN = Block(tag="PLAN", entries=(Entry(text="p" * 46),), gives_way=GivesWay.WHOLE)
+MOOD = Block(tag="MOOD", entries=(Entry(text="m" * 46),), gives_way=TrimPolicy.WHOLE)
+PLAN = Block(tag="PLAN", entries=(Entry(text="p" * 46),), gives_way=TrimPolicy.WHOLE)
 MEMORY = Block(
     tag="MEMORY",
     header=f"[MEMORY {COUNT_MARK}]\n",
@@ -36,7 +36,7 @@ MEMORY = Block(
         for n in range(3)
     ),
     placeholder_when_cut="(none)",
-    gives_way=GivesWay.BY_STRATEGY,
+    gives_way=TrimPolicy.BY_STRATEGY,
     additive=True,
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def told(chars: int) -> Entry:
     return Entry(text=text, shorten=told, longest=50)
 
 
-PROFILE = Block(tag="PROFILE", entries=(told(50),), gives_way=GivesWay.BY_TAIL)
+PROFILE = Block(tag="PROFILE", entries=(told(50),), gives_way=TrimPolicy.BY_TAIL)
 
 BLOCKS = (FIXED, TOOLS, MEMORY, PROFILE, MOOD, PLAN)
 TOTAL = sum(len(block.text) + 4 for block in BLOCKS)
@@ -95,7 +95,7 @@ def test_all_that_fits_stays(tools: int) -> None:
     fitted = fit(TOTAL + tools, tools=tools)
 
     assert fitted.blocks == BLOCKS
-    assert fitted.yielded == ()
+    assert fitted.reduced_blocks == ()
     assert fitted.tools == tools
     assert sum(fitted.tokens.values()) == TOTAL
     assert list(fitted.tokens) == ["FIXED", "TOOLS", "MEMORY", "PROFILE", "MOOD", "PLAN"]
@@ -111,7 +111,7 @@ def test_history_gives_way_first(available: int, kept: int) -> None:
 
     assert texts(fitted) == {**texts(fit(TOTAL)), "MEMORY": texts(fitted)["MEMORY"]}
     assert f"[MEMORY count={kept}]" in texts(fitted)["MEMORY"]
-    assert fitted.yielded == ()
+    assert fitted.reduced_blocks == ()
     assert [each.outcome for each in fitted.decisions] == ["dropped"] * (3 - kept) + ["kept"] * kept
 
 
@@ -152,7 +152,7 @@ def test_then_blocks_of_the_request(available: int, gone: list[str]) -> None:
     """Then the request's blocks go whole, the last one first."""
     fitted = fit(available)
 
-    assert fitted.yielded == tuple(Yielded(tag, "block_dropped") for tag in gone)
+    assert fitted.reduced_blocks == tuple(ReducedBlock(tag, "block_dropped") for tag in gone)
     assert set(texts(fitted)) == {block.tag for block in BLOCKS} - set(gone)
 
 
@@ -177,7 +177,7 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
     fitted = fit(ROOM - missing)
 
     assert texts(fitted)["TOOLS"] == "[TOOLS]\n" + "\n".join(tools)
-    assert fitted.yielded[2:] == (Yielded("TOOLS", "block_shortened"),)
+    assert fitted.reduced_blocks[2:] == (ReducedBlock("TOOLS", "block_shortened"),)
     assert texts(fitted)["PROFILE"] == PROFILE.text
 
 
@@ -185,7 +185,7 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
 def test_details_go_one_after_the_other(missing: int, text: str) -> None:
     """From the largest of the shorter texts to the least."""
     entry = Entry(text="dddd", shorter=("ccc", "bb", "a"))
-    block = Block(tag="D", entries=(entry,), gives_way=GivesWay.BY_DETAIL)
+    block = Block(tag="D", entries=(entry,), gives_way=TrimPolicy.BY_DETAIL)
 
     assert texts(fit(4 + 4 - missing, [block])) == {"D": text}
 
@@ -196,7 +196,7 @@ def test_then_the_end_of_the_profile(missing: int, left: int) -> None:
     fitted = fit(least("MEMORY", "PLAN", "MOOD", "TOOLS") - missing)
 
     assert texts(fitted)["PROFILE"] == "t" * left + "\n(shortened)"
-    assert fitted.yielded[-1] == Yielded("PROFILE", "block_shortened")
+    assert fitted.reduced_blocks[-1] == ReducedBlock("PROFILE", "block_shortened")
     assert sum(fitted.tokens.values()) == least("MEMORY", "PLAN", "MOOD", "TOOLS") - missing
 
 
@@ -227,8 +227,8 @@ def test_a_profile_shorter_than_its_mark() -> None:
         fit(108, [FIXED, brief])
 
 
-@pytest.mark.parametrize("way", [GivesWay.BY_TAIL, GivesWay.BY_DETAIL])
-def test_a_block_that_cannot_shrink(way: GivesWay) -> None:
+@pytest.mark.parametrize("way", [TrimPolicy.BY_TAIL, TrimPolicy.BY_DETAIL])
+def test_a_block_that_cannot_shrink(way: TrimPolicy) -> None:
     """A block that has no shorter form stays whole, and another one gives way."""
     stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=way)
 
@@ -241,11 +241,15 @@ def test_a_block_that_cannot_shrink(way: GivesWay) -> None:
 
 def test_only_what_gave_way_is_told_of() -> None:
     """Not a block that had nothing to give."""
-    stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=GivesWay.BY_DETAIL)
+    stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=TrimPolicy.BY_DETAIL)
 
-    assert fit(20 + 50, [stiff, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+    assert fit(20 + 50, [stiff, PROFILE]).reduced_blocks == (
+        ReducedBlock("PROFILE", "block_shortened"),
+    )
     empty = replace(stiff, entries=(), placeholder="s" * 16)
-    assert fit(20 + 50, [empty, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+    assert fit(20 + 50, [empty, PROFILE]).reduced_blocks == (
+        ReducedBlock("PROFILE", "block_shortened"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_a_cap_on_history(memory: int, kept: int) -> None:
 
     assert f"[MEMORY count={kept}]" in texts(fitted)["MEMORY"]
     assert fitted.tokens["MEMORY"] <= max(memory + 4, least("MEMORY"))
-    assert fitted.yielded == ()
+    assert fitted.reduced_blocks == ()
 
 
 def test_a_cap_above_the_budget() -> None:
