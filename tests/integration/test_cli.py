@@ -183,7 +183,7 @@ def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:
     assert ended.exit_code == 0, ended.output
     assert ended.stderr == ""
     assert "Bus: in memory, with the worker in this process." in ended.stdout
-    assert "The same response, not built anew" in ended.stdout
+    assert "The same response, not built again" in ended.stdout
 
 
 def test_an_upgrade_tells_of_tables_that_are_not_ours(ctxb: Ctxb) -> None:
