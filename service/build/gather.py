@@ -14,7 +14,7 @@ from service.budget.groups import recalls, uses_summaries
 from service.budget.toolset import Toolset, Toolsets
 from service.build.history import History, read_past, read_stored
 from service.build.plan import Plan
-from service.build.tools import offered_tools, unlisted
+from service.build.tools import read_tools, stale_tools
 from service.config.settings import Settings
 from service.errors import (
     HistoryUnavailableError,
@@ -89,7 +89,7 @@ async def gather(
             tools = tasks.create_task(
                 _or_nothing(
                     "tools",
-                    offered_tools(request, sources.tools, sources.toolsets),
+                    read_tools(request, sources.tools, sources.toolsets),
                     Toolset(),
                     limits.tools_timeout_seconds,
                 )
@@ -124,7 +124,7 @@ async def gather(
             *(read.warning for read in reads if read.warning),
             *_shortcomings(plan, history.result().value, run),
             *_unsummarized(request, plan, sources.lacking),
-            *unlisted(request, sources.tools),
+            *stale_tools(request, sources.tools),
         ),
     )
 

@@ -94,7 +94,7 @@ def validate(ctx: typer.Context, file: File = None) -> None:
     Every problem is a line with its place; then the exit code is 3. Settings
     that were renamed or removed are warnings only.
     """
-    from service.build.strategies import check_strategy
+    from service.build.strategies import configured_strategies
     from service.cli.start import start
     from service.connect import open_prompts, open_registry
 
@@ -102,7 +102,7 @@ def validate(ctx: typer.Context, file: File = None) -> None:
     settings = start(Common(config=file) if file else common, log_outdated=False)
     for warning in settings.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    check_strategy(settings)
+    configured_strategies(settings)
     open_prompts(settings)
     tools = open_registry(settings).list_tool_names()
     typer.echo(f"ok: {file or 'the settings'} can be used; {len(tools)} tools")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from service.build.strategies import check_strategy
+from service.build.strategies import configured_strategies
 from service.cli.checkup.finding import Finding, fail, ok, warn
 from service.cli.checkup.store import disk
 from service.config.settings import Settings
@@ -40,7 +40,7 @@ async def tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
 
 async def strategy(settings: Settings) -> AsyncIterator[Finding]:
     """Look whether the configured strategy is there."""
-    found = check_strategy(settings)
+    found = configured_strategies(settings)
     yield ok("strategy", f"{settings.budget.strategy}, one of {len(found)}")
 
 
