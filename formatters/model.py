@@ -150,6 +150,27 @@ class MemoryView:
     header: Literal["counted", "still"] = "counted"
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A human message, if there is one, and the AI and tool messages that belong to it."""
+
+    #: In their order; a human message is the first.
+    messages: tuple[Message, ...]
+
+    @property
+    def rows(self) -> tuple[tuple[Message, ...], ...]:
+        """Return the rows that it prints: the human message, and the answers.
+
+        The answers of a run are one row; without a run each is a row of its own.
+        """
+        first = self.messages[0]
+        human = ((first,),) if first.role is Role.HUMAN else ()
+        replies = tuple(message for message in self.messages if message.role is Role.AI)
+        if replies and replies[0].run_id is not None:
+            return (*human, replies)
+        return (*human, *((reply,) for reply in replies))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All that a context is made of, gathered before anything is rendered."""
@@ -163,6 +184,8 @@ class Facts:
     now: datetime | None = None
     #: Oldest first, without the current run.
     history: tuple[Message, ...] = ()
+    #: The turns of the history, if they were grouped before.
+    turns: tuple[Turn, ...] | None = None
     #: Whether there is more history than was read.
     more_history: bool = False
     #: Tokens of all the history before a message, by its id; only for what goes by them.

@@ -13,10 +13,11 @@ from formatters.model import (
     Role,
     Tag,
     TrimPolicy,
+    Turn,
 )
 from formatters.printed import format_row
 from formatters.times import format_day
-from formatters.turns import Turn, group_turns, is_printable, sort_messages
+from formatters.turns import turns_of
 
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
@@ -28,8 +29,7 @@ def recalled(facts: Facts) -> tuple[Block, ...]:
     """
     if not facts.recalls:
         return ()
-    shown = [message for message in sort_messages(facts.history) if is_printable(message)]
-    pieces = (piece for turn in group_turns(shown) for piece in _pieces(turn))
+    pieces = (piece for turn in turns_of(facts) for piece in _pieces(turn))
     return (
         Block(
             tag=Tag.RECALLED,

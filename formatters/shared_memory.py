@@ -22,7 +22,7 @@ from formatters.model import (
 from formatters.printed import format_row
 from formatters.rows import read_rows
 from formatters.times import format_stamp
-from formatters.turns import group_turns, is_printable, sort_messages
+from formatters.turns import is_printable, sort_messages, turns_of
 
 HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
 #: The same in every build, for prompts that are cached by their beginning.
@@ -34,8 +34,7 @@ NONE_FITS: Final = "(There are previous conversations, but none fits here)"
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     messages = sort_messages(facts.history)
-    shown = [message for message in messages if is_printable(message)]
-    printed = [_PrintedTurn(turn.messages, turn.rows) for turn in group_turns(shown)]
+    printed = [_PrintedTurn(turn.messages, turn.rows) for turn in turns_of(facts)]
     turns, beyond = _newest(printed, facts.memory.limit)
     omitted = (_omitted(message) for message in messages if not is_printable(message))
     still = facts.memory.header == "still"

@@ -1,32 +1,10 @@
-"""A sentence that stands for turns that were left out."""
+"""Group the messages of a history into turns."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from formatters.model import Message, Role
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A human message, if there is one, and the AI and tool messages that belong to it."""
-
-    #: In their order; a human message is the first.
-    messages: tuple[Message, ...]
-
-    @property
-    def rows(self) -> tuple[tuple[Message, ...], ...]:
-        """Return the rows that it prints: the human message, and the answers.
-
-        The answers of a run are one row; without a run each is a row of its own.
-        """
-        first = self.messages[0]
-        human = ((first,),) if first.role is Role.HUMAN else ()
-        replies = tuple(message for message in self.messages if message.role is Role.AI)
-        if replies and replies[0].run_id is not None:
-            return (*human, replies)
-        return (*human, *((reply,) for reply in replies))
+from formatters.model import Facts, Message, Role, Turn
 
 
 def sort_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -76,10 +54,19 @@ def is_printable(message: Message) -> bool:
     return message.role is not Role.OTHER and bool(message.content.strip() or message.tool_calls)
 
 
-def count_rows(messages: Sequence[Message]) -> int:
-    """Return how many rows these messages print."""
-    shown = [message for message in messages if is_printable(message)]
-    return sum(len(turn.rows) for turn in group_turns(shown))
+def history_turns(messages: Iterable[Message]) -> tuple[Turn, ...]:
+    """Return the turns of a history, without the messages that print nothing."""
+    return group_turns([message for message in sort_messages(messages) if is_printable(message)])
+
+
+def turns_of(facts: Facts) -> tuple[Turn, ...]:
+    """Return the turns of the history, which a build makes once."""
+    return history_turns(facts.history) if facts.turns is None else facts.turns
+
+
+def count_rows(turns: Iterable[Turn]) -> int:
+    """Return how many rows turns print."""
+    return sum(len(turn.rows) for turn in turns)
 
 
 def _humans_first(moment: list[Message], speakers: Mapping[str | None, Role]) -> list[Message]:

@@ -22,8 +22,8 @@ from service.build.plan import limits_of
 from service.build.report import Built
 from service.build.strategies import configured_strategies
 from service.builder import ContextBuilder
-from service.compaction.compactor import Compactor, running
-from service.compaction.summarize import Maker
+from service.compaction.compactor import Compactor, running_compactor
+from service.compaction.summarize import SummaryMaker
 from service.config.settings import Settings
 from service.connect import (
     ConnectedBus,
@@ -109,8 +109,8 @@ async def open_builder(
             maker = await stack.enter_async_context(
                 _open_maker(settings, stores, tokenizers, summarizer)
             )
-            compactor = Compactor(maker, sources.lacking, events, metrics, tracer)
-            after_answer = (await stack.enter_async_context(running(compactor)),)
+            compactor = Compactor(maker, sources.failed_scopes, events, metrics, tracer)
+            after_answer = (await stack.enter_async_context(running_compactor(compactor)),)
         yield ContextBuilder(
             sources=sources,
             tokenizers=tokenizers,
@@ -130,13 +130,13 @@ async def _open_maker(
     stores: Stores,
     tokenizers: TiktokenTokenizers,
     summarizer: Summarizer | None,
-) -> AsyncIterator[Maker]:
+) -> AsyncIterator[SummaryMaker]:
     """Open the maker of summaries, with the given summarizer or the configured one."""
     async with AsyncExitStack() as stack:
         if summarizer is None:
             counter = tokenizers.counter(settings.budget.tokenizer)
             summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
-        yield Maker(
+        yield SummaryMaker(
             history=stores.history,
             summaries=stores.summaries,
             summarizer=summarizer,

@@ -112,7 +112,7 @@ class BrokenHistory:
         """Fail."""
         raise StoreError("down")
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Fail."""

@@ -93,7 +93,7 @@ class Snapshot:
         """Raise `StoreError`, as `append` does."""
         raise StoreError(_READ_ONLY)
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Raise `StoreError`, as `append` does."""

@@ -24,7 +24,7 @@ from service.errors import (
 from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
 from service.ports.stores import HistoryStore, ProfileStore
-from service.ports.summaries import Lacking, Scope, SummaryStore
+from service.ports.summaries import FailedScopes, Scope, SummaryStore
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
@@ -50,7 +50,7 @@ class Sources:
     #: None without summaries.
     summaries: SummaryStore | None = None
     #: Histories whose last summary failed.
-    lacking: Lacking = field(default_factory=Lacking)
+    failed_scopes: FailedScopes = field(default_factory=FailedScopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ async def gather(
         warnings=(
             *(read.warning for read in reads if read.warning),
             *_history_warnings(plan, history.result().value, run),
-            *_summary_warnings(request, plan, sources.lacking),
+            *_summary_warnings(request, plan, sources.failed_scopes),
             *stale_tools(request, sources.tools),
         ),
     )
@@ -176,7 +176,9 @@ def _run(request: BuildRequest) -> tuple[Message, ...]:
     return read_rows(request.run_rows)
 
 
-def _history_warnings(plan: Plan, history: History, run: Sequence[Message]) -> Iterator[WarningRecord]:
+def _history_warnings(
+    plan: Plan, history: History, run: Sequence[Message]
+) -> Iterator[WarningRecord]:
     """Warn of what no decision reports: rows that a strategy didn't see, and parts not shown."""
     unlimited = plan.memory.limit is None or recalls(plan.strategy)
     if history.not_read and history.found is None and plan.strategy.reads_all and unlimited:
@@ -214,9 +216,11 @@ def _valid_summaries(
             yield summary
 
 
-def _summary_warnings(request: BuildRequest, plan: Plan, lacking: Lacking) -> Iterator[WarningRecord]:
+def _summary_warnings(
+    request: BuildRequest, plan: Plan, failed: FailedScopes
+) -> Iterator[WarningRecord]:
     scope = Scope(request.owner_key, plan.conversation_id)
-    if uses_summaries(plan.strategy) and request.options.past is None and scope in lacking:
+    if uses_summaries(plan.strategy) and request.options.past is None and scope in failed:
         detail = "the last summary could not be made; older turns are left out without one"
         yield WarningRecord(code="summary_unavailable", detail=detail)
 

@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def history_tokens(self) -> int | None:
-        """Return how many tokens of history the budget can hold; None if stores can't count them."""
+        """Return the tokens of history that the budget can hold; None if stores can't count them."""
         chars = self.memory.message_chars
         if chars is not None and chars < STORED_CHARS:
             return None
@@ -207,7 +207,7 @@ def _identity(request: BuildRequest, settings: Settings) -> str | None:
 def _local_time(
     client: RunMetadata, received_at: datetime
 ) -> tuple[datetime, int, tuple[WarningRecord, ...]]:
-    """Return the request's time in the client's time zone, the zone in minutes west, and warnings."""
+    """Return the request's local time, the zone in minutes west of UTC, and warnings."""
     warnings: list[WarningRecord] = []
     sent_at = parse_timestamp(client.client_timestamp_utc)
     west = parse_minutes_west(client.client_timezone_offset)

@@ -99,7 +99,7 @@ class Departures:
         if self._knows(built, reasons):  # meanwhile, by one that waited before it
             return
         try:
-            new = await self._history.fell_out(
+            new = await self._history.flag_fallen(
                 built.request.owner_key, list(reasons), archiving=self._archiving(built, reasons)
             )
             if new and self._settings.pruned:

@@ -104,7 +104,7 @@ def test_the_archive_is_shown(ctxb: Ctxb) -> None:
         async with open_stores(settings) as stores:
             rows = [{"id": f"m{n}", "role": "HUMAN", "content": f"said {n}"} for n in range(2)]
             await stores.history.append("ana", rows)
-            await stores.history.fell_out("ana", ["m0", "m1"], archiving=note)
+            await stores.history.flag_fallen("ana", ["m0", "m1"], archiving=note)
 
     asyncio.run(fill())
     shown = ctxb("history", "archive", "ana").stdout

@@ -13,8 +13,8 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import open_memory_bus
 from service.app import open_builder, open_worker
 from service.builder import ContextBuilder
-from service.compaction.job import Job, job_of
-from service.compaction.summarize import Made, Unmade
+from service.compaction.job import Job, find_job
+from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
 from service.wire.request import BuildRequest
 from tests.openings import Openings
@@ -54,7 +54,7 @@ def request() -> BuildRequest:
 
 async def job(builder: ContextBuilder) -> Job:
     """Return what a build shows to be needed."""
-    found = job_of(await builder.built(request()))
+    found = find_job(await builder.built(request()))
     assert found
     return found
 
@@ -71,11 +71,11 @@ async def test_two_workers_at_once_make_one_summary(settings: Settings) -> None:
         making = asyncio.create_task(compactor_of(first).make(asked))
         await gated.asked.wait()
 
-        assert await compactor_of(second).make(asked) is Unmade.BUSY
+        assert await compactor_of(second).make(asked) is SkipReason.BUSY
         gated.go.set()
 
         made = await making
-        assert isinstance(made, Made)
+        assert isinstance(made, NewSummary)
         assert second.sources.summaries
         assert await second.sources.summaries.read("o") == [made.summary]
 
@@ -99,8 +99,8 @@ async def test_a_worker_whose_time_is_over_is_overtaken(settings: Settings) -> N
         made = await compactor_of(second).make(asked)
         slow.go.set()
 
-        assert isinstance(made, Made)
-        assert await making is Unmade.OVERTAKEN
+        assert isinstance(made, NewSummary)
+        assert await making is SkipReason.OVERTAKEN
         assert await second.sources.summaries.read("o") == [made.summary]
 
 
@@ -142,11 +142,11 @@ async def test_rows_that_come_late_are_not_covered(settings: Settings) -> None:
         await gated.asked.wait()
         await builder.history.append("o", [row(0, "HUMAN", "late", id="late")])
         gated.go.set()
-        assert await making is Unmade.OVERTAKEN
+        assert await making is SkipReason.OVERTAKEN
 
         made = await compactor_of(builder).make(await job(builder))
 
-    assert isinstance(made, Made)
+    assert isinstance(made, NewSummary)
     assert "late" in made.summary.covers
 
 

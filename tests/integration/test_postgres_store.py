@@ -108,7 +108,7 @@ async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> 
             await other.execute("DELETE FROM owners")
             waiting = [
                 tasks.create_task(stores.history.prune("o", ["a"])),
-                tasks.create_task(stores.history.fell_out("o", ["a"])),
+                tasks.create_task(stores.history.flag_fallen("o", ["a"])),
                 tasks.create_task(stores.history.append("o", [row("c", at(3))])),
                 tasks.create_task(stores.summaries.forget("o", ["a"])),
             ]
@@ -142,15 +142,15 @@ async def test_old_copies_that_others_hold_are_left_for_later(postgres_url: str)
     async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
         for owner in "opq":
             await stores.history.append(owner, [row("a")])
-        await stores.history.fell_out("o", ["a"], archiving=note)
+        await stores.history.flag_fallen("o", ["a"], archiving=note)
         clock.now += timedelta(seconds=61)
         other = await asyncpg.connect(postgres_url)
         async with other.transaction():
             await other.execute("SELECT FROM archive FOR UPDATE")
-            assert await stores.history.fell_out("p", ["a"], archiving=note) == ["a"]
+            assert await stores.history.flag_fallen("p", ["a"], archiving=note) == ["a"]
             assert len(await stores.history.archived("o", 9)) == 1
         await other.close()
-        await stores.history.fell_out("q", ["a"], archiving=note)
+        await stores.history.flag_fallen("q", ["a"], archiving=note)
         assert await stores.history.archived("o", 9) == []
 
 
@@ -252,7 +252,7 @@ async def test_copies_that_others_hold_expire_later(postgres_url: str) -> None:
     )
     async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
         await stores.history.append("o", [row(name) for name in names])
-        await stores.history.fell_out("o", names, archiving=note)
+        await stores.history.flag_fallen("o", names, archiving=note)
         until = clock.now + timedelta(seconds=1)
         other = await asyncpg.connect(postgres_url)
         async with other.transaction():
@@ -281,7 +281,7 @@ async def test_nothing_that_changes_a_history_deadlocks(postgres_url: str) -> No
         for _ in range(8):
             clock.now += timedelta(seconds=1)
             await stores.history.append(owner, [row(name, at(int(name))) for name in names])
-            await stores.history.fell_out(owner, names, archiving=note)
+            await stores.history.flag_fallen(owner, names, archiving=note)
             await stores.history.prune(owner, names[:3])
             await stores.history.expire(old, 5)
             await stores.history.expire_archive(clock.now, 5)

@@ -120,7 +120,7 @@ class SqlHistory:
         """Return the newest rows of all the owner's conversations, newest first."""
         return list((await self.recent(owner_key, max_rows=limit)).rows)
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Mark rows as fallen out; returns those that were not marked before."""

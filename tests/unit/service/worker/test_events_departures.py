@@ -53,12 +53,12 @@ class Asked(MemoryHistory):
 
     asked = 0
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Count, and answer."""
         self.asked += 1
-        return await super().fell_out(owner_key, ids, archiving=archiving)
+        return await super().flag_fallen(owner_key, ids, archiving=archiving)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ async def aged(days: Callable[[int], datetime], count: int = 5) -> MemoryHistory
             build_id="b",
             retention=timedelta(days=9_999),
         )
-        await history.fell_out("o", [f"m{number}"], archiving=note)
+        await history.flag_fallen("o", [f"m{number}"], archiving=note)
     return history
 
 
