@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def history_tokens(self) -> int | None:
-        """Return the tokens of history that the budget can hold; None if stores can't count them."""
+        """Return the tokens of history that the budget holds; None if stores can't count them."""
         chars = self.memory.message_chars
         if chars is not None and chars < STORED_CHARS:
             return None
