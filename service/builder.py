@@ -152,7 +152,7 @@ class ContextBuilder:
             identity=prompt.text(plan.identity),
             now=plan.now,
             history=past.messages,
-            turns=past.turns,
+            grouped=past.grouped,
             more_history=past.not_read > 0,
             starts=past.starts,
             summaries=gathered.summaries,

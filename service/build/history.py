@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from formatters.model import Message, Passage, Role, Row, Turn
+from formatters.model import GroupedHistory, Message, Passage, Role, Row
 from formatters.rows import read_content, read_role, read_rows
-from formatters.turns import count_rows, history_turns, sort_messages
+from formatters.turns import group_history, sort_messages
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
 from service.budget.groups import has_stable_prefix, recalls
@@ -39,8 +39,8 @@ class History:
     """The rows that were read, oldest first, and the number of those that were not."""
 
     messages: tuple[Message, ...] = ()
-    #: The turns of the messages; None if the build doesn't need them.
-    turns: tuple[Turn, ...] | None = None
+    #: The messages grouped into turns; None if the build doesn't need them.
+    grouped: GroupedHistory | None = None
     #: Rows of the current run, which the context doesn't show as history.
     current: tuple[Message, ...] = ()
     not_read: int = 0
@@ -88,7 +88,7 @@ class _Reader:
             page = await self._read_page(rows, self.plan.reading_tokens)
             history = await self._to_history(page)
             # one row more than the limit proves that the oldest printed row is complete
-            if limit is None or count_rows(history.turns or ()) > limit:
+            if limit is None or (history.grouped and history.grouped.row_count > limit):
                 return history
             if len(page.rows) < rows or rows >= most:
                 return history
@@ -160,10 +160,10 @@ def _read(request: BuildRequest, plan: Plan, rows: Sequence[Row], total: int) ->
         if message.id not in in_run:
             is_current = message.run_id == run_id or message.id == input_id
             (current if is_current else messages).append(message)
-    has_turns = plan.layout == "tagged" or plan.memory.limit is not None or recalls(plan.strategy)
+    needs_turns = plan.layout == "tagged" or plan.memory.limit is not None or recalls(plan.strategy)
     return History(
         messages=tuple(messages),
-        turns=history_turns(messages) if has_turns else None,
+        grouped=group_history(messages) if needs_turns else None,
         current=tuple(current),
         not_read=max(total - len(rows), 0),
     )
