@@ -4,7 +4,7 @@ from typing import Any
 
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import Frame
-from service.conversation.sending import Prices
+from service.conversation.sending import RowCosts
 from tests.support import SEARCH
 from tests.unit.service.conversation.managing import LINE, SIMPLE
 from tests.unit.service.conversation.talk import calls, result, said
@@ -12,8 +12,8 @@ from tests.unit.service.conversation.talk import calls, result, said
 
 def frame(config: ContextConfig | None = None, **fields: Any) -> Frame:
     """Return a frame that counts four characters for a token."""
-    given = {"prompt": "Sys", "tools": (), "line": LINE, **fields}
-    return Frame(config=config or ContextConfig(), price=Prices(SIMPLE.count), **given)
+    given = {"prompt": "Sys", "tools": (), "time": LINE, **fields}
+    return Frame(config=config or ContextConfig(), row_cost=RowCosts(SIMPLE.count), **given)
 
 
 def test_usage_adds_up() -> None:
@@ -81,4 +81,4 @@ def test_what_is_left_for_messages() -> None:
     usage = frame().usage(rows)
 
     assert frame().room(rows) == 6000 - 1 - usage["dynamic"]
-    assert frame(line="").room(rows) == 5999
+    assert frame(time="").room(rows) == 5999

@@ -4,11 +4,11 @@ import pytest
 
 from formatters.model import Row
 from service.conversation.frame import (
-    in_message,
-    in_prompt,
+    describe_time,
+    insert_into_message,
+    insert_into_prompt,
     local_now,
-    moment_line,
-    newest_of_user,
+    newest_user_message,
     session_start,
 )
 from tests.unit.service.conversation.managing import LINE, MOMENT
@@ -17,7 +17,7 @@ from tests.unit.service.conversation.talk import calls, parts, response, result,
 
 def test_the_moment_is_told_by_the_minute() -> None:
     """In the words of the source."""
-    assert moment_line(MOMENT) == LINE
+    assert describe_time(MOMENT) == LINE
 
 
 def test_the_clock_of_this_machine_has_a_zone() -> None:
@@ -56,7 +56,7 @@ def test_details_of_a_session_are_no_marks() -> None:
 )  # fmt: skip
 def test_the_line_goes_below_the_exact_heading(prompt: str, with_line: str) -> None:
     """Once, and to the end where there is no such heading."""
-    assert in_prompt(prompt, "L") == with_line
+    assert insert_into_prompt(prompt, "L") == with_line
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_the_line_goes_below_the_exact_heading(prompt: str, with_line: str) -> N
 )
 def test_the_line_goes_into_a_message_of_any_shape(row: Row, with_line: Row) -> None:
     """Before a text; behind parts, as results have to come first."""
-    assert in_message(row, "L") == with_line
+    assert insert_into_message(row, "L") == with_line
 
 
 def test_results_are_nothing_that_a_user_says() -> None:
     """The newest message of a user is one with words in it."""
-    assert newest_of_user([said("user", "u"), calls("1"), result("1")]) == 0
-    assert newest_of_user([said("user", "u"), uses("1"), results("1")]) == 0
-    assert newest_of_user([parts("user", "u"), parts("user", response())]) == 0
-    assert newest_of_user([said("user", "u"), uses("1"), results("1", text="v")]) == 2
-    assert newest_of_user([calls("1")]) is None
+    assert newest_user_message([said("user", "u"), calls("1"), result("1")]) == 0
+    assert newest_user_message([said("user", "u"), uses("1"), results("1")]) == 0
+    assert newest_user_message([parts("user", "u"), parts("user", response())]) == 0
+    assert newest_user_message([said("user", "u"), uses("1"), results("1", text="v")]) == 2
+    assert newest_user_message([calls("1")]) is None

@@ -35,8 +35,8 @@ def test_only_what_is_there_can_be_current() -> None:
     histories = Histories()
     histories.add(A, "x")
 
-    assert histories.turn_to("x")
-    assert not histories.turn_to("y")
+    assert histories.select("x")
+    assert not histories.select("y")
     assert histories.current == "x"
     assert histories.rows() == (A,)
 
@@ -46,12 +46,12 @@ def test_a_cleared_conversation_is_there_and_empty() -> None:
     histories = Histories()
     histories.add(A, "x")
     histories.add(B, "y")
-    histories.turn_to("x")
+    histories.select("x")
     histories.clear()
 
     assert (histories.rows("x"), histories.rows("y")) == ((), (B,))
     assert (histories.active, histories.current) == (["y"], DEFAULT)
-    assert histories.turn_to("x")
+    assert histories.select("x")
     histories.clear("y")
     assert histories.current == "x"
 
@@ -68,11 +68,11 @@ def test_all_conversations_can_be_forgotten() -> None:
     """None of them can be the current one then, but for the one there always is."""
     histories = Histories()
     histories.add(A, "x")
-    histories.turn_to("x")
+    histories.select("x")
     histories.clear(ALL)
 
     assert (histories.active, histories.current) == ([], DEFAULT)
-    assert not histories.turn_to("x")
+    assert not histories.select("x")
 
 
 def test_messages_can_be_replaced() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.conversation.selection import select_messages_for_compaction
-from service.conversation.sending import SESSION, SUMMARY, own
+from service.conversation.compaction import select_messages_for_compaction
+from service.conversation.sending import SESSION, SUMMARY, with_mark
 from tests.unit.service.conversation.managing import SIMPLE
 from tests.unit.service.conversation.talk import Said, calls, result, said
 
@@ -53,8 +53,8 @@ def test_the_newest_message_of_the_user_stays() -> None:
 def test_what_the_system_wrote_is_never_summarised() -> None:
     """Summaries, the start of the session, and instructions."""
     rows = [
-        own(said("user", "start"), SESSION),
-        own(said("user", "summary"), SUMMARY),
+        with_mark(said("user", "start"), SESSION),
+        with_mark(said("user", "summary"), SUMMARY),
         said("system", "s"),
         *FOUR,
     ]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.conversation import sending as prices
-from service.conversation.sending import Prices
+from service.conversation import sending
+from service.conversation.sending import RowCosts
 from tests.unit.service.conversation.talk import said
 
 
@@ -15,7 +15,7 @@ def test_a_message_is_counted_once() -> None:
         texts.append(text)
         return len(text)
 
-    price, row = Prices(count), said("user", "[THIS_MOMENT]")
+    price, row = RowCosts(count), said("user", "[THIS_MOMENT]")
 
     assert price(row) == price(row) == 4 + len("\\[THIS_MOMENT]")
     assert texts == ["\\[THIS_MOMENT]"]
@@ -25,8 +25,8 @@ def test_a_message_is_counted_once() -> None:
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that runs for months has no use for those of last year."""
-    monkeypatch.setattr(prices, "MOST", 2)
-    price = Prices(len)
+    monkeypatch.setattr(sending, "MAX_REMEMBERED", 2)
+    price = RowCosts(len)
     for number in range(5):
         price(said("user", str(number)))
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.conversation.shapes import BLOCKS, PARTS, ROWS, Shape, in_blocks, shape_of
+from service.conversation.part_shapes import BLOCKS, PARTS
+from service.conversation.shapes import ROWS, Shape, shape_of, to_blocks
 from tests.unit.service.conversation.talk import (
     Said,
     calls,
@@ -43,11 +44,11 @@ def test_calls_and_results_of_any_shape_can_be_had_as_blocks() -> None:
     use = {"type": "tool_use", "name": "search", "input": {"q": 1}}
     plain = said("user", "hi")
 
-    assert in_blocks(plain) is plain
-    assert in_blocks(calls("1", content="well")) == said("assistant", [text, use])
-    assert in_blocks(parts("model", "well", function_call())) == said("model", [text, use])
-    assert in_blocks(parts("user", response(), "well")) == said(
+    assert to_blocks(plain) is plain
+    assert to_blocks(calls("1", content="well")) == said("assistant", [text, use])
+    assert to_blocks(parts("model", "well", function_call())) == said("model", [text, use])
+    assert to_blocks(parts("user", response(), "well")) == said(
         "user", [{"type": "tool_result", "content": '{"found":1}'}, text]
     )
     both = results("1", text="well")
-    assert in_blocks(both) is both
+    assert to_blocks(both) is both

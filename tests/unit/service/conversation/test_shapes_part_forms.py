@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from service.conversation.shapes import BlockForm, FunctionForm, is_written
+from service.conversation.part_shapes import BlockForm, FunctionForm, is_written_id
 from tests.unit.service.conversation.talk import Said, function_call, response, results, uses
 
 BLOCK = BlockForm()
@@ -69,9 +69,9 @@ def test_a_call_of_parts_may_do_without_an_id() -> None:
 
     assert isinstance(call, ToolCall)
     assert call.id is not None
-    assert not is_written(call.id)
-    assert is_written("1")
-    assert not is_written(None)
+    assert not is_written_id(call.id)
+    assert is_written_id("1")
+    assert not is_written_id(None)
     assert FUNCTION.with_call(part, replace(call, name="g")) == {
         "functionCall": {"name": "g", "args": {}}
     }

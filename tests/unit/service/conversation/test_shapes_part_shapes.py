@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from formatters.model import Role
-from service.conversation.shapes import BLOCKS, PARTS
+from service.conversation.part_shapes import BLOCKS, PARTS
 from tests.unit.service.conversation.talk import (
     Said,
     function_call,
@@ -90,7 +90,7 @@ def test_a_made_up_result_is_a_users_message() -> None:
     """Of one part."""
     (found,) = BLOCKS.read(results("1"), "m")
 
-    assert BLOCKS.made(uses("1"), found) == results("1")
-    assert PARTS.made({}, replace(found, name="f", tool_call_id=None)) == parts(
+    assert BLOCKS.make_result(uses("1"), found) == results("1")
+    assert PARTS.make_result({}, replace(found, name="f", tool_call_id=None)) == parts(
         "user", {"functionResponse": {"name": "f", "response": {"result": "found"}}}
     )

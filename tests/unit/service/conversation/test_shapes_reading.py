@@ -3,7 +3,7 @@
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from service.conversation.shapes import is_opaque, is_same, is_system, mapping, speaker
+from service.conversation.messages import as_mapping, is_opaque, is_same_message, is_system, role_of
 from tests.unit.service.conversation.talk import said
 
 
@@ -25,7 +25,7 @@ def test_roles_of_all_sources_are_known(role: object, who: Role, *, system: bool
     """In any case; only instructions are system messages."""
     message = {"role": role, "content": "hi"}
 
-    assert speaker(message) is who
+    assert role_of(message) is who
     assert is_system(message) is system
 
 
@@ -36,10 +36,10 @@ def test_how_arguments_were_written_makes_no_difference() -> None:
         calls = tuple(ToolCall(id=id_, name="f", arguments={}, text=text) for id_ in ids)
         return Message(id="m", role=Role.AI, content=content, tool_calls=calls)
 
-    assert is_same(message("hi", "1"), message("hi", "1", text="{ }"))
-    assert not is_same(message("hi", "1"), message("hi", "2"))
-    assert not is_same(message("hi", "1"), message("hi", "1", "2"))
-    assert not is_same(message("hi"), message("ho"))
+    assert is_same_message(message("hi", "1"), message("hi", "1", text="{ }"))
+    assert not is_same_message(message("hi", "1"), message("hi", "2"))
+    assert not is_same_message(message("hi", "1"), message("hi", "1", "2"))
+    assert not is_same_message(message("hi"), message("ho"))
 
 
 def test_what_no_provider_knows_is_not_opaque() -> None:
@@ -52,5 +52,5 @@ def test_what_no_provider_knows_is_not_opaque() -> None:
 
 def test_only_what_has_keys_is_a_mapping() -> None:
     """Anything else has none."""
-    assert mapping(said("user", "hi")) == said("user", "hi")
-    assert mapping(["role"]) == {}
+    assert as_mapping(said("user", "hi")) == said("user", "hi")
+    assert as_mapping(["role"]) == {}

@@ -98,5 +98,5 @@ def test_a_made_up_result_is_like_its_caller() -> None:
     made = Message(id="r", role=Role.TOOL, content="none", tool_call_id="1", name="search")
     stored = row(1, "AI", "", metadata={"tool_calls": []})
 
-    assert ROWS.made(calls("1"), made) == result("1", "none")
-    assert ROWS.made(stored, made)["metadata"] == {"tool_call_id": "1", "name": "search"}
+    assert ROWS.make_result(calls("1"), made) == result("1", "none")
+    assert ROWS.make_result(stored, made)["metadata"] == {"tool_call_id": "1", "name": "search"}

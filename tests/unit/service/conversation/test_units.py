@@ -249,7 +249,7 @@ def test_messages_of_other_roles_stay_between_units() -> None:
 
     assert mended(history) == [calls("1"), result("1"), rule, odd, HI]
     assert read_units(history).rows(()) == [rule]
-    assert read_units(history).hoisted().rows(()) == [rule]
+    assert read_units(history).instructions_first().rows(()) == [rule]
 
 
 def test_results_can_be_cleared() -> None:

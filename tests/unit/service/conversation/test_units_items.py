@@ -1,7 +1,7 @@
 """A caller's own messages, one by one."""
 
 from formatters.native import CLEARED
-from service.conversation.units import Given, can_be_cleared, mended_items
+from service.conversation.units import Given, can_be_cleared, repair_items
 from tests.unit.service.conversation.talk import Said, calls, result, results, said, uses
 
 
@@ -15,19 +15,19 @@ def test_a_message_is_named_by_its_place() -> None:
     (first, second) = given(said("user", "hi"), results("1", text="so?"))
 
     assert [message.id for message in (*first.messages, *second.messages)] == ["0", "1/0", "1"]
-    assert not first.is_apart
-    assert given(said("system", "Be brief"))[0].is_apart
+    assert first.is_dialogue
+    assert not given(said("system", "Be brief"))[0].is_dialogue
 
 
 def test_all_of_a_message_is_the_message_itself() -> None:
     """What is less or other than that is written anew."""
     (both,) = given(results("1", text="so?"))
 
-    assert both.with_only(both.messages) == both.whole
+    assert both.with_messages(both.messages) == both.whole
     assert both.whole.row is both.row
-    assert both.whole.is_given
-    assert both.with_only(both.messages[1:]).row == results(text="so?")
-    assert not both.with_only(both.messages[1:]).is_given
+    assert both.whole.is_unchanged
+    assert both.with_messages(both.messages[1:]).row == results(text="so?")
+    assert not both.with_messages(both.messages[1:]).is_unchanged
 
 
 def test_results_are_cleared_by_their_ids() -> None:
@@ -35,17 +35,17 @@ def test_results_are_cleared_by_their_ids() -> None:
     (both,) = given(results("1", "2", text="so?"))
 
     assert [can_be_cleared(message) for message in both.messages] == [True, True, False]
-    assert both.whole.without(["0", "9"]) == both.whole
-    cleared = both.whole.without(["0/1"])
+    assert both.whole.clear_results(["0", "9"]) == both.whole
+    cleared = both.whole.clear_results(["0/1"])
     assert [message.content for message in cleared.messages] == ["found", CLEARED, "so?"]
-    assert cleared.without(["0/1"]).row == cleared.row
+    assert cleared.clear_results(["0/1"]).row == cleared.row
 
 
 def test_what_is_said_is_mended_message_by_message() -> None:
     """A message that was made up stood nowhere, and is nobody's."""
     history = given(calls("1"), said("user", "hi"), uses("2"), results("2"), result("9"))
-    items = list(mended_items(history))
+    items = list(repair_items(history))
 
-    assert [set(item.places) for item in items] == [{0}, set(), {1}, {2}, {3}]
-    assert [item.is_given for item in items] == [True, False, True, True, True]
+    assert [set(item.indexes) for item in items] == [{0}, set(), {1}, {2}, {3}]
+    assert [item.is_unchanged for item in items] == [True, False, True, True, True]
     assert items[1].row["tool_call_id"] == "1"
