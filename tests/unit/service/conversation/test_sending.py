@@ -1,4 +1,4 @@
-"""Tests for `service.conversation.sending`."""
+"""How messages are sent, and what they cost."""
 
 import json
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
+from service.conversation import sending
 from service.conversation.sending import (
     SESSION,
     SUMMARY,
+    RowCosts,
     can_be_sent,
     is_summary,
     message_tokens,
@@ -29,6 +31,8 @@ from tests.unit.service.conversation.talk import (
 )
 
 FLAT = {"id": "c1", "name": "search", "arguments": {"q": "x"}}
+
+
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
 
 
@@ -243,3 +247,29 @@ def test_unknown_roles_are_not_sent() -> None:
 def test_a_message_costs_4_and_its_texts(row: Any, tokens: int) -> None:
     """Those of its calls, its name and its refusal too; ids and parts for a provider are free."""
     assert message_tokens(prepare(row), SIMPLE.count) == tokens
+
+
+def test_a_message_is_counted_once() -> None:
+    """As it is sent; an equal one that is another object is counted by itself."""
+    texts: list[str] = []
+
+    def count(text: str) -> int:
+        texts.append(text)
+        return len(text)
+
+    price, row = RowCosts(count), said("user", "[THIS_MOMENT]")
+
+    assert price(row) == price(row) == 4 + len("\\[THIS_MOMENT]")
+    assert texts == ["\\[THIS_MOMENT]"]
+    price(dict(row))
+    assert len(texts) == 2
+
+
+def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that runs for months has no use for those of last year."""
+    monkeypatch.setattr(sending, "MAX_REMEMBERED", 2)
+    price = RowCosts(len)
+    for number in range(5):
+        price(said("user", str(number)))
+
+    assert len(price._known) == 1
