@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.model import COUNT_MARK, Block, Count, Entry
 from formatters.native import clear_result
-from formatters.turns import stored_block, summary_block, summary_entry
+from prompts.summary import summary_block, summary_entry
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
     block_tokens,
@@ -217,11 +217,12 @@ class _Fitting:
     def _summary(self, fit: Fit, shown: Mapping[int, SentEntry]) -> Block | None:
         """Return what stands for the groups that are not shown."""
         if fit.stored_summary:
-            return stored_block(fit.stored_summary.form.entry)
+            return summary_block(fit.stored_summary.form.entry)
         if fit.summary is None or len(shown) == len(self.groups):
             return None
         left = [group for group in self.groups if group.index not in shown]
-        return summary_block(fit.summary(left), self.block.tags)
+        entry = summary_entry(fit.summary(left), self.block.tags)
+        return summary_block(entry, volatile=True)
 
     def _stand_ins(self) -> list[SummaryCandidate]:
         return [SummaryCandidate(self._price(form.entry), form) for form in self.block.forms]
@@ -229,7 +230,7 @@ class _Fitting:
     def _price(self, summary: Entry) -> int:
         """Return what a summary costs before the entries, or as a message of its own."""
         if self.block.native:
-            return block_tokens(stored_block(summary), self.count)
+            return block_tokens(summary_block(summary), self.count)
         return entry_tokens(summary, self.count)
 
     def _cut(self, choice: Fit) -> Fit:

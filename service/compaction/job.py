@@ -38,7 +38,7 @@ class Job:
         return self.scope, self.room.bit_length()
 
 
-def job_of(built: Built, *, force: bool = False) -> Job | None:
+def find_job(built: Built, *, force: bool = False) -> Job | None:
     """Return what a build shows to be needed; None where nothing is, or nothing is stored."""
     request, plan = built.request, built.plan
     if not uses_summaries(plan.strategy) or request.options.past is not None:

@@ -21,7 +21,7 @@ from service.config.load import load_settings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.ports.stores import Archiving
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import row
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
@@ -76,7 +76,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
     whole = ctxb("history", "export", "--owner", "ana").stdout
 
     pruned = ctxb("history", "prune", "ana", "m1", "m7", "m1")
-    assert pruned.stdout == "1 rows pruned, 1 were so before or are not there\n"
+    assert pruned.stdout == "1 rows pruned, 1 were pruned already or do not exist\n"
     built = ctxb("build", "--owner", "ana", "--input", "Thanks").stdout
     assert "said 0" in built
     assert "said 1" not in built
@@ -85,7 +85,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
     assert "pruned" in ctxb("history", "stats", "ana").stdout
 
     restored = ctxb("history", "restore", "ana", "m1")
-    assert restored.stdout == "1 rows restored, 0 were so before or are not there\n"
+    assert restored.stdout == "1 rows restored, 0 were restored already or do not exist\n"
     assert ctxb("history", "export", "--owner", "ana").stdout == whole
 
 
@@ -104,7 +104,7 @@ def test_the_archive_is_shown(ctxb: Ctxb) -> None:
         async with open_stores(settings) as stores:
             rows = [{"id": f"m{n}", "role": "HUMAN", "content": f"said {n}"} for n in range(2)]
             await stores.history.append("ana", rows)
-            await stores.history.fell_out("ana", ["m0", "m1"], archiving=note)
+            await stores.history.flag_fallen("ana", ["m0", "m1"], archiving=note)
 
     asyncio.run(fill())
     shown = ctxb("history", "archive", "ana").stdout
@@ -183,7 +183,7 @@ def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:
     assert ended.exit_code == 0, ended.output
     assert ended.stderr == ""
     assert "Bus: in memory, with the worker in this process." in ended.stdout
-    assert "The same response, not built anew" in ended.stdout
+    assert "The same response, not built again" in ended.stdout
 
 
 def test_an_upgrade_tells_of_tables_that_are_not_ours(ctxb: Ctxb) -> None:

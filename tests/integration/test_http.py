@@ -21,7 +21,7 @@ from service.http import server as opening
 from service.http.building import LONGEST_WAIT, MARGIN, Building
 from service.http.requests import WISHES, WhatIfBody
 from service.ports.stores import HistoryStats
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.serving import TOKEN, Scene, asking, serving
 from tests.support import NOW, BrokenHistory
 

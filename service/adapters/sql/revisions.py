@@ -65,7 +65,7 @@ def known() -> tuple[str, ...]:
 
 async def found_in(database: Database) -> str | None:
     """Return the revision of an open database, None where it has no schema."""
-    return await database.read(lambda connection: connection.run_sync(revision_of))
+    return await database.read(lambda c: c.run_sync(revision_of), by_index=False)
 
 
 def revision_of(connection: Connection) -> str | None:

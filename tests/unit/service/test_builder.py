@@ -17,8 +17,8 @@ from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError, ToolError
-from service.wire.protocol import BuildRequest, BuildResponse, RejectedError
-from service.wire.response import BuildSuccess
+from service.wire.request import BuildRequest, RejectedError
+from service.wire.response import BuildResponse, BuildSuccess
 from tests.support import NOW, SEARCH, BrokenHistory, MakeBuilder, MakeRequest, row
 
 TAGS = ["[CAPABILITIES]", "[SHARED_MEMORY count=", "[FRIENDS_INFO]", "[THIS_MOMENT]"]
@@ -301,7 +301,7 @@ async def test_history_that_cannot_be_read_refuses_the_build(
     assert error_code(response) == "history_unavailable"
     assert response.content.status == "error"
     assert response.content.error.retryable
-    assert response.content.error.detail == "the store failed, or gave no answer within 2 s"
+    assert response.content.error.detail == "the store failed, or didn't answer within 2 s"
 
 
 @pytest.mark.parametrize("hangs", [True, False])

@@ -14,7 +14,7 @@ from service.audit.manifest import Manifest, ground, hashed, make_manifest, row_
 from service.config.content import PromptsSettings
 from service.config.endpoints import StoreSettings
 from service.config.settings import BudgetSettings, Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 SECRET = "Nobody may ever read this"
