@@ -175,6 +175,7 @@ class ContextBuilder:
         budget = Budget(
             available=plan.window.available,
             tools=toolset.tokens(counter),
+            tools_chosen=toolset.chosen,
             strategy=plan.strategy,
             memory=plan.memory_tokens,
             rank=make_ranker(plan.strategy, facts.current_input, plan.now),
