@@ -27,7 +27,7 @@ from service.budget.strategies import STRATEGIES
 from service.build.gather import Sources
 from service.builder import ContextBuilder
 from service.connect import now
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 LENGTHS: Final = (20, 200, 2_000, 20_000)
 

@@ -172,6 +172,8 @@ class Facts:
     #: The run so far behind the current input: calls and their results, oldest first.
     run: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
+    #: The `[CAPABILITIES]` block of these tools, if it was formatted before.
+    tools_block: "Block | None" = None
     profile: Mapping[str, object] = field(default_factory=dict)
     #: The profile text of the configuration, for owners who have none.
     default_profile: str = ""
@@ -299,6 +301,16 @@ class Block:
     omissions: tuple[Omission, ...] = ()
     #: What may stand for entries that are left out: all summaries, then fewer, the oldest first.
     forms: tuple[SummaryForm, ...] = ()
+
+    @property
+    def is_history(self) -> bool:
+        """Return whether its entries are the history, which a strategy chooses from."""
+        return self.gives_way is TrimPolicy.BY_STRATEGY
+
+    @property
+    def is_tools(self) -> bool:
+        """Return whether its entries describe the tools."""
+        return self.gives_way is TrimPolicy.BY_DETAIL
 
     @property
     def heading(self) -> str:

@@ -24,7 +24,7 @@ from formatters.model import (
     TrimPolicy,
 )
 from formatters.printed import truncate
-from formatters.repair.sequence import Repaired, collect_call_ids, repair, split_units
+from formatters.repair.sequence import RepairedSequence, collect_call_ids, repair, split_units
 from formatters.turns import sort_messages
 
 #: A string with its quotes; in valid JSON, one stands wherever a quote does.
@@ -206,7 +206,7 @@ def _newest(units: Sequence[Unit], limit: int | None) -> Sequence[Unit]:
     return units
 
 
-def _entry(unit: Unit, mended: Repaired, tags: frozenset[str]) -> Entry:
+def _entry(unit: Unit, mended: RepairedSequence, tags: frozenset[str]) -> Entry:
     candidates = tuple(message for message in unit if message.id not in mended.synthetic)
     return Entry(
         text="",
@@ -225,11 +225,11 @@ def _entry(unit: Unit, mended: Repaired, tags: frozenset[str]) -> Entry:
     )
 
 
-def _shortened(unit: Unit, mended: Repaired, tags: frozenset[str], chars: int) -> Entry:
+def _shortened(unit: Unit, mended: RepairedSequence, tags: frozenset[str], chars: int) -> Entry:
     return _entry(tuple(truncate_message(message, chars) for message in unit), mended, tags)
 
 
-def _filtered(mended: Repaired) -> Iterable[Omission]:
+def _filtered(mended: RepairedSequence) -> Iterable[Omission]:
     return (
         Omission(message_ids=(note.message_id,), reason=note.reason)
         for note in mended.notes
@@ -237,6 +237,6 @@ def _filtered(mended: Repaired) -> Iterable[Omission]:
     )
 
 
-def _omitted(unit: Unit, mended: Repaired) -> Omission:
+def _omitted(unit: Unit, mended: RepairedSequence) -> Omission:
     ids = tuple(message.id for message in unit if message.id not in mended.synthetic)
     return Omission(message_ids=ids, reason=BEYOND_LIMIT)

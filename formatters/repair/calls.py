@@ -13,24 +13,24 @@ from formatters.model import Message, Role, ToolCall
 from formatters.rows import fix_surrogates
 
 #: Where a call stands: the index of its message, and its own in that message.
-Place = tuple[int, int]
+CallPosition = tuple[int, int]
 
 #: What a call and its result have in common.
 _Key = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class ResultMatches:
     """Results by their calls; and those that answer none, by the index of the message."""
 
-    by_call: dict[Place, int]
+    by_call: dict[CallPosition, int]
     #: Results of calls that have another one.
     duplicates: frozenset[int]
     #: Results of calls that there are not.
     orphans: frozenset[int]
 
 
-def answers_of(messages: Sequence[Message]) -> Answers:
+def match_results(messages: Sequence[Message]) -> ResultMatches:
     """Pair results with calls, in time linear in both.
 
     A result belongs to the nearest earlier call of its id without one, in its own run where the
@@ -42,11 +42,11 @@ def answers_of(messages: Sequence[Message]) -> Answers:
     known = {key for m in callers for call in m.tool_calls for key in _ids_of_call(m, call)}
 
     def by_id_in_run(message: Message) -> _Key | None:
-        key = (message.run_id, result_id(message))
+        key = (message.run_id, read_result_id(message))
         return key if key in known else None
 
     def by_id(message: Message) -> _Key | None:
-        return by_id_in_run(message) or (result_id(message),)
+        return by_id_in_run(message) or (read_result_id(message),)
 
     forwards = range(len(messages))
     pairing = _Pairing(messages)
@@ -55,18 +55,18 @@ def answers_of(messages: Sequence[Message]) -> Answers:
     pairing.pair(forwards, _names_of_call, _by_name)
     pairing.pair(forwards, _names_of_call, _by_run)
     left = pairing.left
-    duplicates = frozenset(index for index in left if (result_id(messages[index]),) in known)
-    return Answers(
+    duplicates = frozenset(index for index in left if (read_result_id(messages[index]),) in known)
+    return ResultMatches(
         by_call=pairing.by_call, duplicates=duplicates, orphans=frozenset(left) - duplicates
     )
 
 
-def call_id(call: ToolCall) -> str | None:
+def read_call_id(call: ToolCall) -> str | None:
     """Return the id of a call; a blank one is none."""
     return call.id if call.id and call.id.strip() else None
 
 
-def result_id(message: Message) -> str | None:
+def read_result_id(message: Message) -> str | None:
     """Return the id of the call that a result names; a blank one is none."""
     id_ = message.tool_call_id
     return id_ if id_ and id_.strip() else None
@@ -76,7 +76,7 @@ class _Pairing:
     """Calls and results, paired in passes that each compare something else."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.by_call: dict[Place, int] = {}
+        self.by_call: dict[CallPosition, int] = {}
         #: Results without a call, in their order.
         self.left = [i for i, message in enumerate(messages) if message.role is Role.TOOL]
         self._messages = messages
@@ -91,7 +91,7 @@ class _Pairing:
         left = {index: key(self._messages[index]) for index in self.left}
         if not any(left.values()):
             return
-        calls: dict[_Key, list[deque[Place]]] = {}
+        calls: dict[_Key, list[deque[CallPosition]]] = {}
         for index in order:
             message = self._messages[index]
             if message.role is Role.AI:
@@ -106,15 +106,15 @@ class _Pairing:
 
     def _open(
         self, index: int, keys: Callable[[Message, ToolCall], tuple[_Key, ...]]
-    ) -> dict[_Key, deque[Place]]:
+    ) -> dict[_Key, deque[CallPosition]]:
         message = self._messages[index]
-        queues: dict[_Key, deque[Place]] = {}
+        queues: dict[_Key, deque[CallPosition]] = {}
         for place, call in enumerate(message.tool_calls):
             for key in keys(message, call):
                 queues.setdefault(key, deque()).append((index, place))
         return queues
 
-    def _take(self, calls: list[deque[Place]]) -> Place | None:
+    def _take(self, calls: list[deque[CallPosition]]) -> CallPosition | None:
         """Return the first call of the last message that has one left."""
         while calls:
             while calls[-1]:
@@ -126,7 +126,7 @@ class _Pairing:
 
 
 def _ids_of_call(message: Message, call: ToolCall) -> tuple[_Key, ...]:
-    id_ = call_id(call)
+    id_ = read_call_id(call)
     return ((message.run_id, id_), (id_,)) if id_ else ()
 
 
@@ -144,7 +144,7 @@ def _by_run(message: Message) -> _Key | None:
 
 def _is_nameless(message: Message) -> bool:
     """Tell whether a result may be given an id: what its provider knows it by can't be changed."""
-    return result_id(message) is None and message.provider_parts is None
+    return read_result_id(message) is None and message.provider_parts is None
 
 
 #: What OpenAI, Anthropic and Gemini all take as the name of a function.
@@ -162,7 +162,7 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedCalls:
     """The calls of a message, each with an id of its own and with text, and what was done."""
 
     #: None of a message that had to be changed and may not be.
@@ -171,7 +171,7 @@ class Mended:
     reasons: frozenset[str]
 
 
-def mended_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[int, Mended]:
+def repair_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[int, RepairedCalls]:
     """Mend the calls of AI messages; by the index of the message.
 
     A call without an id, or with one that is too long, could be read as structure, is among
@@ -180,7 +180,7 @@ def mended_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[in
     callers = {i: m for i, m in enumerate(messages) if m.role is Role.AI and m.tool_calls}
     used = set(taken)
     known = used | {call.id for m in callers.values() for call in m.tool_calls if call.id}
-    mended: dict[int, Mended] = {}
+    mended: dict[int, RepairedCalls] = {}
     for index, message in callers.items():
         calls = _mended_message(message, used, known)
         mended[index] = calls
@@ -188,13 +188,13 @@ def mended_calls(messages: Sequence[Message], taken: Collection[str]) -> dict[in
     return mended
 
 
-def _mended_message(message: Message, used: Collection[str], known: set[str]) -> Mended:
+def _mended_message(message: Message, used: Collection[str], known: set[str]) -> RepairedCalls:
     """Mend the calls of a message; ids that are made are new to ``known``, and added to it."""
     calls: list[ToolCall] = []
     reasons: set[str] = set()
     own: set[str] = set()
     for place, call in enumerate(message.tool_calls):
-        id_ = call_id(call)
+        id_ = read_call_id(call)
         if id_ is None or not _fits(id_, message) or id_ in used or id_ in own:
             id_ = _new_id(message, place, known)
             known.add(id_)
@@ -204,8 +204,8 @@ def _mended_message(message: Message, used: Collection[str], known: set[str]) ->
         reasons |= _differences(call, mended)
         calls.append(mended)
     if reasons and message.provider_parts is not None:
-        return Mended((), frozenset({"opaque_conflict"}))
-    return Mended(tuple(calls), frozenset(reasons))
+        return RepairedCalls((), frozenset({"opaque_conflict"}))
+    return RepairedCalls(tuple(calls), frozenset(reasons))
 
 
 def _fits(id_: str, message: Message) -> bool:

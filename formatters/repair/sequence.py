@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.calls import Place, answers_of, mended_calls, result_id
+from formatters.repair.calls import CallPosition, match_results, read_result_id, repair_calls
 
 #: The result of a call that nobody answered, and of one that is to be answered yet.
 CANCELLED: Final = "(Cancelled: the tool gave no result.)"
@@ -38,7 +38,7 @@ Outcome = Literal["filtered", "repaired"]
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class RepairNote:
     """What repair did to a message."""
 
     message_id: str
@@ -48,12 +48,12 @@ class Note:
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: reasons are remembered
-class Repaired:
+class RepairedSequence:
     """A valid sequence: behind each AI message one result for each of its calls, in their order."""
 
     messages: tuple[Message, ...]
     #: In the order of the messages that came in; of those that are as they were there is none.
-    notes: tuple[Note, ...]
+    notes: tuple[RepairNote, ...]
     #: The ids of results that were made up, which are nobody's rows.
     synthetic: frozenset[str]
 
@@ -65,7 +65,7 @@ class Repaired:
 
 def repair(
     messages: Sequence[Message], *, in_flight: bool = False, taken: Collection[str] = ()
-) -> Repaired:
+) -> RepairedSequence:
     """Put results behind their calls, make up those that lack, and leave out what no API takes.
 
     ``in_flight`` says that the calls of the last message that has any may be answered yet.
@@ -87,14 +87,14 @@ class _Repair:
         self._messages = messages
         self._reasons = [_faults(message) for message in messages]
         self._calls: dict[int, tuple[ToolCall, ...]] = {}
-        for index, mended in mended_calls(messages, taken).items():
+        for index, mended in repair_calls(messages, taken).items():
             self._calls[index] = mended.calls
             self._reasons[index] |= mended.reasons
-        self._answers = answers_of(messages)
+        self._answers = match_results(messages)
         self._results = self._check_results()
         self._check_order()
 
-    def repair(self, *, in_flight: bool) -> Repaired:
+    def repair(self, *, in_flight: bool) -> RepairedSequence:
         """Put it together."""
         pending = self._pending() if in_flight else None
         made = _MadeResults(self._messages)
@@ -111,17 +111,17 @@ class _Repair:
                     self._reasons[index].add(reason)
                     result = made.result(message, call, content)
                 kept.append(result)
-        return Repaired(
+        return RepairedSequence(
             messages=tuple(kept), notes=tuple(self._notes()), synthetic=frozenset(made.ids)
         )
 
-    def _check_results(self) -> dict[Place, Message]:
+    def _check_results(self) -> dict[CallPosition, Message]:
         """Return the results that stay, each with the id of its call."""
         for index in self._answers.orphans:
             self._reasons[index].add("orphan_result")
         for index in self._answers.duplicates:
             self._reasons[index].add("duplicate_result")
-        results: dict[Place, Message] = {}
+        results: dict[CallPosition, Message] = {}
         for (caller, place), index in self._answers.by_call.items():
             result = self._messages[index]
             calls = self._calls[caller]
@@ -158,12 +158,12 @@ class _Repair:
     def _is_left_out(self, index: int) -> bool:
         return not self._reasons[index].isdisjoint(_LEFT_OUT)
 
-    def _notes(self) -> Iterator[Note]:
+    def _notes(self) -> Iterator[RepairNote]:
         for message, reasons in zip(self._messages, self._reasons, strict=True):
             if reasons:
                 reason = min(reasons, key=_RANKS.__getitem__)
                 outcome: Outcome = "filtered" if reason in _LEFT_OUT else "repaired"
-                yield Note(message.id, outcome, reason)
+                yield RepairNote(message.id, outcome, reason)
 
 
 class _MadeResults:
@@ -203,7 +203,7 @@ def _faults(message: Message) -> set[str]:
 
 def _changes(result: Message, call: ToolCall) -> set[str]:
     """Find what a result needs in order to be the answer to a call, as that is sent."""
-    if result_id(result) is None:
+    if read_result_id(result) is None:
         changes = {"result_matched"}
     elif result.tool_call_id != call.id:
         changes = {"call_renamed" if result.provider_parts is None else "opaque_conflict"}

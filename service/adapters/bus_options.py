@@ -5,7 +5,7 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 
-from service.config.sections import TlsSettings
+from service.config.endpoints import TlsSettings
 from service.config.settings import Settings
 
 

@@ -24,7 +24,7 @@ from service.build.plan import Plan
 from service.build.report import Built, decided
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import Usage
 
 #: The version of its form; one that is read under another is not understood.

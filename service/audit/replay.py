@@ -18,7 +18,8 @@ from service.builder import ContextBuilder
 from service.errors import ContextBuilderError, StoreError
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats, HistoryStore
 from service.ports.summaries import Expected, SummaryStore
-from service.wire.protocol import SCHEMA_VERSION, BuildRequest, decode
+from service.wire.protocol import SCHEMA_VERSION
+from service.wire.request import BuildRequest, decode
 
 _READ_ONLY: Final = "a snapshot can only be read"
 
@@ -92,7 +93,7 @@ class Snapshot:
         """Raise `StoreError`, as `append` does."""
         raise StoreError(_READ_ONLY)
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Raise `StoreError`, as `append` does."""

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from service.audit.manifest import Manifest, ground, make_manifest, unpacked
-from service.build.after_answer import Afterwards, Losses
+from service.build.after_answer import BuildQueue, Losses
 from service.build.history import MANY_ROWS
 from service.build.report import Built
 from service.config.settings import Settings
@@ -37,7 +37,7 @@ class Filing:
         self.ground = ground(settings)
         self._losses = Losses(_lose, _resume)
         #: Files builds in the background.
-        self.afterwards = Afterwards(self._file, self._is_wanted, self._losses, batch=BATCH)
+        self.queue = BuildQueue(self._file, self._is_wanted, self._losses, batch=BATCH)
 
     async def file(self, built: Built) -> None:
         """Store the manifest of a build, if any are stored."""
@@ -56,7 +56,7 @@ class Filing:
         except BusError as error:
             self._losses.add(builds, str(error))
             return
-        self.afterwards.done()
+        self.queue.succeeded()
         for built in builds:
             if self._filed and built.content.build_id in kept:
                 self._filed(built)

@@ -43,12 +43,12 @@ REASONS: Final = {
     "orphan_result": "it is the result of a call that is not there",
     "duplicate_result": "its call has another result",
     "opaque_conflict": "it needs a change to a call that its provider requires unchanged",
-    "result_pending": "a tool that it calls has not answered yet, so a placeholder result was added",
-    "result_missing": "a tool that it calls never answered, so a placeholder result was added",
+    "result_pending": "a tool that it calls has not answered yet, so a placeholder was added",
+    "result_missing": "a tool that it calls never answered, so a placeholder was added",
     "result_matched": "it names no call, so it was matched to the nearest one without a result",
     "result_moved": "it did not follow its call, as every API requires, so it was moved",
-    "call_renamed": "the id of a call was missing, too long, in use or like structure; it was replaced",
-    "arguments_mended": "the arguments of a call were not a JSON object; an empty one replaces them",
+    "call_renamed": "the id of a call was missing, too long, in use or like structure",
+    "arguments_mended": "the arguments of a call were not a JSON object, so they were emptied",
     "name_mended": "the name of a call was too long, or not accepted by any API; it was changed",
     "empty_result": "it was an empty result, so a text that says so was added",
     "stray_calls": "it had tool calls, which only the assistant may have, so they were removed",
@@ -222,7 +222,7 @@ class RowOutcome(NamedTuple):
     """The outcome of a row that is in none of the newest turns."""
 
     #: Its position among the rows.
-    index: int
+    row: int
     outcome: Outcome
     #: A code of `REASONS`.
     reason: str
@@ -251,16 +251,18 @@ class RecallOutcome:
         """Decide on every candidate: on rows that could be recalled, then on the newest turns."""
         final = [each for each in self.newest.decisions if each.outcome in _FINAL]
         decided = {id_ for decision in final for id_ in decision.message_ids}
-        on_rows = [self._on_row(row, decided) for row in self.row_outcomes]
+        on_rows = [self._on_row(outcome, decided) for outcome in self.row_outcomes]
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         return (*on_rows, *self._on_others(decided), *final)
 
-    def _on_row(self, row: RowOutcome, decided: Set[str]) -> Decision:
-        messages = self.rows.entries[row.index].messages
+    def _on_row(self, outcome: RowOutcome, decided: Set[str]) -> Decision:
+        messages = self.rows.entries[outcome.row].messages
         # a tool result that belongs to the row may be decided already, by its repair
         ids = tuple(message.id for message in messages if message.id not in decided)
-        block = self.rows if row.outcome in PRESENT else self.block
-        return Decision(ids, block.tag, row.outcome, row.reason, row.tokens, round(row.score, 2))
+        block = self.rows if outcome.outcome in PRESENT else self.block
+        return Decision(
+            ids, block.tag, outcome.outcome, outcome.reason, outcome.tokens, round(outcome.score, 2)
+        )
 
     def _on_others(self, decided: Set[str]) -> Iterator[Decision]:
         """Decide on messages that no row prints, such as calls of a run that is shown in part."""

@@ -31,8 +31,6 @@ class Budget:
     available: int
     #: Tokens of the ``tools`` array, which nothing shortens.
     tools: int
-    #: True if the tools were chosen for the input, so that another input may have others.
-    tools_chosen: bool = False
     strategy: Strategy
     #: Tokens for everything that holds history; None for what the other blocks leave.
     memory: int | None = None
@@ -100,7 +98,7 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
         smallest = [fitted_run.block if block.tag == run.tag else block for block in smallest]
     others, reduced_blocks = _reduce_blocks(smallest, budget, count)
 
-    sent = {block.tag: (block,) for block in others}
+    sent: dict[str, tuple[Block, ...]] = {block.tag: (block,) for block in others}
     fitted_history = None
     if history:
         fitted_history = _fit_history(history, recallable_rows, others, budget, count)
@@ -109,9 +107,7 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
             sent[fitted_history.recall.sent.tag] = (fitted_history.recall.sent,)
     fitted_blocks = [part for block in blocks for part in sent.get(block.tag, ())]
     fitted = _measured(fitted_blocks, budget, count)
-    return replace(
-        fitted, history=fitted_history, run=fitted_run, reduced_blocks=reduced_blocks
-    )
+    return replace(fitted, history=fitted_history, run=fitted_run, reduced_blocks=reduced_blocks)
 
 
 def _fit_everything(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
@@ -132,7 +128,7 @@ def _fit_everything(blocks: Sequence[Block], budget: Budget, count: Count) -> Fi
 def _measured(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """Return blocks as they are sent with their tokens."""
     tokens = measure(blocks, count)
-    prefix = find_stable_prefix(blocks, tokens, count, tools_chosen=budget.tools_chosen)
+    prefix = find_stable_prefix(blocks, tokens, count)
     return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, stable_prefix=prefix)
 
 
@@ -195,7 +191,11 @@ def _claiming_strategy(budget: Budget) -> Strategy:
 
 
 def _fit_history(
-    history: Block, recallable_rows: Block | None, others: Sequence[Block], budget: Budget, count: Count
+    history: Block,
+    recallable_rows: Block | None,
+    others: Sequence[Block],
+    budget: Budget,
+    count: Count,
 ) -> FittedBlock:
     """Fit history into the tokens that the other blocks leave, and recall rows if possible."""
     other_tokens = _total((b for b in others if b.gives_way is not TrimPolicy.BY_STRATEGY), count)
@@ -219,8 +219,7 @@ def _stable_tokens(others: Sequence[Block], budget: Budget, count: Count) -> int
     unchanging = (
         block
         for block in others
-        if not block.volatile
-        and block.gives_way not in {TrimPolicy.BY_STRATEGY, TrimPolicy.WHOLE}
+        if not block.volatile and block.gives_way not in {TrimPolicy.BY_STRATEGY, TrimPolicy.WHOLE}
     )
     left = max(budget.available - budget.tools - _total(unchanging, count), 0)
     return min(int(left * STABLE_SHARE), budget.memory or left)
@@ -318,9 +317,7 @@ _REDUCTIONS: Final[tuple[tuple[TrimPolicy, _Reduction], ...]] = (
 )
 
 
-def _budget_exceeded(
-    what: str, tokens: dict[str, int], budget: Budget
-) -> BudgetExceededError:
+def _budget_exceeded(what: str, tokens: dict[str, int], budget: Budget) -> BudgetExceededError:
     parts = {**tokens, **({"tools": budget.tools} if budget.tools else {})}
     needed = sum(parts.values())
     sizes = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)

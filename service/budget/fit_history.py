@@ -11,7 +11,7 @@ from typing import Final
 
 from formatters.model import Block, Count, Entry
 from formatters.native import clear_result
-from formatters.turns import stored_block, summary_block, summary_entry
+from prompts.summary import summary_block, summary_entry
 from service.budget.counting import (
     block_tokens,
     entry_tokens,
@@ -117,9 +117,7 @@ class _Fitting:
         fit = self._enforce_room(choice)
         return choice, replace(fit, decisions={**fit.decisions, **too_large})
 
-    def assemble(
-        self, fit: Fit, minimum_budgets: Callable[[], Mapping[int, int]]
-    ) -> FittedBlock:
+    def assemble(self, fit: Fit, minimum_budgets: Callable[[], Mapping[int, int]]) -> FittedBlock:
         """Return the block with the chosen entries, whole or shortened, and with a summary."""
         sent = {
             group.index: entry for group in fit.kept if (entry := self._sent(group)) is not None
@@ -209,11 +207,12 @@ class _Fitting:
     def _summary(self, fit: Fit, sent: Mapping[int, SentEntry]) -> Block | None:
         """Return the summary of the groups that are not sent."""
         if fit.stored_summary:
-            return stored_block(fit.stored_summary.form.entry)
+            return summary_block(fit.stored_summary.form.entry)
         if fit.summary is None or len(sent) == len(self.groups):
             return None
         dropped = [group for group in self.groups if group.index not in sent]
-        return summary_block(fit.summary(dropped), self.block.tags)
+        entry = summary_entry(fit.summary(dropped), self.block.tags)
+        return summary_block(entry, volatile=True)
 
     def _summary_tokens(self, choice: Fit) -> int:
         """Return the cost of the summary, with the largest numbers that it can contain."""
@@ -226,7 +225,7 @@ class _Fitting:
     def _cost_of(self, summary: Entry) -> int:
         """Return the cost of a summary before the entries, or as a message of its own."""
         if self.block.native:
-            return block_tokens(stored_block(summary), self.count)
+            return block_tokens(summary_block(summary), self.count)
         return entry_tokens(summary, self.count)
 
 

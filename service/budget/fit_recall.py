@@ -1,4 +1,4 @@
-"""Fit history by relevance: the newest turns as ever, and rows of older ones in a block of their own.
+"""Fit history by relevance: the newest turns, and rows of older ones in a block of their own.
 
 The newest turns are fitted first. The tokens that they leave go to rows of older turns, those with
 the highest scores first.

@@ -1,4 +1,4 @@
-"""Fit the run in flight: old tool results are cleared, then old groups dropped; the newest stays."""
+"""Fit the run in flight: clear old tool results, then drop old groups; the newest stays."""
 
 from collections.abc import Sequence
 from dataclasses import replace

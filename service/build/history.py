@@ -16,7 +16,7 @@ from service.config.settings import MemorySettings
 from service.ports.stores import HistoryPage, HistoryStore
 from service.recall.question import LANGUAGE_PASSAGES
 from service.recall.terms import question_terms
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: What rows are measured by that no store has counted.
 _ESTIMATE: Final = HeuristicTokenCounter()

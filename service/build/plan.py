@@ -19,8 +19,7 @@ from service.budget.limits import (
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
 from service.errors import InvalidRequestError, Problem
-from service.wire.protocol import BuildRequest
-from service.wire.request import RunMetadata
+from service.wire.request import BuildRequest, RunMetadata
 from service.wire.response import WarningRecord
 
 #: Characters a message for which stores keep the tokens that history takes; with fewer shown, more

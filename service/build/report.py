@@ -2,26 +2,24 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block, Tag, TrimPolicy
+from formatters.model import Tag
 from formatters.providers.context_management import ContextManagement, unsupported_edits
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from prompts.system_prompt import SystemPrompt
-from service.budget.counting import block_tokens, count_function
 from service.budget.decisions import Decision, tally
 from service.budget.fit_blocks import Fitted
 from service.build.gather import Gathered
 from service.build.plan import Plan
-from service.observe.tracing import Carried
+from service.observe.tracing import TraceHeaders
 from service.ports.services import TokenCounter
 from service.wire.events import EventMetadata
 from service.wire.payload import canonical, written_digest
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 #: The block in which a layout shows history.
@@ -51,7 +49,9 @@ def account(
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, tools, fitted.stable_prefix.messages or None, management),
+        provider_request=provider_request(
+            form, messages, tools, fitted.stable_prefix.messages or None, management
+        ),
         usage=_usage(plan, fitted, counter),
         build_id=_build_id(request, messages),
         kept=kept,
@@ -67,7 +67,7 @@ def account(
 
 
 def body_in(
-    form: str, request: BuildRequest, gathered: Gathered, fitted: Fitted, content: BuildSuccess
+    form: str, request: BuildRequest, fitted: Fitted, content: BuildSuccess
 ) -> Mapping[str, Any]:
     """Return the body fields of a context in any form, whichever the request asked for."""
     marked, tools = fitted.stable_prefix.messages or None, content.tools
@@ -98,8 +98,8 @@ def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
 
 
 def _management(request: BuildRequest) -> ContextManagement | None:
-    asked = request.options.context_management
-    return asked.asked() if asked else None
+    option = request.options.context_management
+    return option.to_management() if option else None
 
 
 def _form_warnings(
@@ -182,17 +182,17 @@ class Built:
     #: How long its parts took, by their names among the stages of `service.observe.metrics`.
     seconds: Mapping[str, float] = field(default_factory=dict)
     #: Where in a trace it was built; None where spans of ours are not collected.
-    traced: Carried | None
+    trace: TraceHeaders | None
 
     @property
     def cause(self) -> EventMetadata:
         """Return what events name of the build that led to them."""
-        asked = self.request.metadata
-        trace = self.traced or asked
+        metadata = self.request.metadata
+        traceparent, tracestate = self.trace or metadata.trace
         return EventMetadata(
             request_id=self.request.id,
-            correlation_id=asked.correlation_id,
+            correlation_id=metadata.correlation_id,
             build_id=self.content.build_id,
-            traceparent=trace.traceparent,
-            tracestate=trace.tracestate,
+            traceparent=traceparent,
+            tracestate=tracestate,
         )

@@ -13,8 +13,8 @@ from service.cli.ending import until_told
 from service.cli.request import read_bytes, read_request, set_options
 from service.config.settings import Settings
 from service.errors import InvalidRequestError
-from service.wire.protocol import BuildResponse, decode
-from service.wire.response import BuildSuccess
+from service.wire.request import decode
+from service.wire.response import BuildResponse, BuildSuccess
 
 PAIR: Final = 2
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from formatters.model import BEYOND_LIMIT, MemoryView, Tag
 from service.budget.groups import uses_summaries
-from service.build.report import HISTORY_BLOCKS, Built
+from service.build.report import Built
 from service.ports.summaries import Scope
 from service.wire.events import UNCAUSED, EventMetadata
 
@@ -38,7 +38,7 @@ class Job:
         return self.scope, self.room.bit_length()
 
 
-def job_of(built: Built, *, force: bool = False) -> Job | None:
+def find_job(built: Built, *, force: bool = False) -> Job | None:
     """Return what a build shows to be needed; None where nothing is, or nothing is stored."""
     request, plan = built.request, built.plan
     if not uses_summaries(plan.strategy) or request.options.past is not None:

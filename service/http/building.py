@@ -6,9 +6,10 @@ from typing import Any, Final, Protocol
 
 from service.config.settings import Settings
 from service.http.error_responses import RefusedError, status_of
-from service.observe.tracing import UNTRACED, Carried
+from service.observe.tracing import NO_TRACE, TraceHeaders
 from service.wire.payload import cleaned, read_json
-from service.wire.protocol import BuildRequest, BuildResponse, RejectedError, decode, failed
+from service.wire.request import BuildRequest, RejectedError, decode
+from service.wire.response import BuildResponse, error_response
 
 #: Seconds that a caller waits for an answer at most, whatever the request says.
 LONGEST_WAIT: Final = 120.0
@@ -34,7 +35,9 @@ class Building:
         self._settings = settings
         self._now = now
 
-    async def answer(self, payload: bytes, trace: Carried = UNTRACED) -> tuple[int, BuildResponse]:
+    async def answer(
+        self, payload: bytes, trace: TraceHeaders = NO_TRACE
+    ) -> tuple[int, BuildResponse]:
         """Return the status and the response of the wire.
 
         ``trace`` is where the caller is in one, unless the request says so itself.
@@ -52,7 +55,7 @@ class Building:
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise rejected.error from rejected
-            response = failed(rejected.envelope, rejected.error, self._now())
+            response = error_response(rejected.envelope, rejected.error, self._now())
         else:
             raw: Any = cleaned(read_json(payload, max_bytes=most))
             response = await self._sent(raw, request, trace)
@@ -63,11 +66,11 @@ class Building:
         return 200, response
 
     async def _sent(
-        self, raw: dict[str, Any], request: BuildRequest, trace: Carried
+        self, raw: dict[str, Any], request: BuildRequest, trace: TraceHeaders
     ) -> BuildResponse:
         """Send a request under the id that it has by its bytes, so that a retry is known as one."""
         now, default_ms = self._now(), self._settings.bus.default_timeout_ms
-        wanted = (request.metadata.wanted_until(now, default_ms) - now).total_seconds()
+        wanted = (request.metadata.expires_at(now, default_ms) - now).total_seconds()
         seconds = max(min(wanted, LONGEST_WAIT), 0)
         metadata = {**(raw.get("metadata") or {}), "timeout_ms": max(int(seconds * 1000), 1)}
         if request.metadata.traceparent is None and trace.traceparent is not None:

@@ -28,8 +28,7 @@ from service.http.views import (
     shown_manifest,
     shown_messages,
 )
-from service.wire.protocol import BuildRequest, RejectedError, decode
-from service.wire.request import set_options
+from service.wire.request import BuildRequest, RejectedError, decode, set_options
 
 #: What a build id looks like; nothing else is asked of the bus.
 BUILD_ID: Final = re.compile(r"bld_[0-9a-f]{32}")
@@ -118,9 +117,7 @@ class Builds:
             built = await self._built(known)
         except NotReplayableError as error:
             return replace(shown, unavailable=error.detail)
-        body = await asyncio.to_thread(
-            body_in, form, built.request, built.gathered, built.fitted, built.content
-        )
+        body = await asyncio.to_thread(body_in, form, built.request, built.fitted, built.content)
         return replace(shown, body=body)
 
     async def compare(self, a: Known, b: Known) -> ShownComparison:

@@ -16,7 +16,7 @@ from service.http.requests import Page, Version
 from service.http.route import Asked, Slots
 from service.http.timeline import ShownTimeline, Timeline
 from service.http.views import ShownBuild, ShownComparison, ShownForm, summary_of
-from service.observe.tracing import carried
+from service.observe.tracing import trace_headers
 from service.wire.protocol import SCHEMA_VERSION
 
 #: Listeners to the live feed at the same time; each holds a connection.
@@ -50,7 +50,7 @@ class Desk:
     async def build(self, asked: Asked) -> Response:
         """Build a context."""
         named = (asked.request.headers.get(key) for key in ("traceparent", "tracestate"))
-        status, response = await self._building.answer(asked.body, carried(*named))
+        status, response = await self._building.answer(asked.body, trace_headers(*named))
         return Response(
             response.model_dump_json(),
             status_code=status,

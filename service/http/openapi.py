@@ -11,7 +11,8 @@ from service.http.builds import BUILD_ID
 from service.http.error_responses import STATUSES, ErrorAnswer
 from service.http.route import OWNER_HEADER, Body, Endpoint
 from service.wire.payload import MAX_OWNER_KEY
-from service.wire.protocol import BuildRequest, BuildResponse
+from service.wire.request import BuildRequest
+from service.wire.response import BuildResponse
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ERROR: Final = {"$ref": "#/components/schemas/ErrorAnswer"}

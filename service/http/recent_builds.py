@@ -9,7 +9,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Final
 
-from service.build.after_answer import held_bytes
+from service.build.after_answer import build_bytes
 from service.build.report import Built
 
 #: Bytes that the builds may hold together; the newest one is kept in any case.
@@ -75,7 +75,7 @@ class RecentBuilds:
             at=self._now(),
             built=built,
             until=self._clock() + self._seconds,
-            weight=held_bytes(built),
+            weight=build_bytes(built),
         )
         self._held[built.content.build_id] = held
         self._bytes += held.weight

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from service.errors import InvalidRequestError, OverloadedError
 from service.http.error_responses import LateError, MediaTypeError, TooLargeError, TooSlowError
 from service.wire.payload import MAX_OWNER_KEY, cleaned, read_json
-from service.wire.protocol import invalid
+from service.wire.validation import invalid
 
 #: Whose data is asked for; percent-encoded UTF-8.
 OWNER_HEADER: Final = "X-Owner-Key"

@@ -20,7 +20,7 @@ from service.http.requests import (
 from service.http.route import Endpoint
 from service.http.timeline import ShownTimeline
 from service.http.views import ShownBuild, ShownComparison, ShownForm
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 
 ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
     Endpoint(

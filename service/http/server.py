@@ -22,7 +22,7 @@ from service.http.building import Send
 from service.http.error_responses import LateError
 from service.http.recent_builds import RecentBuilds
 from service.ports.bus import Bus
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 
 #: Seconds for answers that are on their way when the server ends.
 GRACE: Final = 1

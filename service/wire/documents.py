@@ -9,7 +9,9 @@ from typing import Any, Final, Literal
 
 from service.errors import CODES, ErrorCode
 from service.wire.events import Compacted, Event, Pruned, Summarized
-from service.wire.protocol import SCHEMA_VERSION, BuildRequest, BuildResponse, Topics
+from service.wire.protocol import SCHEMA_VERSION, Topics
+from service.wire.request import BuildRequest
+from service.wire.response import BuildResponse
 from service.wire.result_row import ResultRow
 
 #: The consumer groups, and about how many entries streams keep that nobody settles.

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.client import ClosedError
+from service.adapters.redis.connection import WritesRefusedError
 from service.errors import BusError, ConfigError
 from service.ports.bus import Bus, Outcome
 from service.ports.stream import Delivery
@@ -196,7 +196,7 @@ async def test_refusals_are_bus_errors(server: StartServer) -> None:
             with pytest.raises(BusError, match="maxmemory"):
                 await bus.submit(b"1")
             (full,) = await bus.finish([answer(delivery)])
-            assert (full.outcome, type(full.error)) == (Outcome.FAILED, ClosedError)
+            assert (full.outcome, type(full.error)) == (Outcome.FAILED, WritesRefusedError)
             client.config_set("maxmemory", 0)
             assert [each.outcome for each in await bus.finish([answer(delivery)])] == [Outcome.SENT]
             client.replicaof("127.0.0.1", 1)

@@ -199,7 +199,7 @@ class OwnerRows:
             self.newest = None
         return gone
 
-    def fell_out(self, ids: Iterable[str]) -> list[str]:
+    def flag_fallen(self, ids: Iterable[str]) -> list[str]:
         """Mark rows that are shown as fallen out; returns those that were not marked before."""
         unknown = self.pruned | self.fallen
         new = [name for name in dict.fromkeys(ids) if name in self.kept and name not in unknown]

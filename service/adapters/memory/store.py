@@ -163,12 +163,12 @@ class MemoryHistory:
         if not owner.kept and not owner.archive:
             self._owners.pop(name, None)
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Mark rows as fallen out; returns those that were not marked before."""
         owner = self._of(owner_key)
-        new = owner.fell_out(map(fix_surrogates, ids))
+        new = owner.flag_fallen(map(fix_surrogates, ids))
         if archiving:
             owner.copy(new, archiving, self._clock())
         return new

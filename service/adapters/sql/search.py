@@ -1,12 +1,9 @@
 """Find rows of a history by terms: by full text in SQLite, by a GIN index in Postgres."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
@@ -30,8 +27,6 @@ from service.recall.search import (
     rank_hits,
     token_ranges,
 )
-
-_PLAN: Final = text("SELECT set_config('enable_bitmapscan', :by_terms, true)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +87,7 @@ async def _hits(
     if not (query.alone or query.pairs):
         return []
     statement = hits(connection.dialect.name, query, place.within)
-    async with _planned_by_terms(connection):
-        found = await connection.execute(statement, {"in_owner": place.owner, **end})
+    found = await connection.execute(statement, {"in_owner": place.owner, **end})
     return [Hit(row.sequence, known.having.keys() & row.terms) for row in found]
 
 
@@ -104,14 +98,3 @@ async def _spots(
     rows = await connection.execute(asked, {"in_owner": owner, "numbers": numbers})
     found = {row.sequence: RowPosition(row.total, row.own) for row in rows}
     return [found[number] for number in numbers if number in found]
-
-
-@asynccontextmanager
-async def _planned_by_terms(connection: AsyncConnection) -> AsyncIterator[None]:
-    """Have Postgres, which else shall read by ranges of an index, read what is in a bitmap."""
-    if connection.dialect.name != "postgresql":
-        yield
-        return
-    await connection.execute(_PLAN, {"by_terms": "on"})
-    yield
-    await connection.execute(_PLAN, {"by_terms": "off"})

@@ -30,7 +30,7 @@ class CountSummary:
 
 
 def count_sentence(groups: Sequence[Group]) -> str:
-    """Return the counts of turns and tool calls, in the words of the source document (REPLOID's)."""
+    """Count turns and tool calls, in the words of the source document (REPLOID's)."""
     messages = [message for group in groups for message in group.messages]
     users = sum(message.role is Role.HUMAN for message in messages)
     models = sum(message.role is Role.AI for message in messages)

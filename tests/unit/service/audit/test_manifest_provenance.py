@@ -11,9 +11,10 @@ from formatters.guard import GUARD_VERSION
 from formatters.model import Message, Role, ToolCall
 from prompts.system_prompt import SystemPrompt
 from service.audit.manifest import Manifest, ground, hashed, make_manifest, row_hash
-from service.config.sections import PromptsSettings, StoreSettings
+from service.config.content import PromptsSettings
+from service.config.endpoints import StoreSettings
 from service.config.settings import BudgetSettings, Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 SECRET = "Nobody may ever read this"
@@ -182,7 +183,7 @@ async def test_a_row_that_no_block_speaks_of_has_no_decision(
     builder = make_builder()
     await builder.history.append("o", [row(1, "human", "hi")])
     built = await builder.built(make_request())
-    silent = replace(built, fitted=replace(built.fitted, outcomes=()))
+    silent = replace(built, fitted=replace(built.fitted, history=None))
 
     (candidate,) = make_manifest(silent, ground(Settings())).candidates
 

@@ -14,7 +14,7 @@ from service.budget.strategies import STRATEGIES
 from service.budget.strategies.window_size import WindowSize
 from service.builder import ContextBuilder
 from service.config.settings import BudgetSettings, MemorySettings, Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import SEARCH, MakeBuilder, MakeRequest, Written, row
 
 ROWS = [row(n, "ai" if n % 2 else "human", f"This is number {n}.") for n in range(1, 5)]

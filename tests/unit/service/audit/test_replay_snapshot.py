@@ -25,7 +25,7 @@ async def test_what_is_past_stays_as_it_was() -> None:
     for change in (
         snapshot.append("o", ROWS),
         snapshot.erase("o"),
-        snapshot.fell_out("o", ["m1"]),
+        snapshot.flag_fallen("o", ["m1"]),
         snapshot.prune("o", ["m1"]),
         snapshot.restore("o", ["m1"]),
     ):

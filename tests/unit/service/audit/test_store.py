@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from formatters.model import Message, Role
 from service.adapters.memory.hub import MemoryReports
 from service.audit.store import BATCH, Filing
-from service.build.after_answer import WAITING
+from service.build.after_answer import MAX_BUILDS
 from service.build.history import MANY_ROWS, History
 from service.build.report import Built
 from service.config.settings import ManifestSettings, Settings
@@ -51,7 +51,7 @@ def keeping(**settings: float) -> Settings:
 @asynccontextmanager
 async def running(filing: Filing) -> AsyncIterator[None]:
     """Run the filing in the background."""
-    task = asyncio.create_task(filing.afterwards.run())
+    task = asyncio.create_task(filing.queue.run())
     yield
     task.cancel()
     await asyncio.wait([task])
@@ -60,10 +60,9 @@ async def running(filing: Filing) -> AsyncIterator[None]:
 async def test_what_is_kept_can_be_found(built: Built) -> None:
     """The manifest of a build is found by the build's id, once the background has filed it."""
     filing = Filing(MemoryReports(), Settings())
-    filing.afterwards.keep(None)
     async with running(filing):
-        filing.afterwards.keep(built)
-        await filing.afterwards.drain()
+        filing.queue.keep(built)
+        await filing.queue.drain()
 
     found = await filing.find(built.content.build_id)
 
@@ -92,10 +91,10 @@ async def test_builds_that_come_together_are_filed_together(built: Built) -> Non
     endless = replace(builds[1], gathered=replace(built.gathered, profile={"a": {1: 2, "b": 3}}))
     filing = Filing(Noting(), Settings())
     for each in (builds[0], endless, *builds[2:], built):
-        filing.afterwards.keep(each)
+        filing.queue.keep(each)
     with capture_logs() as lines:
         async with running(filing):
-            await filing.afterwards.drain()
+            await filing.queue.drain()
 
     assert [line["event"] for line in lines] == ["manifest.lost"]
     assert trips == [set(names) - {"bld_1"}, {built.content.build_id}]
@@ -104,9 +103,9 @@ async def test_builds_that_come_together_are_filed_together(built: Built) -> Non
 async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:
     """Manifests can be switched off."""
     filing = Filing(MemoryReports(), keeping(ttl_seconds=0))
-    filing.afterwards.keep(built)
+    filing.queue.keep(built)
     await filing.file(built)
-    await filing.afterwards.drain()
+    await filing.queue.drain()
     assert await filing.find(built.content.build_id) is None
 
 
@@ -145,12 +144,12 @@ async def test_what_a_full_backlog_lost_is_told_when_none_waits(built: Built) ->
     """Not in between, where each batch would make room for a line; and at the end in any case."""
     filing = Filing(MemoryReports(), Settings())
     with capture_logs() as lines:
-        for _ in range(WAITING + 2):
-            filing.afterwards.keep(built)
+        for _ in range(MAX_BUILDS + 2):
+            filing.queue.keep(built)
         await filing.file(built)
         assert [line["event"] for line in lines] == ["manifest.lost"]
         async with running(filing):
-            await filing.afterwards.drain()
+            await filing.queue.drain()
     assert [(line["event"], line.get("lost")) for line in lines[1:]] == [("manifest.resumed", 2)]
 
 
@@ -167,17 +166,17 @@ async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
     """What waits is bounded, and nobody waits for it for long."""
     filing = Filing(MemoryReports(), Settings())
     with capture_logs() as lines:
-        for _ in range(WAITING + 1):
-            filing.afterwards.keep(built)
+        for _ in range(MAX_BUILDS + 1):
+            filing.queue.keep(built)
     assert [line["event"] for line in lines] == ["manifest.lost"]
 
 
 async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that ends doesn't hang on its manifests."""
-    monkeypatch.setattr("service.build.after_answer.DRAIN", 0.01)
+    monkeypatch.setattr("service.build.after_answer.DRAIN_SECONDS", 0.01)
     filing = Filing(MemoryReports(), Settings())
-    filing.afterwards.keep(built)
-    await filing.afterwards.drain()
+    filing.queue.keep(built)
+    await filing.queue.drain()
     assert await filing.find(built.content.build_id) is None
 
 

@@ -16,7 +16,7 @@ from service.http.builds import Builds
 from service.http.error_responses import NotFoundError
 from service.http.recent_builds import RecentBuilds
 from service.http.views import Content
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 

@@ -12,7 +12,7 @@ from service.adapters.memory.hub import MemoryReports
 from service.audit.store import Filing
 from service.http.app import make_app
 from service.http.recent_builds import RecentBuilds
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.support import NOW, MakeBuilder
 
 

@@ -17,7 +17,9 @@ from service.ports.bus import ReplyKind
 from service.wire import documents as channels
 from service.wire.documents import document, example, message_schemas
 from service.wire.events import Compacted, Event, Pruned, Summarized
-from service.wire.protocol import BuildResponse, Topics, decode, failed
+from service.wire.protocol import Topics
+from service.wire.request import decode
+from service.wire.response import BuildResponse, error_response
 from service.wire.result_row import read_result
 
 ROOT = Path(__file__).parents[4]
@@ -159,7 +161,9 @@ def test_the_codes_of_a_response_are_listed() -> None:
     """With the code of any error that a worker answers with."""
     response = document()["components"]["messages"]["buildResponse"]
     request = decode(json.dumps(example("request_run")).encode())
-    answer = failed(request.envelope, InvalidRequestError(), request.run.history[0].timestamp)
+    answer = error_response(
+        request.envelope, InvalidRequestError(), request.run.history[0].timestamp
+    )
 
     assert answer.content.status == "error"
     assert answer.content.error.code in response["x-error-codes"]
