@@ -28,11 +28,9 @@ from service.observe.tracing import (
 )
 from service.ports.bus import Answer
 from service.ports.stream import Delivery
-from service.wire.protocol import Envelope, Topics
+from service.wire.protocol import REQUESTS_GROUP, Envelope, Topics
 
 REQUEST: Final = Topics.CONTEXT_BUILD_REQUEST.value
-#: Of the workers.
-GROUP: Final = "context-builders"
 
 _TRACE_KEYS: Final = ("traceparent", "tracestate")
 
@@ -175,7 +173,7 @@ class BusSpans:
             "messaging.system": self._system,
             "messaging.operation.name": operation,
             "messaging.operation.type": operation,
-            **({} if operation == "send" else {"messaging.consumer.group.name": GROUP}),
+            **({} if operation == "send" else {"messaging.consumer.group.name": REQUESTS_GROUP}),
         }
 
 

@@ -175,7 +175,7 @@ async def test_dead_server_is_a_bus_error(server: StartServer) -> None:
 async def test_frozen_server_is_a_bus_error(server: StartServer) -> None:
     """A server that accepts and does not answer costs the time limit, once."""
     running = server()
-    async with open_redis_bus(running.url, BusOptions(socket_timeout=2)) as bus:
+    async with open_redis_bus(running.url, BusOptions(socket_timeout_seconds=2)) as bus:
         await received(bus)
         with running.frozen():
             with pytest.raises(BusError):

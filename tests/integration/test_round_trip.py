@@ -33,7 +33,7 @@ def _set_patience(client: Redis, seconds: float) -> None:
 async def client(request: pytest.FixtureRequest, server_url: str) -> AsyncIterator[Redis]:
     """Give a client with more patience than a busy machine needs, over each protocol."""
     async with AsyncExitStack() as stack:
-        options = BusOptions(socket_timeout=PATIENCE)
+        options = BusOptions(socket_timeout_seconds=PATIENCE)
         yield make_clients(stack, server_url + request.param, options).commands
 
 

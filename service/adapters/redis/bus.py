@@ -100,14 +100,14 @@ class RedisBus:
         # the channel has the stream's name: Redis keeps channels apart from keys
         subscription = self._subscription(Shard(self._options.prefix).stream)
         self._ingress.append(subscription)
-        async with following(subscription, confirm_seconds=self._options.socket_timeout):
+        async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
             yield Batches(subscription.arrivals)
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
         subscription = self._subscription(channel)
-        async with following(subscription, confirm_seconds=self._options.socket_timeout):
+        async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
             yield Singles(subscription.arrivals)
 
     async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:

@@ -103,7 +103,7 @@ def make_clients(
 
     They connect to the server of the URL, or to ``node`` with the URL's user and options.
     Commands are sent again for about a second after a lost connection, so each must be safe to
-    run twice. A server that accepts but doesn't answer costs ``socket_timeout`` seconds and is not
+    run twice. A server that accepts but doesn't answer costs ``socket_timeout_seconds`` and is not
     asked again.
     """
     retrying = Retry(ExponentialWithJitterBackoff(0.5, 0.05), 3, (RedisConnectionError,))
@@ -132,9 +132,9 @@ def _make_client(
         pool: Pool = Pool.from_url(
             url,
             max_connections=max_connections,
-            timeout=options.socket_timeout,
-            socket_timeout=options.socket_timeout,
-            socket_connect_timeout=options.socket_timeout,
+            timeout=options.socket_timeout_seconds,
+            socket_timeout=options.socket_timeout_seconds,
+            socket_connect_timeout=options.socket_timeout_seconds,
             client_name=options.consumer,
             retry=retry,
             **tls_arguments(url, options.tls),

@@ -88,7 +88,7 @@ class RedisInbox:
             keys=self._next_keys(slots),
             slots=slots,
             wait=wait,
-            patience=self._options.socket_timeout,
+            patience=self._options.socket_timeout_seconds,
         )
         try:
             with bus_errors("receive"):

@@ -126,7 +126,7 @@ class RedisSurvey:
         async with AsyncExitStack() as stack:
             pumps = []
             for topic, subscription in self._subscriptions():
-                confirm = self._options.socket_timeout
+                confirm = self._options.socket_timeout_seconds
                 await stack.enter_async_context(following(subscription, confirm_seconds=confirm))
                 pumps.append(asyncio.create_task(_pump(topic, subscription.arrivals, queue)))
             try:

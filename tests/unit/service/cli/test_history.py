@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from service.cli.compaction import told
 from service.cli.exits import Exit
+from service.cli.history import describe_summary
 from service.compaction.summarize import SkipReason
 from service.config.settings import Settings
 from service.connect import open_stores
@@ -61,4 +61,4 @@ def test_where_no_summaries_are_made_it_says_so(
 def test_every_outcome_is_told() -> None:
     """In words for a person."""
     for unmade in SkipReason:
-        assert told(unmade)
+        assert describe_summary(unmade)

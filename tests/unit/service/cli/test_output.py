@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from service.cli.tables import (
-    print_account,
+from service.cli.output import (
     print_context,
     print_decisions,
+    print_explanation,
     print_warnings,
     printable,
 )
@@ -77,7 +77,7 @@ def test_the_account_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) ->
         _decision([], "not_read", "not_read", count=7),
     ]
     messages = [{"role": "user", "content": "[SHARED_MEMORY count=3]\nfirst\nsecond " * 9}]
-    print_account(_content(messages, decisions=decisions))
+    print_explanation(_content(messages, decisions=decisions))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
@@ -98,7 +98,7 @@ def test_long_ids_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
         _decision([f"{name}{digits}" for name in "bcd"], "dropped", "older " * 30, tokens=99_999),
         _decision(["just14letters."], "truncated", "long"),
     ]
-    print_account(_content([], decisions=decisions))
+    print_explanation(_content([], decisions=decisions))
     words = capsys.readouterr().out.split()
     for name in ("012345678901…,", "a01234567890…", "b01234567890…", "d01234567890…"):
         assert name in words

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.app import ConnectedBus, open_bus
-from service.cli import serving
+from service.cli import worker
 from service.cli.exits import Exit
 from service.config.settings import BusSettings, Settings
 from service.ports.bus import Bus
@@ -37,8 +37,8 @@ async def test_the_exit_code_tells_whether_it_drained(
     async def open_worker(_settings: Settings, _bus: Bus) -> AsyncIterator[Stopping]:
         yield Stopping(drained)
 
-    monkeypatch.setattr(serving, "open_observed_worker", open_worker)
-    assert await serving.serve(MEMORY) is code
+    monkeypatch.setattr(worker, "open_observed_worker", open_worker)
+    assert await worker.serve(MEMORY) is code
 
 
 async def _introduced(
@@ -46,7 +46,7 @@ async def _introduced(
 ) -> str:
     async with open_bus(MEMORY) as memory:
         connected = ConnectedBus(bus=memory.bus, url=connected_url, origin="a server here")
-        serving._introduce(connected, configured=configured)
+        worker._print_bus(connected, configured=configured)
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import Result
 
 from service.cli.exits import Exit
-from service.cli.toolbox import check_server, print_servers, read_tools
+from service.cli.tools import check_server, print_servers, read_tools
 from service.ports.services import ServerTools, ToolSource
 from tests.support import SEARCH
 
@@ -45,7 +45,7 @@ def test_a_server_is_right_if_all_of_it_can_be_offered(capsys: pytest.CaptureFix
 
     shown = capsys.readouterr()
     assert shown.out.startswith("ok: git: 1 tools, 7 tokens\nok: git: 1 tools")
-    assert shown.err == "wrong: git: tool 1: bad\nwrong: web: refused\n"
+    assert shown.err == "invalid: git: tool 1: bad\ninvalid: web: refused\n"
 
 
 def test_a_server_that_is_away_is_told(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,4 +61,4 @@ def test_a_server_that_is_away_is_told(ctxb: Ctxb, monkeypatch: pytest.MonkeyPat
     assert "git (stale)" in ctxb("tools", "ls").stdout
     result = ctxb("tools", "check")
     assert result.exit_code == Exit.CONFIGURATION
-    assert "wrong: git: FileNotFoundError" in result.stderr
+    assert "invalid: git: FileNotFoundError" in result.stderr

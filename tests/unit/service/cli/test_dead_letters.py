@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.dead_text import listed, listed_dict, print_letter, print_letters, shown_dict
+from service.cli.dead import letter_dict, print_letter, print_summaries, summarize, summary_dict
 from service.observe.logs import owner_hash
 from service.ports.bus import DeadLetter
 from service.wire.payload import payload_id
@@ -26,7 +26,7 @@ LETTER = DeadLetter(
 
 def test_a_listed_entry_names_its_request_and_hides_its_owner() -> None:
     """The hash is the one of the logs; the key is shown on demand, what was said never."""
-    hidden = listed_dict(listed(LETTER), owners=False)
+    hidden = summary_dict(summarize(LETTER), owners=False)
 
     assert hidden == {
         "id": "1765353600000-0",
@@ -38,21 +38,21 @@ def test_a_listed_entry_names_its_request_and_hides_its_owner() -> None:
         "attempts": 4,
         "bytes": len(LETTER.payload),
     }
-    assert listed_dict(listed(LETTER), owners=True)["owner_key"] == "ana"
+    assert summary_dict(summarize(LETTER), owners=True)["owner_key"] == "ana"
 
 
 def test_a_request_without_an_id_has_the_name_that_logs_use() -> None:
     """It is made of the payload; a result has none."""
     nameless = replace(LETTER, payload=b"{}")
 
-    assert listed(nameless).request_id == payload_id(b"{}")
-    assert listed(replace(nameless, source=Topics.LLM_RESULTS)).request_id is None
+    assert summarize(nameless).request_id == payload_id(b"{}")
+    assert summarize(replace(nameless, source=Topics.LLM_RESULTS)).request_id is None
 
 
 @given(st.one_of(st.binary(), st.builds(lambda t: b'{"id": "%b"}' % t, st.binary())))
 def test_any_payload_can_be_listed(payload: bytes) -> None:
     """What can't be read has no names; what can, has names that a terminal takes."""
-    letter = listed(replace(LETTER, payload=payload))
+    letter = summarize(replace(LETTER, payload=payload))
 
     (letter.request_id or "").encode()
     assert letter.bytes == len(payload)
@@ -60,7 +60,7 @@ def test_any_payload_can_be_listed(payload: bytes) -> None:
 
 def test_half_a_letter_is_a_whole_character() -> None:
     """Half of a surrogate pair in a name can be printed all the same."""
-    assert listed(replace(LETTER, payload=b'{"id": "\\ud83d"}')).request_id == "\ufffd"
+    assert summarize(replace(LETTER, payload=b'{"id": "\\ud83d"}')).request_id == "\ufffd"
 
 
 def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -
     odd = DeadLetter(
         id="1-1", payload=b"?", reason="\x1b[2J", source="", entry="", attempts=0, at=None
     )
-    print_letters([listed(LETTER), listed(odd)], owners=False)
+    print_summaries([summarize(LETTER), summarize(odd)], owners=False)
 
     shown = capsys.readouterr().out
     for part in (LETTER.id, "2025-12-10 08:00", "msg_1", owner_hash("ana"), "Unknown time"):
@@ -81,7 +81,7 @@ def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_table_shows_owners_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     """As their keys."""
-    print_letters([listed(LETTER)], owners=True)
+    print_summaries([summarize(LETTER)], owners=True)
 
     assert "ana" in capsys.readouterr().out
 
@@ -97,4 +97,4 @@ def test_a_shown_entry_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.endswith("\nab\ufffd\ufffd\n… 2 more bytes\n")
     print_letter(letter, 6)
     assert "more bytes" not in capsys.readouterr().out
-    assert shown_dict(letter, 4)["payload"] == "ab\ufffd\x1b"
+    assert letter_dict(letter, 4)["payload"] == "ab\ufffd\x1b"

@@ -2,8 +2,7 @@
 
 import json
 
-from service.cli.history_files import read_history
-from service.cli.history_text import as_lines, as_openai
+from service.cli.history_files import as_lines, as_openai, read_history
 
 MESSAGES = [
     {"role": "user", "content": "One?"},

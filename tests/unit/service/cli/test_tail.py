@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.cli.feed import Told, Wanted, as_json, as_line, tell
+from service.cli.tail import Filter, Message, as_json_line, as_line, read_message
 from service.observe.logs import owner_hash
 from service.ports.status import Heard
 from service.wire.protocol import Topics
@@ -15,11 +15,11 @@ from service.wire.protocol import Topics
 AT = datetime(2026, 11, 20, 17, 30, 5, tzinfo=UTC)
 
 
-def told(topic: str, owner: str = "ana", **content: Any) -> Told:
+def told(topic: str, owner: str = "ana", **content: Any) -> Message:
     """Return what a message comes to."""
     metadata = {"request_id": "msg_1", "build_id": "bld_9"}
     message = {"owner_key": owner, "run_id": "run_1", "content": content, "metadata": metadata}
-    return tell(Heard(topic=topic, payload=json.dumps(message).encode()), AT)
+    return read_message(Heard(topic=topic, payload=json.dumps(message).encode()), AT)
 
 
 BUILT: dict[str, Any] = {
@@ -39,9 +39,9 @@ def test_a_build_is_told_without_its_words() -> None:
         *("17:30:05", "built", owner_hash("ana"), "kept 14", "dropped 6"),
         *("total 1,234", "available 6,000", "bld_1", "of msg_1"),
     ]
-    assert "secret" not in as_json(built, owners=True)
-    assert json.loads(as_json(built, owners=True))["owner_key"] == "ana"
-    assert "ana" not in as_json(built, owners=False).replace(owner_hash("ana"), "")
+    assert "secret" not in as_json_line(built, owners=True)
+    assert json.loads(as_json_line(built, owners=True))["owner_key"] == "ana"
+    assert "ana" not in as_json_line(built, owners=False).replace(owner_hash("ana"), "")
 
 
 def test_an_answer_to_a_channel_of_its_sender_is_told_too() -> None:
@@ -71,7 +71,7 @@ def test_each_kind_of_message_has_its_numbers(
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"[]", b"{" * 99, b'{"content": [1]}'])
 def test_anything_at_all_can_be_told(payload: bytes) -> None:
     """Channels are everybody's."""
-    found = tell(Heard(topic="reply", payload=payload), AT)
+    found = read_message(Heard(topic="reply", payload=payload), AT)
     assert found.kind in {"unreadable", "built"}
     assert as_line(found, owners=True)
 
@@ -83,14 +83,14 @@ def test_strangers_words_steer_no_terminal() -> None:
     found = told(Topics.CONTEXT_BUILD_RESPONSE, owner=hostile, **content)
     line = as_line(found, owners=True)
     assert line.isprintable()
-    assert as_json(found, owners=True).isascii()
-    assert as_json(found, owners=True).isprintable()
+    assert as_json_line(found, owners=True).isascii()
+    assert as_json_line(found, owners=True).isprintable()
 
 
 def test_only_what_is_wanted_is_told() -> None:
     """By owner, or by failure."""
     built = told("reply", **BUILT)
     refused = told("reply", owner="bo", status="error", error={"code": "internal"})
-    assert [Wanted().has(each) for each in (built, refused)] == [True, True]
-    assert [Wanted(owner_key="ana").has(each) for each in (built, refused)] == [True, False]
-    assert [Wanted(failed=True).has(each) for each in (built, refused)] == [False, True]
+    assert [Filter().matches(each) for each in (built, refused)] == [True, True]
+    assert [Filter(owner_key="ana").matches(each) for each in (built, refused)] == [True, False]
+    assert [Filter(failed=True).matches(each) for each in (built, refused)] == [False, True]

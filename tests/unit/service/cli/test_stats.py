@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.cli import overview
-from service.cli.overview import Overview, show
+from service.cli import stats
+from service.cli.stats import Overview, print_overview
 from service.config.settings import Settings
 from service.errors import SchemaError, StoreError
 from service.ports.status import BusState, ServerState, StoreState, StreamState, WorkerState
@@ -48,13 +48,13 @@ SEEN = Overview(
 
 def test_all_that_is_seen_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """What a server doesn't tell is a question mark; a worker's name steers no terminal."""
-    show(SEEN, as_json=False)
+    print_overview(SEEN, as_json=False)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     row = next(line for line in shown.splitlines() if "context.build.request" in line)
     assert row.split()[1:] == ["?", "2", "1.2", "s", "?"]
     for line in (
-        "requests: 12.3 a second",
+        "requests: 12.3 per second",
         "workers: 3 listening; shards: 1; dead letters: 4",
         "server: valkey 8.1, 2.0 MB of 9.0 MB, AOF",
         "store: about 12,000 rows of 7 owners, 1 summaries, 5.0 MB, 4 connections",
@@ -64,7 +64,7 @@ def test_all_that_is_seen_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_look_is_one_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     """Where they follow one another."""
-    show(SEEN, as_json=True, line=True)
+    print_overview(SEEN, as_json=True, line=True)
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["bus"]["requests"][0]["pending"] == 2
     assert json.loads(line)["at"] == "2026-11-20T17:30:00+00:00"
@@ -78,17 +78,17 @@ async def test_a_store_that_is_away_is_told_of_while_watching(
     async def away(_: Settings) -> StoreState:
         raise StoreError("connect to\x1b[2J db: refused")
 
-    monkeypatch.setattr(overview, "store_state", away)
+    monkeypatch.setattr(stats, "store_state", away)
     settings = Settings.model_validate({"store": {"url": "sqlite:///history.db"}})
-    found = await overview._look_on(settings)
-    show(found, as_json=False)
+    found = await stats._read_available(settings)
+    print_overview(found, as_json=False)
     assert found.away == {"store": "connect to\x1b[2J db: refused"}
     assert (
         capsys.readouterr().out
         == "store away: connect to\N{REPLACEMENT CHARACTER}[2J db: refused\n"
     )
     with pytest.raises(StoreError):
-        await overview.look(settings)
+        await stats.read_overview(settings)
 
 
 async def test_watching_ends_where_waiting_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +97,10 @@ async def test_watching_ends_where_waiting_does_not_help(monkeypatch: pytest.Mon
     async def foreign(_: Settings) -> StoreState:
         raise SchemaError("it has not our tables")
 
-    monkeypatch.setattr(overview, "store_state", foreign)
+    monkeypatch.setattr(stats, "store_state", foreign)
     settings = Settings.model_validate({"store": {"url": "sqlite:///history.db"}})
     with pytest.raises(SchemaError):
-        await overview.watching(settings, 0.2, as_json=True)
+        await stats.watch_overview(settings, 0.2, as_json=True)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_rate_is_what_came_between_two_looks(
     before: tuple[float, int | None] | None, now: tuple[float, int | None], rate: float | None
 ) -> None:
     """Where the server counts; a stream that was flushed counts anew."""
-    assert overview._rate(before, now) == rate
+    assert stats._rate(before, now) == rate

@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.calls import match_results
+from formatters.repair.matching import match_results
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL}
 

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
-from service.cli.completion import models, strategies
+from service.cli.options import complete_model, complete_strategy
 
 
 def test_names_are_completed_by_their_beginning() -> None:
     """Of strategies and models; what begins otherwise is none of them."""
-    assert strategies("slid") == ["sliding_window"]
-    assert "relevance" in strategies("")
-    assert all(name.startswith("gpt-5") for name in models("gpt-5"))
-    assert models("gpt-5") == sorted(models("gpt-5"))
-    assert models("no such model") == []
+    assert complete_strategy("slid") == ["sliding_window"]
+    assert "relevance" in complete_strategy("")
+    assert all(name.startswith("gpt-5") for name in complete_model("gpt-5"))
+    assert complete_model("gpt-5") == sorted(complete_model("gpt-5"))
+    assert complete_model("no such model") == []
 
 
 @pytest.mark.parametrize(
