@@ -1,5 +1,5 @@
 from formatters.model import ChatMessage
-from formatters.providers.canonical import (
+from formatters.providers.alternation import (
     CONTINUE,
     OPENING,
     ProviderMessage,
@@ -13,9 +13,9 @@ def turns(*messages: ProviderMessage) -> list[tuple[str, list[object]]]:
     return list(alternate_roles(messages, lambda text: ("text", text)))
 
 
-def user(*blocks: object, apart: bool = False) -> ProviderMessage:
+def user(*blocks: object, separate: bool = False) -> ProviderMessage:
     """Return what a user says."""
-    return ProviderMessage(role="user", blocks=tuple(map(block, blocks)), apart=apart)
+    return ProviderMessage(role="user", blocks=tuple(map(block, blocks)), separate=separate)
 
 
 def assistant(*blocks: object, leads: bool = False) -> ProviderMessage:
@@ -59,9 +59,9 @@ def test_nothing_stands_before_a_leading_thought() -> None:
     ]
 
 
-def test_messages_that_stand_apart_share_only_with_their_like() -> None:
+def test_messages_that_stand_separate_share_only_with_their_like() -> None:
     """Google refuses a text beside a function's response."""
-    merged = turns(user(1), assistant(2), user(3, apart=True), user(4, apart=True), user(5))
+    merged = turns(user(1), assistant(2), user(3, separate=True), user(4, separate=True), user(5))
 
     assert merged[2:] == [("user", [block(3), block(4)]), ("user", [block(5)])]
 
