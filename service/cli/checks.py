@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from service.build.strategies import check_strategy
+from service.build.strategies import configured_strategies
 from service.cli.start import has_persistent_store, has_shared_bus
 from service.config.endpoints import HttpSettings, is_loopback
 from service.config.settings import Settings
@@ -310,7 +310,7 @@ async def check_tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
 
 async def check_default_strategy(settings: Settings) -> AsyncIterator[Finding]:
     """Check that the configured strategy exists."""
-    strategies = check_strategy(settings)
+    strategies = configured_strategies(settings)
     yield ok("strategy", f"{settings.budget.strategy}, one of {len(strategies)}")
 
 

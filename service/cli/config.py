@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from service.build.strategies import check_strategy
+from service.build.strategies import configured_strategies
 from service.cli.exits import Exit, print_error
 from service.cli.options import Json
 from service.cli.output import console, printable, table
@@ -95,7 +95,7 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
     settings = start(CommonOptions(config=file) if file else ctx.obj, log_outdated=False)
     for warning in settings.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    check_strategy(settings)
+    configured_strategies(settings)
     open_prompts(settings)
     tools = open_registry(settings).list_tool_names()
     typer.echo(f"ok: {file or 'the settings'} can be used; {len(tools)} tools")

@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import Entry, Passage, Role
-from service.budget.fit_recall import MOST_MISSES, normalized_words, select_rows
+from service.budget.fit_recall import MAX_MISSES, normalize_words, select_rows
 
 # `len` counts: a row costs its characters and a newline
 
@@ -34,7 +34,7 @@ def test_nothing_is_bought_twice() -> None:
     """What a row says that is there already, in whatever case and marks, isn't bought again."""
     rows = [row("Yes, please!"), row("yes please"), row("no"), row("👍"), row("👍"), row("👎")]
 
-    bought, repeated = select_rows(rows, range(6), {normalized_words(row("No."))}, 500, len)
+    bought, repeated = select_rows(rows, range(6), {normalize_words(row("No."))}, 500, len)
     assert list(bought) == [0, 3, 5]
     assert repeated == {1, 2, 4}
 
@@ -47,9 +47,9 @@ def test_the_search_ends() -> None:
         counted.append(text)
         return len(text)
 
-    rows = [row("x" * 30 + str(n)) for n in range(2 * MOST_MISSES)]
+    rows = [row("x" * 30 + str(n)) for n in range(2 * MAX_MISSES)]
     assert select_rows(rows, range(len(rows)), set(), 10, count) == ({}, set())
-    assert sum(text.startswith("  x") for text in counted) == 2 * MOST_MISSES
+    assert sum(text.startswith("  x") for text in counted) == 2 * MAX_MISSES
     counted.clear()
     assert select_rows([row("x" * 500)], [0], set(), 10, count) == ({}, set())
     assert not any(text.startswith("  x") for text in counted)

@@ -5,7 +5,8 @@ import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, Message, Omission, Role, TrimPolicy
 from formatters.native import CLEARED
-from service.budget.fit_history import LEAST_CHARS, FittedHistory, fit_history, placeholder_only
+from service.budget.decisions import FittedBlock
+from service.budget.fit_history import MIN_CHARS, fit_history, placeholder_only
 from service.budget.groups import Fit, Group, GroupDecision, Strategy
 from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.middle_out import MiddleOut
@@ -45,7 +46,7 @@ def memory(*entries: Entry, omissions: tuple[Omission, ...] = ()) -> Block:
     )
 
 
-def fates(fitted: FittedHistory) -> list[tuple[str, str, str, int | None]]:
+def fates(fitted: FittedBlock) -> list[tuple[str, str, str, int | None]]:
     """Return id, outcome, reason and tokens of every decision on one message."""
     return [
         (each.message_ids[0], each.outcome, each.reason, each.tokens) for each in fitted.decisions
@@ -139,7 +140,7 @@ def test_a_turn_that_cannot_fit_makes_way(*, shortens: bool) -> None:
     ]
 
 
-@pytest.mark.parametrize("room", [-20, -1, 0, 3, LEAST_CHARS - 1])
+@pytest.mark.parametrize("room", [-20, -1, 0, 3, MIN_CHARS - 1])
 def test_where_none_fits(room: int) -> None:
     """Where no turn fits, not even shortened, the placeholder says so."""
     block = memory(turn("a", 500), turn("b", 500))

@@ -6,7 +6,7 @@ import pytest
 
 from formatters.model import Message, Role
 from service.budget.groups import Group
-from service.budget.stable_prefix import chunked_window
+from service.budget.strategies.stable_window import chunked_window
 
 
 def groups(*tokens: int, starts: list[int] | None = None, roles: str = "") -> list[Group]:
