@@ -126,7 +126,7 @@ def test_unknown_models_are_warned_of(
     assert (room.limit, room.available) == (limit, available)
     assert [code for code, _ in room.warnings] == ["unknown_model"]
     assert room.warnings[0][1] == (
-        f"the limit of 'llama-3' is not known; {limit} tokens are taken for it"
+        f"the limit of 'llama-3' is not known; {limit} tokens are assumed"
     )
 
 
