@@ -67,13 +67,9 @@ def account(
     )
 
 
-def body_in(
-    form: str, request: BuildRequest, gathered: Gathered, fitted: Fitted, content: BuildSuccess
-) -> Mapping[str, Any]:
-    """Return the body fields of a context in any form, whichever the request asked for."""
-    marked, tools = _marked(_stable(fitted, gathered)), content.tools
-    body = provider_request(form, content.messages, tools, marked, _management(request))
-    return body or {"messages": content.messages, **({"tools": tools} if tools else {})}
+def stable_messages(gathered: Gathered, fitted: Fitted) -> int | None:
+    """Return how many messages at the beginning the next build repeats; None if not even tools."""
+    return _marked(_stable(fitted, gathered))
 
 
 def _marked(stable: Sequence[Block]) -> int | None:

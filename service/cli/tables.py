@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.audit.compare import TAG
+from service.audit.reports import TAG
 from service.wire.response import BuildSuccess, DecisionRecord, Usage
 
 #: Control characters but tab and newline: in people's words they could be commands to a terminal.
