@@ -8,7 +8,7 @@ from typing import Any, Final
 from bench.forgeries import OWN_TAG, Forgery
 from formatters.friends_info import friends_info
 from formatters.model import Block, Entry, Facts, MemoryView
-from formatters.recalled import recalled, under_days
+from formatters.recalled import insert_day_lines, recalled
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from prompts.capabilities import capabilities
@@ -120,7 +120,7 @@ def shortened(text: Forgery, chars: int) -> Iterator[Mapping[str, Any]]:
     # the steps down of the tools in turn: all, without descriptions of parameters, names alone
     yield _message(offered, [_step(each, step) for step, each in enumerate(offered.entries)])
     for block in recalled(facts):
-        yield _message(block, under_days(block.entries))
+        yield _message(block, insert_day_lines(block.entries))
     for block in (shared_memory(facts), friends_info(facts)):
         yield _message(block, [each.shorten(chars) for each in block.entries if each.shorten])
 

@@ -33,7 +33,7 @@ from bench.report import over_data
 from formatters.extractive import candidates, extract, fitting, lines, words
 from formatters.model import Count, Message, Role
 from formatters.rows import read_rows
-from formatters.times import stamp
+from formatters.times import format_stamp
 from service.adapters.tokens.tokenizers import TiktokenCounter
 
 #: The conversations with their questions, in the folder of data.
@@ -113,7 +113,7 @@ def _shown(messages: Sequence[Message]) -> str:
 
 def _remembered(message: Message) -> str:
     human = message.role is Role.HUMAN
-    speaker = f"{stamp(message.timestamp)} Human" if human else "  Nexus"
+    speaker = f"{format_stamp(message.timestamp)} Human" if human else "  Nexus"
     return f"{speaker}: {message.content}"
 
 

@@ -4,10 +4,10 @@ import re
 from typing import Final
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, GivesWay
+from formatters.model import Block, Entry, Facts, TrimPolicy
 
 #: What a tag looks like.
-TAG: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+TAG_PATTERN: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 def custom(facts: Facts) -> tuple[Block, ...]:
@@ -17,7 +17,7 @@ def custom(facts: Facts) -> tuple[Block, ...]:
             tag=tag,
             header=f"[{tag}]\n",
             entries=(Entry(text=quoted(text, facts.tags)),),
-            gives_way=GivesWay.WHOLE,
+            gives_way=TrimPolicy.WHOLE,
         )
         for tag, text in facts.blocks.items()
     )

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from formatters.model import Count, Message, Role
-from formatters.printed import annotation
+from formatters.printed import format_annotation
 
 #: Scripts that put no blanks between words: kana, Chinese characters, Thai, Lao, Khmer, Burmese.
 _SOLID: Final = (
@@ -215,7 +215,7 @@ def candidates(messages: Sequence[Message]) -> Iterator[Sentence]:
     for place, message in enumerate(messages):
         found = [*sentences(message.content)]
         if message.tool_calls:
-            found.append(annotation(message.tool_calls))
+            found.append(format_annotation(message.tool_calls))
         for text in found:
             said = tuple(dict.fromkeys(words(text)))
             yield Sentence(text=text, message=place, role=message.role, words=said)

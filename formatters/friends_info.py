@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, GivesWay
-from formatters.rows import well_formed
+from formatters.model import Block, Entry, Facts, Tag, TrimPolicy
+from formatters.rows import fix_surrogates
 from formatters.times import parse_timestamp
 
 HEADER: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n"
@@ -17,23 +17,23 @@ SHORTENED: Final = "(shortened)"
 
 def friends_info(facts: Facts) -> Block:
     """Show the profile text: the request's or the stored one, else the configured default."""
-    text = profile_text(facts.profile) or facts.default_profile.strip()
+    text = read_profile_text(facts.profile) or facts.default_profile.strip()
     entry = _profile(text, facts.tags, len(text)) if text else Entry(text=_nothing(facts.profile))
     return Block(
-        tag="FRIENDS_INFO",
+        tag=Tag.FRIENDS_INFO,
         header=HEADER,
         entries=(entry,),
-        gives_way=GivesWay.BY_TAIL if text else GivesWay.NEVER,
+        gives_way=TrimPolicy.BY_TAIL if text else TrimPolicy.NEVER,
     )
 
 
-def profile_text(profile: Mapping[str, object]) -> str:
+def read_profile_text(profile: Mapping[str, object]) -> str:
     """Return the text of a profile: ``friends_profile``, else the older ``learning``."""
     overrides = profile.get("prompt_overrides")
     if not isinstance(overrides, Mapping):
         return ""
     texts = (overrides.get(key) for key in ("friends_profile", "learning"))
-    stripped = (well_formed(text).strip() for text in texts if isinstance(text, str))
+    stripped = (fix_surrogates(text).strip() for text in texts if isinstance(text, str))
     return next(filter(None, stripped), "")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 #: A row of history as stores and callers hold it: ``id``, ``run_id``, ``role``, ``content``,
 #: ``timestamp``, ``metadata``. Nothing in it is trusted; `formatters.rows` reads it.
@@ -18,6 +18,25 @@ Tool = Mapping[str, object]
 
 #: Count the tokens of a text.
 Count = Callable[[str], int]
+
+
+class Tag:
+    """The tags of the built-in blocks; usage, decisions and the guard know the blocks by these."""
+
+    CORE_IDENTITY: Final = "CORE_IDENTITY"
+    CAPABILITIES: Final = "CAPABILITIES"
+    SHARED_MEMORY: Final = "SHARED_MEMORY"
+    FRIENDS_INFO: Final = "FRIENDS_INFO"
+    THIS_MOMENT: Final = "THIS_MOMENT"
+    RECALLED: Final = "RECALLED"
+    #: Summaries in place of older native history.
+    SUMMARY: Final = "SUMMARY"
+    #: Native history, in the chat layout.
+    HISTORY: Final = "HISTORY"
+    #: The run so far, as native messages.
+    RUN: Final = "RUN"
+    #: Not a block: the heading of a summary.
+    CONTEXT_SUMMARY: Final = "CONTEXT SUMMARY"
 
 
 class Role(StrEnum):
@@ -195,7 +214,7 @@ class Entry:
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.
     longest: int = 0
     #: The line that it stands under, once for neighbours that share it.
-    under: str = ""
+    day: str = ""
     #: What it is searched by, where it may be recalled.
     passage: Passage | None = None
 
@@ -215,6 +234,10 @@ class SummaryForm:
         return all(any(id_ in each for each in self.covers) for id_ in message_ids)
 
 
+#: The reason for rows that are older than the newest ``memory_limit``.
+BEYOND_LIMIT: Final = "memory_limit"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
     """Rows of history that a block left out before any budget was asked."""
@@ -224,7 +247,7 @@ class Omission:
     reason: str
 
 
-class GivesWay(StrEnum):
+class TrimPolicy(StrEnum):
     """How a block yields when the budget is short."""
 
     NEVER = "never"
@@ -258,7 +281,7 @@ class Block:
     #: The same, where the budget took the last entry.
     placeholder_when_cut: str = ""
     role: Literal["system", "user"] = "user"
-    gives_way: GivesWay = GivesWay.NEVER
+    gives_way: TrimPolicy = TrimPolicy.NEVER
     #: True where each entry opens with a fixed literal, so that token counts add up.
     additive: bool = False
     #: True where its entries are messages of their own, and it has no text.

@@ -11,19 +11,21 @@ from typing import Final, Literal
 
 from formatters.guard import quoted
 from formatters.model import (
+    BEYOND_LIMIT,
     Block,
     ChatMessage,
     Entry,
     Facts,
-    GivesWay,
     Message,
     Omission,
     Role,
+    Tag,
     ToolCall,
+    TrimPolicy,
 )
-from formatters.printed import cut
-from formatters.repair.sequence import Repaired, call_ids, repaired, units_of
-from formatters.turns import in_order
+from formatters.printed import truncate
+from formatters.repair.sequence import Repaired, collect_call_ids, repair, split_units
+from formatters.turns import sort_messages
 
 #: A string with its quotes; in valid JSON, one stands wherever a quote does.
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"')
@@ -33,7 +35,7 @@ _OPENS: Final = re.compile(r"\\.|[<\[]|[^\x00-\x7f]")
 _SIGNS: Final = re.compile(r"\\.|[^a-zA-Z0-9 ]")
 
 
-def guarded_arguments(text: str, tags: frozenset[str] = frozenset()) -> str:
+def guard_arguments(text: str, tags: frozenset[str] = frozenset()) -> str:
     """Return JSON that has the same value, and no line that could be read as structure.
 
     ``tags`` are those of this build besides the built-in ones. Text without such lines stays as it
@@ -72,7 +74,7 @@ _ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
 }
 
 
-def native(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
+def to_chat_message(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
     """Return a message that repair has seen as it is sent, its content and arguments guarded.
 
     Names have been mended to letters, digits, "_" and "-", which spell no structure.
@@ -87,7 +89,7 @@ def native(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
     )
 
 
-def shortened(message: Message, chars: int) -> Message:
+def truncate_message(message: Message, chars: int) -> Message:
     """Return a message with at most so many characters of content, and at least one.
 
     Goes before `native`: a cut behind the guard could leave what looks like structure. A message
@@ -95,10 +97,10 @@ def shortened(message: Message, chars: int) -> Message:
     """
     if message.provider_parts is not None:
         return message
-    return replace(message, content=cut(message.content, max(chars, 1)))
+    return replace(message, content=truncate(message.content, max(chars, 1)))
 
 
-def cleared(message: ChatMessage) -> ChatMessage:
+def clear_result(message: ChatMessage) -> ChatMessage:
     """Return a tool result without its content, still the answer to its call.
 
     Other messages, and those with parts for their provider, stay as they are.
@@ -127,7 +129,7 @@ def _content(message: Message, tags: frozenset[str]) -> str:
 
 
 def _guarded(call: ToolCall, tags: frozenset[str]) -> ToolCall:
-    text = guarded_arguments(call.text or "{}", tags)
+    text = guard_arguments(call.text or "{}", tags)
     return call if text == call.text else replace(call, text=text)
 
 
@@ -139,25 +141,23 @@ def _call(call: ToolCall) -> dict[str, object]:
     }
 
 
-#: Candidates that go beyond the limit of messages are dropped for this reason.
-_BEYOND: Final = "memory_limit"
-
-
 def native_history(facts: Facts) -> Block:
     """Show the history as messages of their own, oldest first.
 
     Its calls keep their ids, so that the text stays the same from build to build; only those that
     parts for a provider repeat in the run are changed.
     """
-    opaque = call_ids(message for message in facts.run if message.provider_parts is not None)
-    mended = repaired(in_order(facts.history), taken=opaque)
-    units = units_of(mended.messages)
+    opaque = collect_call_ids(
+        message for message in facts.run if message.provider_parts is not None
+    )
+    mended = repair(sort_messages(facts.history), taken=opaque)
+    units = split_units(mended.messages)
     kept = _newest(units, facts.memory.limit)
     beyond = units[: len(units) - len(kept)]
     return Block(
-        tag="HISTORY",
+        tag=Tag.HISTORY,
         entries=tuple(_entry(unit, mended, facts.tags) for unit in kept),
-        gives_way=GivesWay.BY_STRATEGY,
+        gives_way=TrimPolicy.BY_STRATEGY,
         native=True,
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
@@ -173,12 +173,14 @@ def run_so_far(facts: Facts, history: Block | None = None) -> tuple[Block, ...]:
     """
     if not facts.run:
         return ()
-    mended = repaired(facts.run, in_flight=True, taken=_called(history) if history else ())
+    mended = repair(facts.run, in_flight=True, taken=_called(history) if history else ())
     return (
         Block(
-            tag="RUN",
-            entries=tuple(_entry(unit, mended, facts.tags) for unit in units_of(mended.messages)),
-            gives_way=GivesWay.ALL_BUT_NEWEST,
+            tag=Tag.RUN,
+            entries=tuple(
+                _entry(unit, mended, facts.tags) for unit in split_units(mended.messages)
+            ),
+            gives_way=TrimPolicy.ALL_BUT_NEWEST,
             native=True,
             volatile=True,
             omissions=tuple(_filtered(mended)),
@@ -210,7 +212,7 @@ def _entry(unit: Unit, mended: Repaired, tags: frozenset[str]) -> Entry:
         text="",
         messages=candidates,
         rows=len(unit),
-        native=tuple(native(message, tags) for message in unit),
+        native=tuple(to_chat_message(message, tags) for message in unit),
         results={
             message.id: place
             for place, message in enumerate(unit)
@@ -224,7 +226,7 @@ def _entry(unit: Unit, mended: Repaired, tags: frozenset[str]) -> Entry:
 
 
 def _shortened(unit: Unit, mended: Repaired, tags: frozenset[str], chars: int) -> Entry:
-    return _entry(tuple(shortened(message, chars) for message in unit), mended, tags)
+    return _entry(tuple(truncate_message(message, chars) for message in unit), mended, tags)
 
 
 def _filtered(mended: Repaired) -> Iterable[Omission]:
@@ -237,4 +239,4 @@ def _filtered(mended: Repaired) -> Iterable[Omission]:
 
 def _omitted(unit: Unit, mended: Repaired) -> Omission:
     ids = tuple(message.id for message in unit if message.id not in mended.synthetic)
-    return Omission(message_ids=ids, reason=_BEYOND)
+    return Omission(message_ids=ids, reason=BEYOND_LIMIT)

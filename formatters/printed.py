@@ -8,7 +8,7 @@ from typing import Final
 from formatters.guard import one_line, quoted, without_marks
 from formatters.lookalikes import escaped
 from formatters.model import MemoryView, Message, ToolCall
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 
 #: Characters shown of a name or an argument.
 VALUE_CHARS: Final = 80
@@ -19,7 +19,7 @@ MOST_TOOLS: Final = 6
 _ENDS: Final = frozenset("];")
 
 
-def annotation(calls: Sequence[ToolCall]) -> str:
+def format_annotation(calls: Sequence[ToolCall]) -> str:
     """Name the tools that one message called, each with its most telling argument."""
     shown = [_call(call) for call in calls]
     if len(shown) > MOST_TOOLS:
@@ -40,7 +40,7 @@ def _call(call: ToolCall) -> str:
 
 def _value(value: object) -> str:
     """Show a value on one line; what could end the annotation or begin a tool is escaped."""
-    text = one_line(well_formed(value if isinstance(value, str) else _json(value)))
+    text = one_line(fix_surrogates(value if isinstance(value, str) else _json(value)))
     if len(text) > VALUE_CHARS:
         text = text[: VALUE_CHARS - 3] + "..."
     return escaped(text, _ENDS)
@@ -57,7 +57,7 @@ def _json(value: object) -> str:
 CUT_MARK: Final = "..."
 
 
-def cut(text: str, chars: int | None) -> str:
+def truncate(text: str, chars: int | None) -> str:
     """Return at most so many characters of a text, the mark among them; None for no limit."""
     if chars is None or len(text) <= chars:
         return text
@@ -70,14 +70,14 @@ REMEMBERED: Final = 4_096
 REMEMBERED_CHARS: Final = 2_000
 
 
-def said_in(row: Sequence[Message], view: MemoryView, tags: frozenset[str]) -> str:
+def format_row(row: Sequence[Message], view: MemoryView, tags: frozenset[str]) -> str:
     """Return what the messages of a row say and call, each cut to the limit of characters."""
     texts: list[str] = []
     for message in row:
         if message.content.strip():
-            texts.append(_quoted(cut(message.content, view.message_chars), tags))
+            texts.append(_quoted(truncate(message.content, view.message_chars), tags))
         if message.tool_calls:
-            texts.append(annotation(message.tool_calls))
+            texts.append(format_annotation(message.tool_calls))
     return "\n".join(texts)
 
 

@@ -3,13 +3,22 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from formatters.model import COUNT_MARK, Block, Entry, Facts, GivesWay, Message, Passage, Role
-from formatters.printed import said_in
-from formatters.times import day
-from formatters.turns import Turn, in_order, showable, turns_of
+from formatters.model import (
+    COUNT_MARK,
+    Block,
+    Entry,
+    Facts,
+    Message,
+    Passage,
+    Role,
+    Tag,
+    TrimPolicy,
+)
+from formatters.printed import format_row
+from formatters.times import format_day
+from formatters.turns import Turn, group_turns, is_printable, sort_messages
 
-TAG: Final = "RECALLED"
-HEADER: Final = f"[{TAG} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
+HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
 
 def recalled(facts: Facts) -> tuple[Block, ...]:
@@ -19,28 +28,28 @@ def recalled(facts: Facts) -> tuple[Block, ...]:
     """
     if not facts.recalls:
         return ()
-    shown = [message for message in in_order(facts.history) if showable(message)]
-    pieces = (piece for turn in turns_of(shown) for piece in _pieces(turn))
+    shown = [message for message in sort_messages(facts.history) if is_printable(message)]
+    pieces = (piece for turn in group_turns(shown) for piece in _pieces(turn))
     return (
         Block(
-            tag=TAG,
+            tag=Tag.RECALLED,
             header=HEADER,
             entries=tuple(_entry(row, messages, facts) for row, messages in pieces),
-            gives_way=GivesWay.BY_SCORE,
+            gives_way=TrimPolicy.BY_SCORE,
             additive=True,
             volatile=True,
         ),
     )
 
 
-def under_days(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Put the line of its day before each entry that stands under another one than the last."""
     lines: list[Entry] = []
     last = None
     for entry in entries:
-        if entry.under != last:
-            lines.append(day_line(entry.under))
-        last = entry.under
+        if entry.day != last:
+            lines.append(day_line(entry.day))
+        last = entry.day
         lines.append(entry)
     return tuple(lines)
 
@@ -68,13 +77,13 @@ def _pieces(turn: Turn) -> Iterator[tuple[Row, Row]]:
 
 def _entry(row: Row, messages: Row, facts: Facts) -> Entry:
     speaker = Role.HUMAN if row[0].role is Role.HUMAN else Role.AI
-    said = said_in(row, facts.memory, facts.tags)
+    said = format_row(row, facts.memory, facts.tags)
     limit = facts.memory.message_chars
     return Entry(
         text=f"  {'Human' if speaker is Role.HUMAN else 'Nexus'}: {said}",
         messages=messages,
         rows=1,
         cut=limit is not None and any(len(message.content) > limit for message in row),
-        under=day(row[0].timestamp, facts.memory.minutes_west),
+        day=format_day(row[0].timestamp, facts.memory.minutes_west),
         passage=Passage(said, speaker, row[0].timestamp),
     )

@@ -80,7 +80,7 @@ _PASSWORD: Final = re.compile("pass|pwd", re.IGNORECASE)
 _PATTERNS: Final = tuple((kind, re.compile(pattern)) for kind, pattern in _TOKENS.items())
 
 
-def redacted(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return a text with ``[redacted: kind]`` in place of what looks like a secret."""
     for kind, pattern in _PATTERNS:
         text = pattern.sub(f"[redacted: {kind}]", text)

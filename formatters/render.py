@@ -8,15 +8,15 @@ from formatters.model import Block
 from formatters.native import as_dict
 
 #: Stands between blocks that share a message.
-JOINT: Final = "\n\n"
+BLOCK_SEPARATOR: Final = "\n\n"
 
 
 def render(blocks: Iterable[Block]) -> list[dict[str, object]]:
     """Return the messages of blocks, in their order."""
-    return [message for shared in in_messages(blocks) for message in _messages(shared)]
+    return [message for shared in group_by_message(blocks) for message in _messages(shared)]
 
 
-def in_messages(blocks: Iterable[Block]) -> list[list[Block]]:
+def group_by_message(blocks: Iterable[Block]) -> list[list[Block]]:
     """Put blocks together that share a message."""
     shared: list[list[Block]] = []
     for block in blocks:
@@ -27,7 +27,7 @@ def in_messages(blocks: Iterable[Block]) -> list[list[Block]]:
     return shared
 
 
-def in_one_message(blocks: Iterable[Block]) -> tuple[Block, ...]:
+def join_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Let blocks share the message of the first."""
     return tuple(
         replace(block, joins=place > 0, role="system") for place, block in enumerate(blocks)
@@ -39,4 +39,4 @@ def _messages(shared: list[Block]) -> Iterator[dict[str, object]]:
     if first.native:
         yield from (as_dict(message) for entry in first.entries for message in entry.native)
         return
-    yield {"role": first.role, "content": JOINT.join(block.text for block in shared)}
+    yield {"role": first.role, "content": BLOCK_SEPARATOR.join(block.text for block in shared)}

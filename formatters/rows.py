@@ -83,7 +83,7 @@ def read_tool_calls(value: object) -> tuple[ToolCall, ...]:
     return tuple(_tool_call(call) for call in value if isinstance(call, Mapping))
 
 
-def well_formed(text: str) -> str:
+def fix_surrogates(text: str) -> str:
     """Join surrogate pairs, and replace surrogates that stand alone by U+FFFD."""
     if text.isascii():  # a string knows it, and most ids are
         return text
@@ -121,12 +121,12 @@ def _arguments(value: object) -> tuple[Mapping[str, object] | None, str | None]:
         return None, None
     if not isinstance(read, dict):
         return None, None
-    return read, None if constants else well_formed(value)
+    return read, None if constants else fix_surrogates(value)
 
 
 def _part(part: object) -> str:
     if isinstance(part, str):
-        return well_formed(part)
+        return fix_surrogates(part)
     fields = _mapping(part)
     if _text(fields.get("type")) in _IMAGE_PARTS:
         return "[image]"
@@ -138,7 +138,7 @@ def _is_shown(part: object) -> bool:
 
 
 def _text(value: object) -> str:
-    return well_formed(value) if isinstance(value, str) else ""
+    return fix_surrogates(value) if isinstance(value, str) else ""
 
 
 def _name(value: object) -> str:

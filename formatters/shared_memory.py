@@ -6,21 +6,23 @@ from functools import partial
 from typing import Final
 
 from formatters.model import (
+    BEYOND_LIMIT,
     COUNT_MARK,
     Block,
     Entry,
     Facts,
-    GivesWay,
     MemoryView,
     Message,
     Omission,
     Role,
     Row,
+    Tag,
+    TrimPolicy,
 )
-from formatters.printed import said_in
+from formatters.printed import format_row
 from formatters.rows import read_rows
-from formatters.times import stamp
-from formatters.turns import in_order, showable, turns_of
+from formatters.times import format_stamp
+from formatters.turns import group_turns, is_printable, sort_messages
 
 HEADER: Final = f"[SHARED_MEMORY {COUNT_MARK}]\nRecent conversation memory:\n\n"
 #: The same in every build, for prompts that are cached by their beginning.
@@ -31,18 +33,18 @@ NONE_FITS: Final = "(There are previous conversations, but none fits here)"
 
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
-    messages = in_order(facts.history)
-    shown = [message for message in messages if showable(message)]
-    printed = [_PrintedTurn(turn.messages, turn.rows) for turn in turns_of(shown)]
+    messages = sort_messages(facts.history)
+    shown = [message for message in messages if is_printable(message)]
+    printed = [_PrintedTurn(turn.messages, turn.rows) for turn in group_turns(shown)]
     turns, beyond = _newest(printed, facts.memory.limit)
-    omitted = (_omitted(message) for message in messages if not showable(message))
+    omitted = (_omitted(message) for message in messages if not is_printable(message))
     still = facts.memory.header == "still"
     return Block(
-        tag="SHARED_MEMORY",
+        tag=Tag.SHARED_MEMORY,
         header=STILL_HEADER if still else HEADER,
         entries=tuple(_entry(turn, facts.memory, facts.tags) for turn in turns if turn.rows),
         placeholder=NONE_FITS if beyond or facts.more_history else NO_HISTORY,
-        gives_way=GivesWay.BY_STRATEGY,
+        gives_way=TrimPolicy.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,
         additive=True,
         volatile=not still,  # the header's number changes with each turn
@@ -94,7 +96,7 @@ def _newest(
             continue
         lost = _lost(turn, rows)
         omissions.append(
-            Omission(message_ids=tuple(message.id for message in lost), reason="memory_limit")
+            Omission(message_ids=tuple(message.id for message in lost), reason=BEYOND_LIMIT)
         )
         if rows:
             kept.append(replace(turn, messages=_without(turn.messages, lost), rows=rows))
@@ -140,8 +142,8 @@ def _shortened(turn: _PrintedTurn, view: MemoryView, tags: frozenset[str], chars
 
 
 def _row(row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answers: bool) -> str:
-    said = said_in(row, view, tags)
+    said = format_row(row, view, tags)
     if answers:
         return f"  Nexus: {said}"
     speaker = "Human" if row[0].role is Role.HUMAN else "Nexus"
-    return f"{stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {said}"
+    return f"{format_stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {said}"

@@ -11,26 +11,27 @@ from functools import lru_cache
 from typing import Final
 
 from formatters.lookalikes import folded
+from formatters.model import Tag
 
 #: The names that the service keeps for itself.
 BUILT_IN_TAGS: Final = frozenset(
     {
-        "CORE_IDENTITY",
-        "CAPABILITIES",
-        "SHARED_MEMORY",
-        "FRIENDS_INFO",
-        "THIS_MOMENT",
-        "RECALLED",
-        "SUMMARY",
-        "HISTORY",
-        "RUN",
-        "CONTEXT SUMMARY",
+        Tag.CORE_IDENTITY,
+        Tag.CAPABILITIES,
+        Tag.SHARED_MEMORY,
+        Tag.FRIENDS_INFO,
+        Tag.THIS_MOMENT,
+        Tag.RECALLED,
+        Tag.SUMMARY,
+        Tag.HISTORY,
+        Tag.RUN,
+        Tag.CONTEXT_SUMMARY,
     }
 )
 
 #: Those of them that accounts use and messages don't. Only their plain form is escaped: "[ RUN ]"
 #: of a log and "[Summary](#summary)" of a document are ordinary text.
-_UNPRINTED: Final = frozenset({"SUMMARY", "HISTORY", "RUN"})
+_UNPRINTED: Final = frozenset({Tag.SUMMARY, Tag.HISTORY, Tag.RUN})
 
 # Every repetition here is possessive or bounded: no text makes a search take more than linear time.
 

@@ -1,19 +1,19 @@
 """The `[THIS_MOMENT]` block: the time, reminders of the operator, what the human says now."""
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts
-from formatters.rows import well_formed
-from formatters.times import clock_time, local_time, parse_minutes_west, parse_timestamp
+from formatters.model import Block, Entry, Facts, Tag
+from formatters.rows import fix_surrogates
+from formatters.times import format_clock_time, parse_minutes_west, parse_timestamp, to_local_time
 
 
 def this_moment(facts: Facts) -> Block:
     """Pin the human's words: no budget cuts them."""
-    time = f"<current_time>{clock_time(facts.now)}</current_time>\n" if facts.now else ""
+    time = f"<current_time>{format_clock_time(facts.now)}</current_time>\n" if facts.now else ""
     # the operator's own words, and so not guarded; nobody else can write the element around them
     notes = "".join(f"<operator_note>\n{text}\n</operator_note>\n" for text in facts.injections)
     words = quoted(facts.current_input, facts.tags)
     return Block(
-        tag="THIS_MOMENT",
+        tag=Tag.THIS_MOMENT,
         header="[THIS_MOMENT]\n",
         entries=(Entry(text=f"{time}{notes}<human_input>\n{words}\n</human_input>"),),
         volatile=True,
@@ -30,5 +30,5 @@ class MomentFormatter:
         """Return the block; the offset is in minutes west of UTC, 0 where it can't be read."""
         moment = parse_timestamp(timestamp_utc)
         west = parse_minutes_west(timezone_offset) or 0
-        now = local_time(moment, west) if moment else None
-        return this_moment(Facts(current_input=well_formed(current_input), now=now)).text
+        now = to_local_time(moment, west) if moment else None
+        return this_moment(Facts(current_input=fix_surrogates(current_input), now=now)).text

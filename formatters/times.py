@@ -40,7 +40,7 @@ def parse_minutes_west(value: object) -> int | None:
     return int(minutes)
 
 
-def local_time(moment: datetime, minutes_west: int) -> datetime:
+def to_local_time(moment: datetime, minutes_west: int) -> datetime:
     """Show an aware moment in the zone that lies so many minutes west of UTC.
 
     A moment too near the edge of the calendar to be shifted stays in UTC.
@@ -51,21 +51,21 @@ def local_time(moment: datetime, minutes_west: int) -> datetime:
         return moment.astimezone(UTC)
 
 
-def stamp(moment: datetime | None, minutes_west: int = 0) -> str:
+def format_stamp(moment: datetime | None, minutes_west: int = 0) -> str:
     """Return ``[2025-12-10 15:30]``, or ``[Unknown time]``."""
     if moment is None:
         return "[Unknown time]"
-    local = local_time(moment, minutes_west).replace(tzinfo=None)
+    local = to_local_time(moment, minutes_west).replace(tzinfo=None)
     return f"[{local.isoformat(sep=' ', timespec='minutes')}]"
 
 
-def day(moment: datetime | None, minutes_west: int = 0) -> str:
+def format_day(moment: datetime | None, minutes_west: int = 0) -> str:
     """Return ``[2025-12-10]``, or ``[unknown time]``."""
     if moment is None:
         return "[unknown time]"
-    return f"[{local_time(moment, minutes_west).date().isoformat()}]"
+    return f"[{to_local_time(moment, minutes_west).date().isoformat()}]"
 
 
-def clock_time(moment: datetime) -> str:
+def format_clock_time(moment: datetime) -> str:
     """Return ``2025-12-10 16:00:00+08:00``, without fractions."""
     return moment.isoformat(sep=" ", timespec="seconds")

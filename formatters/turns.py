@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Message, Role
+from formatters.model import Block, Entry, Message, Role, Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Turn:
         return (*human, *((reply,) for reply in replies))
 
 
-def in_order(messages: Iterable[Message]) -> tuple[Message, ...]:
+def sort_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Sort by time; a message without a time stays behind the one it was given after.
 
     Messages of one moment keep the order given, but that a human message goes before those of its
@@ -54,7 +54,7 @@ def in_order(messages: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(ordered)
 
 
-def turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
+def group_turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
     """Group human, AI and tool messages into turns, ordered by their first message.
 
     A turn reaches from a human message to the next one of the same run; messages without a run are
@@ -71,7 +71,7 @@ def turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
     return tuple(Turn(tuple(turn)) for turn in turns)
 
 
-def showable(message: Message) -> bool:
+def is_printable(message: Message) -> bool:
     """Tell whether a message has a place in a turn: a known role, and something to show."""
     if message.role is Role.TOOL:
         return True
@@ -80,8 +80,8 @@ def showable(message: Message) -> bool:
 
 def count_rows(messages: Sequence[Message]) -> int:
     """Return how many rows these messages print."""
-    shown = [message for message in messages if showable(message)]
-    return sum(len(turn.rows) for turn in turns_of(shown))
+    shown = [message for message in messages if is_printable(message)]
+    return sum(len(turn.rows) for turn in group_turns(shown))
 
 
 def _humans_first(moment: list[Message], speakers: Mapping[str | None, Role]) -> list[Message]:
@@ -114,9 +114,9 @@ def summary_entry(sentence: str, tags: frozenset[str] = frozenset()) -> Entry:
 
 def stored_block(entry: Entry) -> Block:
     """Return stored summaries as a message before native history; the next build has the same."""
-    return Block(tag="SUMMARY", entries=(entry,))
+    return Block(tag=Tag.SUMMARY, entries=(entry,))
 
 
 def summary_block(sentence: str, tags: frozenset[str] = frozenset()) -> Block:
     """Return the summary as a message before native history."""
-    return Block(tag="SUMMARY", entries=(summary_entry(sentence, tags),), volatile=True)
+    return Block(tag=Tag.SUMMARY, entries=(summary_entry(sentence, tags),), volatile=True)

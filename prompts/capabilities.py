@@ -6,8 +6,8 @@ from typing import Final
 
 from formatters.guard import one_line, quoted
 from formatters.lookalikes import escaped
-from formatters.model import Block, Entry, Facts, GivesWay, Tool
-from formatters.rows import well_formed
+from formatters.model import Block, Entry, Facts, Tag, Tool, TrimPolicy
+from formatters.rows import fix_surrogates
 
 HEADER: Final = "[CAPABILITIES]\nAvailable tools in this conversation:\n\n"
 NO_TOOLS: Final = "(No tools available)"
@@ -55,11 +55,11 @@ class _Parameter:
 def capabilities(facts: Facts) -> Block:
     """Show the tools in their order; a function of ``facts.tools`` and ``facts.tags`` alone."""
     return Block(
-        tag="CAPABILITIES",
+        tag=Tag.CAPABILITIES,
         header=HEADER,
         entries=tuple(_entry(tool, facts.tags) for tool in facts.tools),
         placeholder=NO_TOOLS,
-        gives_way=GivesWay.BY_DETAIL,
+        gives_way=TrimPolicy.BY_DETAIL,
         additive=True,
     )
 
@@ -141,7 +141,7 @@ def _inline(value: object, tags: frozenset[str]) -> str:
 
 
 def _string(value: object) -> str:
-    return well_formed(value).strip() if isinstance(value, str) else ""
+    return fix_surrogates(value).strip() if isinstance(value, str) else ""
 
 
 def _mapping(value: object) -> Mapping[str, object]:

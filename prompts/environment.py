@@ -28,7 +28,7 @@ class SystemFacts:
     terminal: str = ""
 
 
-def system_info(facts: SystemFacts, *, is_repl: bool = True) -> str:
+def format_environment(facts: SystemFacts, *, is_repl: bool = True) -> str:
     """Return the section, each fact on a line; the terminal only where a person sits at one."""
     mode = "Interactive REPL" if is_repl else "HTTP JSON-RPC Server"
     lines = [

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from formatters.model import Block, Entry, Facts
+from formatters.model import Block, Entry, Facts, Tag
 
 #: The system message. A constant in code, so that providers' caches hit and changes are reviewed.
 #: No line of it opens with a bracket: nobody who looks for blocks may find one here.
@@ -196,4 +196,4 @@ Older turns that bear on the question come back as [RECALLED].
 def core_identity(facts: Facts) -> Block:
     """Say who the model is: CORE_IDENTITY, or the operator's text; no budget changes a word."""
     text = CORE_IDENTITY if facts.identity is None else facts.identity
-    return Block(tag="CORE_IDENTITY", entries=(Entry(text=text),), role="system")
+    return Block(tag=Tag.CORE_IDENTITY, entries=(Entry(text=text),), role="system")

@@ -70,7 +70,7 @@ class LoadedContext:
     layers: tuple[ContextLayer, ...]
 
 
-def joined_prompt(personal: str, project: str, system_info: str) -> str:
+def join_prompts(personal: str, project: str, system_info: str) -> str:
     """Return a personal and a project's prompt under their headings, then the system's facts.
 
     A text that is blank has no heading; where both are, a plain prompt stands in for them.
@@ -83,7 +83,7 @@ def joined_prompt(personal: str, project: str, system_info: str) -> str:
     return GAP.join([*(parts or [NO_PROMPT]), system_info])
 
 
-def joined_layers(layers: Sequence[ContextLayer], system_info: str) -> LoadedContext:
+def merge_layers(layers: Sequence[ContextLayer], system_info: str) -> LoadedContext:
     """Put layers together, given from the farthest to the nearest; the nearer goes before."""
     config: dict[str, object] = {}
     servers: dict[str, Config] = {}
@@ -93,7 +93,7 @@ def joined_layers(layers: Sequence[ContextLayer], system_info: str) -> LoadedCon
         servers |= layer.mcp_servers
         places |= dict.fromkeys(layer.mcp_servers, layer.mcp_path)
     return LoadedContext(
-        system_prompt=GAP.join([labelled(layers) or NO_PROMPT, system_info]),
+        system_prompt=GAP.join([format_layers(layers) or NO_PROMPT, system_info]),
         merged_config=config,
         mcp_servers=servers,
         sources=ContextSources(
@@ -105,7 +105,7 @@ def joined_layers(layers: Sequence[ContextLayer], system_info: str) -> LoadedCon
     )
 
 
-def labelled(layers: Iterable[ContextLayer]) -> str:
+def format_layers(layers: Iterable[ContextLayer]) -> str:
     """Return the prompts of layers, each with its heading and source; nothing where all are blank.
 
     A folder's name and a source are folded onto their line.

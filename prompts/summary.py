@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, Message, Summary, SummaryForm
+from formatters.model import BEYOND_LIMIT, Block, Entry, Facts, Message, Summary, SummaryForm
 from prompts.transcript import Passage, passage
 
 #: Opens the conversation in a prompt, and what the model is to write.
@@ -82,7 +82,7 @@ def _forms(facts: Facts, history: Block) -> Iterator[SummaryForm]:
     unshown = {
         id_
         for omission in history.omissions
-        if omission.reason == "memory_limit"
+        if omission.reason == BEYOND_LIMIT
         for id_ in omission.message_ids
     }
     beyond = [

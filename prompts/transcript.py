@@ -9,10 +9,10 @@ from typing import Final
 from formatters.guard import one_line, quoted
 from formatters.lookalikes import HINT, readings
 from formatters.model import Count, Message, Role, ToolCall
-from formatters.redaction import redacted
-from formatters.rows import well_formed
+from formatters.redaction import redact_secrets
+from formatters.rows import fix_surrogates
 from formatters.structure import OPEN
-from formatters.turns import turns_of
+from formatters.turns import group_turns
 
 _SPEAKERS: Final = {
     Role.HUMAN: "USER",
@@ -57,9 +57,9 @@ def passage(message: Message, *, redact: bool = True) -> Passage:
     No line of a message can be read as another speaker's, as a call or as a marker: such lines get
     a leading backslash.
     """
-    clean = redacted if redact else str
+    clean = redact_secrets if redact else str
     # callers in process may hold a message without a text
-    said = guarded(clean(well_formed(message.content or "")))
+    said = guarded(clean(fix_surrogates(message.content or "")))
     calls = (f"  -> {guarded(clean(_call(call)))}" for call in message.tool_calls)
     return Passage(_label(message), "\n".join([said, *calls] if said else calls))
 
@@ -83,7 +83,7 @@ def _label(message: Message) -> str:
 
 def _call(call: ToolCall) -> str:
     arguments = call.text if call.text is not None else _json(call.arguments)
-    return f"{_name(call.name)}({one_line(well_formed(arguments))})"
+    return f"{_name(call.name)}({one_line(fix_surrogates(arguments))})"
 
 
 def _json(arguments: object) -> str:
@@ -145,7 +145,7 @@ def _blocks(
     messages: Sequence[Message], most: int, count: Count, *, redact: bool
 ) -> Iterator[list[_Priced]]:
     """Yield what stays together: a turn, or what is small enough of it."""
-    for turn in turns_of(messages):
+    for turn in group_turns(messages):
         steps = [
             [priced for message in step for priced in _priced(message, most, count, redact=redact)]
             for step in _steps(turn.messages)

@@ -13,7 +13,7 @@ from service.adapters.memory.hub import MemoryReports
 from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
-from service.audit.store import Filing
+from service.audit.reports import BuildReports
 from service.budget.limits import Models
 from service.build.gather import Sources
 from service.build.plan import limits_of
@@ -104,7 +104,7 @@ async def open_builder(
             models=models,
             metrics=metrics,
             tracer=tracer,
-            filing=Filing(MemoryReports(), settings),
+            reports=BuildReports(MemoryReports(), settings, now),
             compactor=compactor,
         )
 
@@ -162,7 +162,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
         opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
         builder = await enter(opened)
         if settings.http.port is not None:
-            from service.http.server import open_http  # noqa: PLC0415 - likewise
+            from service.http.app import open_http  # noqa: PLC0415 - likewise
 
             client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))

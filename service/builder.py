@@ -17,14 +17,14 @@ from opentelemetry.trace import Tracer
 
 from formatters.friends_info import friends_info
 from formatters.model import Facts, Formatter
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
-from service.audit.store import Filing
+from service.audit.reports import BuildReports
 from service.budget.counting import counting
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.fit_recall import ranking
@@ -85,8 +85,8 @@ class ContextBuilder:
     strategies: Mapping[str, Strategy] = field(default_factory=lambda: RANKING_STRATEGIES)
     #: The table of limits; without it every model's limit is unknown.
     models: Models = field(default_factory=dict)
-    #: Where `build` files what its contexts were made of.
-    filing: Filing | None = None
+    #: Where `build` stores the reports of its builds.
+    reports: BuildReports | None = None
     #: Told how long the parts of a build took.
     metrics: Metrics = UNMEASURED
     #: Begins the span of each build; None where nobody collects them.
@@ -102,8 +102,8 @@ class ContextBuilder:
     async def build(self, request: BuildRequest) -> BuildResponse:
         """Answer a request with a context, or with the error that kept it from one."""
         answered = await self.answer(request)
-        if answered.built and self.filing:
-            await self.filing.file(answered.built)
+        if answered.built and self.reports:
+            await self.reports.store([answered.built])
         if self.compactor:
             self.compactor.keep(answered.built)
         return answered.response
@@ -155,7 +155,7 @@ class ContextBuilder:
         defaults = self.settings.user_defaults.prompts.friends_profile
         blocks = request.options.blocks or {}
         return Facts(
-            current_input=well_formed(request.current_input),
+            current_input=fix_surrogates(request.current_input),
             now=plan.now,
             history=gathered.history.messages,
             more_history=gathered.history.not_read > 0,
@@ -164,7 +164,7 @@ class ContextBuilder:
             tools=gathered.toolset.tools,
             profile=gathered.profile,
             default_profile=defaults.content,
-            blocks={tag: well_formed(text) for tag, text in blocks.items()},
+            blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
             run=gathered.run,
             layout=plan.layout,
             memory=plan.memory,

@@ -53,7 +53,7 @@ _FORM_OF: Final[Mapping[str, str]] = {
 }
 
 
-def managed(form: str, management: ContextManagement) -> JsonObject:
+def format_management(form: str, management: ContextManagement) -> JsonObject:
     """Return the field ``context_management`` of a form, or none where nothing is left to ask."""
     edits = tuple(edit for edit in management.edits if _takes(form, edit))
     if not edits:
@@ -61,7 +61,7 @@ def managed(form: str, management: ContextManagement) -> JsonObject:
     return {"context_management": FIELDS[form](ContextManagement(edits))}
 
 
-def not_taken(form: str, management: ContextManagement) -> Sequence[int]:
+def unsupported_edits(form: str, management: ContextManagement) -> Sequence[int]:
     """Return the places of the edits that a form doesn't take: those of another provider."""
     return [place for place, edit in enumerate(management.edits) if not _takes(form, edit)]
 

@@ -6,7 +6,7 @@ from typing import Final
 from formatters.model import Tool
 from formatters.providers.anthropic import anthropic
 from formatters.providers.canonical import Canonical, ChatDict, JsonObject, read_canonical
-from formatters.providers.context_management import ContextManagement, managed
+from formatters.providers.context_management import ContextManagement, format_management
 from formatters.providers.gemini import gemini
 from formatters.providers.openai_responses import openai_responses
 
@@ -41,4 +41,4 @@ def provider_request(
     if convert is None:
         return None
     body = convert(read_canonical(messages, tools, stable))
-    return {**body, **managed(format_, management)} if management else body
+    return {**body, **format_management(format_, management)} if management else body

@@ -10,7 +10,7 @@ from typing import Final
 
 from formatters.guard import quoted
 from formatters.model import Message, Role, ToolCall
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 
 #: Where a call stands: the index of its message, and its own in that message.
 Place = tuple[int, int]
@@ -258,4 +258,4 @@ def _json(arguments: Mapping[str, object] | None) -> str | None:
         text = _JSON.encode(dict(arguments))
     except (TypeError, ValueError, RecursionError):  # strange types, circles, NaN, great depth
         return None
-    return well_formed(text)
+    return fix_surrogates(text)

@@ -63,7 +63,7 @@ class Repaired:
         return {note.message_id: note.reason for note in self.notes if note.outcome == "repaired"}
 
 
-def repaired(
+def repair(
     messages: Sequence[Message], *, in_flight: bool = False, taken: Collection[str] = ()
 ) -> Repaired:
     """Put results behind their calls, make up those that lack, and leave out what no API takes.
@@ -72,10 +72,10 @@ def repaired(
     ``taken`` are ids of calls in other parts of the same context. Messages with parts for their
     provider are taken as they are or left out.
     """
-    return _Repair(messages, taken).repaired(in_flight=in_flight)
+    return _Repair(messages, taken).repair(in_flight=in_flight)
 
 
-def call_ids(messages: Iterable[Message]) -> frozenset[str]:
+def collect_call_ids(messages: Iterable[Message]) -> frozenset[str]:
     """Return the ids of the calls in messages."""
     return frozenset(call.id for message in messages for call in message.tool_calls if call.id)
 
@@ -94,7 +94,7 @@ class _Repair:
         self._results = self._check_results()
         self._check_order()
 
-    def repaired(self, *, in_flight: bool) -> Repaired:
+    def repair(self, *, in_flight: bool) -> Repaired:
         """Put it together."""
         pending = self._pending() if in_flight else None
         made = _MadeResults(self._messages)
@@ -227,7 +227,7 @@ def _is_silent(message: Message) -> bool:
     return message.provider_parts is None and not message.content.strip()
 
 
-def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
+def split_units(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
     """Group messages that `formatters.repair.sequence` has seen: [U], [A, T, T], [A].
 
     An AI message stands with the results behind it, every other message alone.

@@ -40,7 +40,7 @@ Command = Any
 
 def page() -> str:
     """Return the page."""
-    root: Command = typer.main.get_command(app)
+    root = command_line()
     context = root.make_context("ctxb", [], resilient_parsing=True)
     return "\n".join(
         [
@@ -53,6 +53,15 @@ def page() -> str:
             "",
         ]
     )
+
+
+def command_line() -> Command:
+    """Return `ctxb` with all of its commands loaded."""
+    root: Command = typer.main.get_command(app)
+    context = root.make_context("ctxb", [], resilient_parsing=True)
+    for name in root.list_commands(context):
+        root.resolve_command(context, [name])
+    return root
 
 
 def _exit_codes() -> Iterator[str]:

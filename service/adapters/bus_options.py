@@ -60,7 +60,7 @@ def bus_options(settings: Settings) -> BusOptions:
         result_max_bytes=bus.result_max_bytes,
         max_backlog=bus.max_backlog,
         reply_ttl_seconds=bus.reply_ttl_seconds,
-        socket_timeout=bus.socket_timeout,
+        socket_timeout=bus.socket_timeout_seconds,
         tls=bus.tls,
         consumer=settings.worker.consumer or consumer_name(),
     )

@@ -10,7 +10,7 @@ from typing import Literal
 
 import structlog
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.errors import InvalidRequestError
 from service.ports.bus import DeadLetter, StoredResult
 from service.ports.stream import Delivery
@@ -156,4 +156,4 @@ def owners_of(payload: bytes) -> frozenset[str]:
     if isinstance(content, dict) and isinstance(content.get("history"), list):
         named += content["history"]
     keys = [each.get("owner_key") for each in named if isinstance(each, dict)]
-    return frozenset(well_formed(key) for key in keys if isinstance(key, str))
+    return frozenset(fix_surrogates(key) for key in keys if isinstance(key, str))

@@ -11,7 +11,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
-from formatters.rows import read_content, read_role, read_row, well_formed
+from formatters.rows import fix_surrogates, read_content, read_role, read_row
 from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
 from service.errors import InvalidRequestError, Problem
@@ -142,7 +142,7 @@ def to_json(value: object, pointer: str) -> str:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise _refused(pointer, f"cannot be written as JSON: {error}") from error
-    return well_formed(text)
+    return fix_surrogates(text)
 
 
 def terms_in(body: str) -> Sequence[str]:
@@ -227,13 +227,13 @@ def _conversation(value: object, pointer: str) -> str | None:
 
 
 def _checked_text(value: object, limit: int, pointer: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != well_formed(value):
+    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != fix_surrogates(value):
         raise _refused(pointer, f"a string of 1 to {limit} characters is needed")
     return value
 
 
 def _repaired(value: object) -> object:
-    return well_formed(value) if isinstance(value, str) else value
+    return fix_surrogates(value) if isinstance(value, str) else value
 
 
 def _within(value: object, levels: int) -> bool:

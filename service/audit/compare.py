@@ -22,8 +22,8 @@ class Change:
     """A value of both builds; None where one of them has none."""
 
     name: str
-    a: str | float | None
-    b: str | float | None
+    a: str | int | float | None
+    b: str | int | float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _changed_settings(a: ContentReport, b: ContentReport) -> Iterator[Change]:
             yield Change(name=name, a=one, b=other)
 
 
-def _plain(value: object) -> str | float | None:
+def _plain(value: object) -> str | int | float | None:
     return value if isinstance(value, str | int | float | None) else json.dumps(value, default=str)
 
 
@@ -206,8 +206,8 @@ def _paired(
 def _diff(one: ReportedMessage | None, other: ReportedMessage | None) -> tuple[str, ...] | None:
     if any(side is not None and side.message is None for side in (one, other)):
         return None
-    lines = [_lines(side.message if side and side.message else {}) for side in (one, other)]
-    return tuple(unified_diff(*lines, lineterm="", n=0))[_DIFF_HEADER:]
+    a, b = (_lines(side.message or {}) if side else [] for side in (one, other))
+    return tuple(unified_diff(a, b, lineterm="", n=0))[_DIFF_HEADER:]
 
 
 def _lines(message: Mapping[str, Any]) -> list[str]:

@@ -387,8 +387,9 @@ class BuildReports:
             self._losses.add(builds, str(error))
             return
         self._queue.done()
-        for report, _ in written if self._stored else ():
-            self._stored(report)
+        if self._stored:
+            for report, _ in written:
+                self._stored(report)
 
     async def _write(self, built: Built) -> tuple[BuildReport, bytes] | None:
         """Return a report and its stored form; None if it can't be written, which is logged."""

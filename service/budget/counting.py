@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from formatters.model import Block, ChatMessage, Count, Entry, Message, ToolCall
-from formatters.render import JOINT, in_messages
+from formatters.render import BLOCK_SEPARATOR, group_by_message
 from formatters.rows import read_content, read_tool_calls
 
 #: Tokens that every message costs besides its content, by the source systems' convention.
@@ -47,7 +47,9 @@ def measure(blocks: Iterable[Block], count: Count) -> dict[str, int]:
     the text up to its start; the first has the overhead. Raises `ValueError` for a tag twice.
     """
     sizes: dict[str, int] = {}
-    for tag, size in (pair for shared in in_messages(blocks) for pair in _sizes(shared, count)):
+    for tag, size in (
+        pair for shared in group_by_message(blocks) for pair in _sizes(shared, count)
+    ):
         if tag in sizes:
             raise ValueError(f"two blocks have the tag {tag}")
         sizes[tag] = size
@@ -91,7 +93,7 @@ def _sizes(shared: Sequence[Block], count: Count) -> Iterator[tuple[str, int]]:
         yield block.tag, upto - told
         told = upto
         if block is not shared[-1]:
-            before = before.with_(_pieces(block, JOINT))
+            before = before.with_(_pieces(block, BLOCK_SEPARATOR))
 
 
 def _pieces(block: Block, end: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import Block, Entry, Message
+from formatters.model import BEYOND_LIMIT, Block, Entry, Message
 from service.budget.groups import Fit, Group
 
 Outcome = Literal[
@@ -29,7 +29,7 @@ REASONS: Final = {
     "repeated": "what it says is there already",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
-    "memory_limit": "it lies beyond the number of rows that history may show",
+    BEYOND_LIMIT: "it lies beyond the number of rows that history may show",
     "role": "messages of this role are not shown as history",
     "empty": "it says nothing and calls no tool",
     "tool_only": "it holds tool results without a message that belongs to them",
@@ -147,7 +147,7 @@ class Fates:
         for omission in self.block.omissions:
             outcome: Outcome = "filtered"
             reason = omission.reason
-            if reason == "memory_limit":
+            if reason == BEYOND_LIMIT:
                 outcome, reason = self._replaced(omission.message_ids) or ("dropped", reason)
             yield Decision(
                 message_ids=omission.message_ids,

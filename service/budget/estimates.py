@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.budget.counting import MESSAGE_OVERHEAD, AnyMessage, Estimate, messages_tokens
 
 #: ``o200k_base*1.25``: the counts of a tokenizer, raised by a factor.
@@ -128,7 +128,7 @@ class HeuristicTokenCounter(Estimate):
 
     def joined(self, texts: Iterable[str]) -> int:
         """Return the tokens of texts in one piece, rounded once."""
-        size = sum(len(well_formed(text).encode()) for text in texts)
+        size = sum(len(fix_surrogates(text).encode()) for text in texts)
         return math.ceil(size / self.chars_per_token)
 
     def estimate_text(self, text: str) -> int:

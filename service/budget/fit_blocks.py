@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final
 
-from formatters.model import Block, Count, GivesWay
+from formatters.model import Block, Count, TrimPolicy
 from service.budget.counting import block_tokens, measure
 from service.budget.decisions import Decision, Fates
 from service.budget.fit_history import fit_history, smallest
@@ -19,7 +19,7 @@ from service.errors import BudgetExceededError
 #: Of the tokens that the blocks which stay leave to others, what history may have in every build.
 STEADY_SHARE: Final = 7 / 8
 #: How blocks give way that a request brings along; the next one may bring others.
-_ITS_OWN: Final = GivesWay.WHOLE
+_ITS_OWN: Final = TrimPolicy.WHOLE
 
 #: What history would take that is chosen by score: as much as the newest turns do.
 _NEWEST: Final = OldestFirst()
@@ -88,7 +88,7 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """
     if budget.strategy.name == "none":
         return _all_or_nothing(blocks, budget, count)
-    rows = next((block for block in blocks if block.gives_way is GivesWay.BY_SCORE), None)
+    rows = next((block for block in blocks if block.gives_way is TrimPolicy.BY_SCORE), None)
     standing = [block for block in blocks if block is not rows]
     runs = {b.tag: fit_run(b, _run_room(standing, budget, count), count) for b in _runs(standing)}
     least = [runs[b.tag].block if b.tag in runs else _least(b, budget, count) for b in standing]
@@ -137,11 +137,11 @@ def _history(
 
 
 def _is_history(block: Block) -> bool:
-    return block.gives_way is GivesWay.BY_STRATEGY
+    return block.gives_way is TrimPolicy.BY_STRATEGY
 
 
 def _runs(blocks: Sequence[Block]) -> list[Block]:
-    return [block for block in blocks if block.gives_way is GivesWay.ALL_BUT_NEWEST]
+    return [block for block in blocks if block.gives_way is TrimPolicy.ALL_BUT_NEWEST]
 
 
 def _total(blocks: Iterable[Block], count: Count) -> int:
@@ -150,7 +150,7 @@ def _total(blocks: Iterable[Block], count: Count) -> int:
 
 def _least(block: Block, budget: Budget, count: Count) -> Block:
     """Return the least that a block must be given before others give way."""
-    if block.gives_way is GivesWay.ALL_BUT_NEWEST:
+    if block.gives_way is TrimPolicy.ALL_BUT_NEWEST:
         return newest_alone(block)
     if not _is_history(block):
         return block
@@ -273,10 +273,10 @@ def _less_tail(block: Block, step: int) -> Block:
 
 
 #: Who gives way, and to which forms, in this order; run and history have given way before.
-_WAYS: Final[tuple[tuple[GivesWay, _Smaller], ...]] = (
-    (GivesWay.WHOLE, _Smaller(lambda _: 1, lambda _block, _step: None)),
-    (GivesWay.BY_DETAIL, _Smaller(lambda block: len(_details(block)), _less_detail)),
-    (GivesWay.BY_TAIL, _Smaller(lambda block: block.entries[0].longest, _less_tail)),
+_WAYS: Final[tuple[tuple[TrimPolicy, _Smaller], ...]] = (
+    (TrimPolicy.WHOLE, _Smaller(lambda _: 1, lambda _block, _step: None)),
+    (TrimPolicy.BY_DETAIL, _Smaller(lambda block: len(_details(block)), _less_detail)),
+    (TrimPolicy.BY_TAIL, _Smaller(lambda block: block.entries[0].longest, _less_tail)),
 )
 
 

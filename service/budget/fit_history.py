@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from formatters.model import COUNT_MARK, Block, Count, Entry
-from formatters.native import cleared
+from formatters.native import clear_result
 from formatters.turns import stored_block, summary_block, summary_entry
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
@@ -79,7 +79,7 @@ def with_cleared(entry: Entry, ids: frozenset[str]) -> Entry:
         return entry
     places = {entry.results[id_] for id_ in ids}
     native = tuple(
-        cleared(message) if place in places else message
+        clear_result(message) if place in places else message
         for place, message in enumerate(entry.native)
     )
     results = {id_: place for id_, place in entry.results.items() if place not in places}
@@ -110,7 +110,7 @@ def _native_group(index: int, entry: Entry, count: Count) -> Group:
 def _savings(entry: Entry, count: Count) -> Mapping[str, int]:
     results = {id_: entry.native[place] for id_, place in entry.results.items()}
     saved = {
-        id_: message_tokens(message, count) - message_tokens(cleared(message), count)
+        id_: message_tokens(message, count) - message_tokens(clear_result(message), count)
         for id_, message in results.items()
     }
     return {id_: tokens for id_, tokens in saved.items() if tokens > 0}

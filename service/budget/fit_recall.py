@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from formatters.model import Block, Count, Entry, Passage, Role
-from formatters.recalled import day_line, under_days
+from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Passage, Role
+from formatters.recalled import day_line, insert_day_lines
 from service.budget.counting import block_tokens, entry_tokens, last_tokens
 from service.budget.decisions import PRESENT, Decision, Fates, Outcome
 from service.budget.fit_history import FittedHistory, fit_history, fixed_tokens, priced
@@ -44,7 +44,7 @@ def buy(
             repeated.add(place)
             continue
         tokens = _tokens(rows[place], room, count)
-        line = 0 if section in opened else entry_tokens(day_line(rows[place].under), count)
+        line = 0 if section in opened else entry_tokens(day_line(rows[place].day), count)
         if tokens + line > room:
             misses += 1
             continue
@@ -64,7 +64,7 @@ def words_of(row: Entry) -> str:
 
 def _sections(rows: Sequence[Entry]) -> list[int]:
     """Number the stretches of rows that stand under one line; one more may be kept than needed."""
-    changes = (int(one.under != other.under) for one, other in pairwise(rows))
+    changes = (int(one.day != other.day) for one, other in pairwise(rows))
     return list(accumulate(changes, initial=0))
 
 
@@ -74,9 +74,6 @@ def _tokens(row: Entry, room: int, count: Count) -> int:
         return room + 1
     return max(entry_tokens(row, count), last_tokens(row, count))
 
-
-#: Why a block left rows out that may be recalled all the same.
-_BEYOND: Final = "memory_limit"
 
 #: Outcomes that hold whatever is recalled.
 _SETTLED: Final = PRESENT | {"filtered"}
@@ -158,7 +155,7 @@ class RecallFates:
     def _left(self, settled: Set[str]) -> Iterator[Decision]:
         """Decide on what no row has for itself, as where newer calls of its run are shown."""
         candidates = (
-            *(each.message_ids for each in self.block.omissions if each.reason == _BEYOND),
+            *(each.message_ids for each in self.block.omissions if each.reason == BEYOND_LIMIT),
             *((message.id for message in entry.messages) for entry in self.block.entries),
         )
         for names in candidates:
@@ -191,7 +188,7 @@ def fit_recall(block: Block, recalling: Recalling, room: int, count: Count) -> F
     Where all of history fits it is shown as ever, and nothing is recalled.
     """
     entries = _newest_that_fit(block, room - fixed_tokens(block, count), count)
-    beyond = any(each.reason == _BEYOND for each in block.omissions)
+    beyond = any(each.reason == BEYOND_LIMIT for each in block.omissions)
     # what was not read may not let the first row move where that is to stay
     moves = block.moves and recalling.strategy.keeps_still
     if len(entries) == len(block.entries) and not (beyond or moves):
@@ -237,7 +234,7 @@ class _Choice:
         filtered = {
             id_
             for omission in whole.omissions
-            if omission.reason != _BEYOND
+            if omission.reason != BEYOND_LIMIT
             for id_ in omission.message_ids
         }
         there = {
@@ -270,7 +267,7 @@ class _Choice:
             else:
                 outcome: Outcome = "truncated" if rows.entries[place].cut else "kept"
                 fates.append(Recalled(place, outcome, "recalled", tokens, scores[place]))
-        entries = under_days([rows.entries[place] for place in sorted(bought)])
+        entries = insert_day_lines([rows.entries[place] for place in sorted(bought)])
         return fates, replace(rows, entries=entries) if bought else None
 
 

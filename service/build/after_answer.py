@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from service.build.report import Built
 
@@ -50,6 +50,22 @@ class Losses:
             self._over(self._count)
         self._told.clear()
         self._count = 0
+
+
+class AfterAnswer(Protocol):
+    """Work on builds in the background, once their answers are out."""
+
+    def keep(self, built: Built | None) -> None:
+        """Queue a build, if there is one; neither waits nor raises."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait for `run` to finish what is queued, for a limited time."""
+        ...
 
 
 class Afterwards:

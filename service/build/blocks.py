@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from formatters.custom import custom
-from formatters.friends_info import profile_text
+from formatters.friends_info import read_profile_text
 from formatters.model import Block, Facts, Formatter, Message
 from formatters.native import native_history, run_so_far
 from formatters.recalled import recalled
-from formatters.render import in_one_message
+from formatters.render import join_blocks
 from formatters.shared_memory import shared_memory
 from prompts.capabilities import capabilities
 from prompts.summary import summary_forms
@@ -34,7 +34,7 @@ def arranged(shows: Sequence[Formatter], facts: Facts, toolset: Toolset) -> tupl
     if not chat:
         return (*texts, *recalled(facts), last(facts), *run_so_far(facts))
     history = _with_summaries(native_history(facts), facts)
-    system = in_one_message(texts)
+    system = join_blocks(texts)
     return (*system, history, *recalled(facts), last(facts), *run_so_far(facts, history))
 
 
@@ -60,7 +60,7 @@ OPAQUE_WEIGHT: Final = 5_000
 
 def weight(facts: Facts) -> int:
     """Return what showing and fitting facts costs, in characters of text."""
-    profile = profile_text(facts.profile) or facts.default_profile
+    profile = read_profile_text(facts.profile) or facts.default_profile
     summaries = (summary.text for summary in facts.summaries)
     texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values(), *summaries)
     messages = (*facts.history, *facts.run)

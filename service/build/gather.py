@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from formatters.friends_info import profile_text
+from formatters.friends_info import read_profile_text
 from formatters.model import Message, Summary
 from formatters.rows import read_rows
 from service.budget.groups import recalls, uses_summaries
@@ -226,7 +226,7 @@ def _unsummarized(request: BuildRequest, plan: Plan, lacking: Lacking) -> Iterat
 async def _profile(request: BuildRequest, store: ProfileStore) -> Mapping[str, object]:
     """Return the request's profile where it says something, else the stored one."""
     sent = request.run.metadata.user_profile or {}
-    if profile_text(sent):
+    if read_profile_text(sent):
         return sent
     stored = await store.get(request.owner_key)
     return {**sent, **{key: value for key, value in stored.items() if value}}

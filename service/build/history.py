@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.model import Message, Passage, Role, Row
 from formatters.rows import read_content, read_role, read_rows
-from formatters.turns import count_rows, in_order
+from formatters.turns import count_rows, sort_messages
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
 from service.budget.groups import keeps_still, recalls
@@ -52,7 +52,7 @@ class History:
         told = page.native_starts if plan.layout == "chat" else page.starts
         ids = (str(row["id"]) for row in page.rows)
         known = dict(zip(ids, told, strict=False))
-        return replace(self, starts=known or _estimated(in_order(self.messages), plan.layout))
+        return replace(self, starts=known or _estimated(sort_messages(self.messages), plan.layout))
 
 
 def _estimated(messages: Sequence[Message], layout: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from formatters.model import MemoryView
-from formatters.times import local_time, parse_minutes_west, parse_timestamp
+from formatters.times import parse_minutes_west, parse_timestamp, to_local_time
 from service.budget.groups import Strategy
 from service.budget.limits import ModelLimits, Models, Window, known_name, lookup, window
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
@@ -209,7 +209,7 @@ def _moment(
     if west is None:
         west = UTC_OFFSET
         warnings.append(_warning("unreadable_offset", "the time is shown in UTC"))
-    return local_time(moment or receipt, west), west, tuple(warnings)
+    return to_local_time(moment or receipt, west), west, tuple(warnings)
 
 
 def _warning(code: str, detail: str, pointer: str | None = None) -> WarningRecord:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block, GivesWay
-from formatters.providers.context_management import ContextManagement, not_taken
+from formatters.model import Block, Tag, TrimPolicy
+from formatters.providers.context_management import ContextManagement, unsupported_edits
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from prompts.system_prompt import SystemPrompt
@@ -25,7 +25,7 @@ from service.wire.protocol import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 #: The block in which a layout shows history.
-HISTORY_BLOCKS: Final = {"tagged": "SHARED_MEMORY", "chat": "HISTORY"}
+HISTORY_BLOCKS: Final = {"tagged": Tag.SHARED_MEMORY, "chat": Tag.HISTORY}
 
 #: The form that ``messages`` are in.
 CANONICAL: Final = "openai"
@@ -107,7 +107,7 @@ def _management(request: BuildRequest) -> ContextManagement | None:
 def _form_warnings(
     request: BuildRequest, form: str, management: ContextManagement | None
 ) -> Iterator[WarningRecord]:
-    for place in not_taken(form, management) if management else ():
+    for place in unsupported_edits(form, management) if management else ():
         yield WarningRecord(
             code="unsupported_option",
             pointer=f"{request.options_pointer}/context_management/edits/{place}",
@@ -161,11 +161,11 @@ def _stays(block: Block) -> bool:
 
 
 def _is_tools(block: Block) -> bool:
-    return block.gives_way is GivesWay.BY_DETAIL
+    return block.gives_way is TrimPolicy.BY_DETAIL
 
 
 def _grows(block: Block) -> bool:
-    return block.gives_way is GivesWay.BY_STRATEGY
+    return block.gives_way is TrimPolicy.BY_STRATEGY
 
 
 def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:

@@ -43,7 +43,7 @@ def _print_names(what: str, names: NameChanges) -> None:
 def _print_tokens(changes: Iterable[Change]) -> None:
     rows = table("Tokens", "A", "B", "Change", numbers=["A", "B", "Change"])
     for change in changes:
-        a, b = (value if isinstance(value, int) else 0 for value in (change.a, change.b))
+        a, b = (0 if isinstance(value, str | None) else value for value in (change.a, change.b))
         rows.add_row(
             printable(change.name),
             "-" if change.a is None else f"{a:,}",
@@ -85,9 +85,12 @@ def _reasons(change: HistoryChange) -> list[str]:
 
 def _print_message(change: MessageChange, *, text: bool) -> None:
     name = f"[{change.block}]" if change.block else change.role
+    places = [f"{place + 1} in {side}" for side, place in _places(change)]
+    if change.lines is None:
+        say(f"message {', '.join(places)}, {name}: differs; the reports have no texts")
+        return
     added = sum(line.startswith("+") for line in change.lines)
     removed = sum(line.startswith("-") for line in change.lines)
-    places = [f"{place + 1} in {side}" for side, place in _places(change)]
     say(f"message {', '.join(places)}, {name}: {removed} lines of A, {added} of B")
     if text:
         # not wrapped: what is piped on is the text itself

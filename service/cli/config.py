@@ -91,14 +91,17 @@ def validate(ctx: typer.Context, file: File = None) -> None:
     ctxb config validate
     ctxb config validate production.yml
 
-    Every problem is a line with its place; then the exit code is 3.
+    Every problem is a line with its place; then the exit code is 3. Settings
+    that were renamed or removed are warnings only.
     """
     from service.build.strategies import check_strategy
     from service.cli.start import start
     from service.connect import open_prompts, open_registry
 
     common: Common = ctx.obj
-    settings = start(Common(config=file) if file else common)
+    settings = start(Common(config=file) if file else common, log_outdated=False)
+    for warning in settings.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     check_strategy(settings)
     open_prompts(settings)
     tools = open_registry(settings).list_tool_names()

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import typer
 
-from formatters.rows import well_formed
-from formatters.times import stamp
+from formatters.rows import fix_surrogates
+from formatters.times import format_stamp
 from service.cli.exits import Exit, tell
 from service.cli.tables import console, printable, table
 from service.errors import InvalidRequestError
@@ -70,7 +70,7 @@ def print_letters(letters: Sequence[Listed], *, owners: bool) -> None:
     for letter in letters:
         owner = letter.owner_key if owners else _hash(letter.owner_key)
         cells = (
-            f"{letter.id}\n{stamp(letter.at).strip('[]')}",
+            f"{letter.id}\n{format_stamp(letter.at).strip('[]')}",
             f"{letter.request_id or '-'}\n{owner or '-'}",
             letter.reason[:MAX_REASON],
             f"{letter.attempts}",
@@ -120,7 +120,9 @@ def _names(letter: DeadLetter) -> tuple[str | None, str | None]:
     except InvalidRequestError:
         return None, None
     given = (raw.get("id"), raw.get("owner_key"))
-    name, owner = (well_formed(each[:MAX_ID]) if isinstance(each, str) else None for each in given)
+    name, owner = (
+        fix_surrogates(each[:MAX_ID]) if isinstance(each, str) else None for each in given
+    )
     if name is None and letter.source == Topics.CONTEXT_BUILD_REQUEST:
         name = payload_id(letter.payload)
     return name, owner

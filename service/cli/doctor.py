@@ -24,7 +24,7 @@ def doctor(ctx: typer.Context, as_json: Json = False) -> None:
     from service.cli.ending import until_told
     from service.cli.start import start
 
-    found = until_told(look_at_all(start(ctx.obj)))
+    found = until_told(look_at_all(start(ctx.obj, log_outdated=False)))
     if as_json:
         typer.echo(json.dumps(as_document(found), indent=2, ensure_ascii=False))
     else:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.cli.tables import printable
 from service.config.settings import Settings
 from service.connect import open_survey
@@ -138,7 +138,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    return well_formed(value[:MAX_ID]) if isinstance(value, str) else None
+    return fix_surrogates(value[:MAX_ID]) if isinstance(value, str) else None
 
 
 def _numbers(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, int]:

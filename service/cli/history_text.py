@@ -9,7 +9,7 @@ from rich.text import Text
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import read_row, read_rows
-from formatters.times import stamp
+from formatters.times import format_stamp
 from service.cli.tables import console, printable, table
 from service.ports.stores import ArchivedRow
 
@@ -30,7 +30,7 @@ def print_history(rows: Sequence[Row]) -> None:
     shown = table("Time (UTC)", "Role", "Said")
     shown.columns[0].no_wrap = True
     for message in read_rows(rows):
-        time = stamp(message.timestamp).strip("[]")
+        time = format_stamp(message.timestamp).strip("[]")
         shown.add_row(time, message.role.value, Text(printable(_said(message))))
     console().print(shown)
 
@@ -42,7 +42,7 @@ def print_archive(copies: Sequence[ArchivedRow]) -> None:
     for copy in copies:
         message = read_row(copy.row)
         shown.add_row(
-            stamp(copy.at).strip("[]"),
+            format_stamp(copy.at).strip("[]"),
             copy.reason,
             printable(message.id),
             message.role.value,

@@ -7,37 +7,59 @@ from typing import Any, Final
 import typer
 from pydantic import ValidationError
 
-from service.app import open_builder
+from service.app import open_builder, open_bus
+from service.audit.reports import BuildReports, ContentReport, report_content
 from service.cli.diff import DiffOptions
 from service.cli.ending import until_told
 from service.cli.request import read_bytes, read_request, set_options
+from service.cli.start import shared_bus
 from service.config.settings import Settings
+from service.connect import now
 from service.errors import InvalidRequestError
+from service.http.builds import BUILD_ID
+from service.http.error_responses import NotFoundError
 from service.wire.protocol import BuildResponse, decode
 from service.wire.response import BuildSuccess
 
 PAIR: Final = 2
 
 
-def two_files(asked: DiffOptions) -> tuple[BuildSuccess, BuildSuccess]:
-    """Read the two responses that are named.
+def two_builds(settings: Settings, asked: DiffOptions) -> tuple[ContentReport, ContentReport]:
+    """Read the two builds that are named, by id from the bus or from files with responses.
 
     Raises:
         typer.BadParameter: There are not two, or one can't be read.
-        InvalidRequestError: One holds no context.
+        InvalidRequestError: A file holds no context.
+        NotFoundError: The bus has no report of a build.
     """
     if any(_wishes(asked).values()):
         raise typer.BadParameter("--strategy, --model and budgets go with --request")
     if asked.files is None or len(asked.files) != PAIR:
-        raise typer.BadParameter("two responses are needed, or --request")
+        raise typer.BadParameter("two builds or responses are needed, or --request")
     if asked.files[0] == asked.files[1] == Path("-"):
         raise typer.BadParameter("only one of them can be stdin")
-    a, b = map(_response, asked.files)
+    a, b = (_read_build(settings, path) for path in asked.files)
     return a, b
 
 
-def _response(path: Path) -> BuildSuccess:
-    """Read a response; raises `InvalidRequestError` where the file holds no context."""
+def _read_build(settings: Settings, path: Path) -> ContentReport:
+    if BUILD_ID.fullmatch(str(path)) and not path.exists():
+        return until_told(_read_report(shared_bus(settings), str(path)))
+    return report_content(_read_response(path), full=True)
+
+
+async def _read_report(settings: Settings, build_id: str) -> ContentReport:
+    async with open_bus(settings) as connected:
+        report = await BuildReports(connected.bus.reports, settings, now).find(build_id)
+    if report is None:
+        raise NotFoundError(
+            f"the bus has no report of {build_id}: it has expired, or no worker built it"
+        )
+    return report
+
+
+def _read_response(path: Path) -> BuildSuccess:
+    """Read a response; raises `InvalidRequestError` if the file holds no context."""
     try:
         content = BuildResponse.model_validate_json(read_bytes(path)).content
     except ValidationError as error:
@@ -47,7 +69,7 @@ def _response(path: Path) -> BuildSuccess:
     return content
 
 
-def two_ways(settings: Settings, asked: DiffOptions) -> tuple[BuildSuccess, BuildSuccess]:
+def two_ways(settings: Settings, asked: DiffOptions) -> tuple[ContentReport, ContentReport]:
     """Build the request that is named in the two ways that the options tell.
 
     Raises:
@@ -77,7 +99,7 @@ def _wishes(asked: DiffOptions) -> dict[str, list[Any]]:
 
 async def _built(
     settings: Settings, request: dict[str, Any], sides: list[dict[str, Any]]
-) -> tuple[BuildSuccess, BuildSuccess]:
+) -> tuple[ContentReport, ContentReport]:
     """Build a request twice at one moment, each time with other options."""
     async with open_builder(settings) as builder:
         moment = builder.clock()
@@ -85,5 +107,6 @@ async def _built(
         for side in sides:
             set_options(request, {**side, "explain": True})
             decoded = decode(json.dumps(request).encode(), received_at=moment)
-            contents.append((await builder.built(decoded)).content)
+            built = await builder.built(decoded)
+            contents.append(report_content(built.content, full=True))
     return contents[0], contents[1]

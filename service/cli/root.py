@@ -1,35 +1,95 @@
-"""The command line as a whole: what stands before a command, and which commands there are."""
+"""The command line as a whole: the commands that there are, and the options that precede them.
 
+A command's module is imported when the command is named, so `ctxb --help` and a command of its own
+load nothing of the others.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+import typer.main
 
-from service.cli.bench import bench
-from service.cli.build import build
-from service.cli.bus import bus
-from service.cli.config import config
-from service.cli.db import db
-from service.cli.dead import dead
-from service.cli.demo import demo
-from service.cli.diff import diff
-from service.cli.doctor import doctor
 from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
-from service.cli.history import history
-from service.cli.models import models
 from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
-from service.cli.replay import replay
-from service.cli.schema import schema
-from service.cli.send import send
-from service.cli.stats import stats
-from service.cli.tail import tail
-from service.cli.tools import tools
-from service.cli.worker import worker
+
+#: By name: the module that has the command under this name, and the first line of its help.
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "demo": (
+        "service.cli.demo",
+        "Take a tour: start a bus and a worker, send requests, show the contexts.",
+    ),
+    "build": (
+        "service.cli.build",
+        "Build one context here, without a bus, and print its messages.",
+    ),
+    "diff": ("service.cli.diff", "Compare two builds, or one request built in two ways."),
+    "worker": ("service.cli.worker", "Answer the requests of a bus, until SIGTERM or Ctrl-C."),
+    "send": (
+        "service.cli.send",
+        "Publish a request on the bus and wait for a worker's answer.",
+    ),
+    "tail": (
+        "service.cli.tail",
+        "Follow builds and events as they come over the bus, until Ctrl-C.",
+    ),
+    "stats": (
+        "service.cli.stats",
+        "Show what waits on the bus, which workers there are, dead letters, and the store's size.",
+    ),
+    "doctor": (
+        "service.cli.doctor",
+        "Look over an installation: settings, bus, store, tokenizers, tools, prompts, HTTP, disks.",
+    ),
+    "bus": ("service.cli.bus", "Show and set how requests are spread."),
+    "dead": ("service.cli.dead", "List, show, retry and drop dead letters."),
+    "history": ("service.cli.history", "Import, export, show, prune and erase conversations."),
+    "tools": ("service.cli.tools", "List and check tool definitions."),
+    "models": ("service.cli.models", "List the limits of models."),
+    "schema": ("service.cli.schema", "Print the wire contract as documents."),
+    "config": ("service.cli.config", "Write, show and check the settings."),
+    "db": ("service.cli.db", "Look at the store's schema, and bring it up to date."),
+}
+
+
+# typer vendors Click, whose types it does not export
+Command = Any
+
+
+class LazyCommands(ErrorsBecomeExits):
+    """The outermost group, whose commands are placeholders until they are named."""
+
+    def resolve_command(
+        self,
+        ctx: Any,  # noqa: ANN401 - as above
+        args: list[str],
+    ) -> tuple[str | None, Command, list[str]]:
+        """Find the command that the arguments name, and load it in place of its placeholder."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and name in COMMANDS:
+            command = self.commands[name] = load_command(name)
+        return name, command, rest
+
+
+def load_command(name: str) -> Command:
+    """Import the module of a command, and return the command."""
+    module, _ = COMMANDS[name]
+    command = getattr(import_module(module), name)
+    # of a single command typer would make no group
+    parent = typer.Typer(add_completion=False, callback=lambda: None)
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command, name=name)
+    else:
+        parent.command(name)(command)
+    return typer.main.get_group(parent).commands[name]
+
 
 app = typer.Typer(
     name="ctxb",
-    cls=ErrorsBecomeExits,
+    cls=LazyCommands,
     epilog=EPILOG,
     no_args_is_help=True,
     # a traceback in the usual form, without the values of variables: they hold people's words
@@ -38,8 +98,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"context-builder {version('context-builder')}")
         raise typer.Exit
 
@@ -66,24 +126,12 @@ def common_options(
     ctx.obj = Common(config=config, log_level=log_level, log_format=log_format)
 
 
-app.command()(demo)
-app.command()(build)
-app.command()(diff)
-app.command()(replay)
-app.command()(worker)
-app.command()(send)
-app.command()(tail)
-app.command()(stats)
-app.command()(doctor)
-app.command()(bench)
-app.add_typer(bus, name="bus")
-app.add_typer(dead, name="dead")
-app.add_typer(history, name="history")
-app.add_typer(tools, name="tools")
-app.add_typer(models, name="models")
-app.add_typer(schema, name="schema")
-app.add_typer(config, name="config")
-app.add_typer(db, name="db")
+def _placeholder() -> None:
+    """Stand in the list of commands; `LazyCommands` loads the command itself."""
+
+
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(_placeholder)
 
 
 @app.command(

@@ -3,17 +3,28 @@
 import os
 from collections.abc import Mapping
 
+import structlog
+
 from service.cli.options import Common
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.errors import ConfigError
 from service.observe.logs import configure_logging
 
+log = structlog.get_logger()
 
-def start(common: Common, *, level: str = "warning", **sections: Mapping[str, object]) -> Settings:
+
+def start(
+    common: Common,
+    *,
+    level: str = "warning",
+    log_outdated: bool = True,
+    **sections: Mapping[str, object],
+) -> Settings:
     """Return the settings, with what the command line says on top, and log as they say.
 
-    ``level`` is logged from where nobody set one. Raises `ConfigError`.
+    ``level`` is logged from where nobody set one. Outdated settings are logged, unless the command
+    shows them itself. Raises `ConfigError`.
     """
     sections = {**sections, "log": {"level": common.log_level, "format": common.log_format}}
     given = {name: _given(values) for name, values in sections.items()}
@@ -27,6 +38,8 @@ def start(common: Common, *, level: str = "warning", **sections: Mapping[str, ob
         content=settings.log.content,
         colors="NO_COLOR" not in os.environ,
     )
+    for warning in settings.warnings if log_outdated else ():
+        log.warning("settings.outdated", warning=warning)
     return settings
 
 

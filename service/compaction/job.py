@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from formatters.model import MemoryView
+from formatters.model import BEYOND_LIMIT, MemoryView, Tag
 from service.budget.groups import uses_summaries
 from service.build.report import HISTORY_BLOCKS, Built
 from service.ports.summaries import Scope
 from service.wire.events import UNCAUSED, EventMetadata
 
 #: Blocks that hold history.
-_REMEMBERED = ("SHARED_MEMORY", "HISTORY", "SUMMARY", "RECALLED")
+_REMEMBERED = (Tag.SHARED_MEMORY, Tag.HISTORY, Tag.SUMMARY, Tag.RECALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def _needed(built: Built) -> bool:
         for each in fates
         if each.block.tag == shown
         for omission in each.block.omissions
-        if omission.reason == "memory_limit"
+        if omission.reason == BEYOND_LIMIT
         for id_ in omission.message_ids
     )
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from formatters.model import Block, Count, Facts, Message, Row, Summary
 from formatters.native import native_history
-from formatters.rows import read_rows, well_formed
+from formatters.rows import fix_surrogates, read_rows
 from formatters.shared_memory import shared_memory
-from formatters.turns import in_order
+from formatters.turns import sort_messages
 from prompts.summary import summary_text
 from service.budget.fit_history import priced
 from service.budget.groups import Group, cost
@@ -82,7 +82,7 @@ def whole(rows: Sequence[Row], job: Job, count: Count) -> Stretch:
 
 def chronological(rows: Sequence[Row]) -> list[Row]:
     """Return rows by their time; those of one moment stay in their order."""
-    ordered = in_order(read_rows(rows))
+    ordered = sort_messages(read_rows(rows))
     places = {message.id: place for place, message in enumerate(ordered)}
     return sorted(rows, key=lambda row: places.get(str(row["id"]), len(places)))
 
@@ -307,7 +307,7 @@ class Maker:
         except TimeoutError as error:
             seconds = self.settings.timeout_seconds
             raise SummarizerError(f"no summary within {seconds:g} seconds") from error
-        text = well_formed(told).strip()
+        text = fix_surrogates(told).strip()
         if not text:
             raise SummarizerError("the summary is empty")
         return text

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from service.config.layers import RENAMED
+from service.config.layers import ALIASES, REMOVED, RENAMED
 from service.config.paths import Keys
 from service.config.settings import Settings
 
@@ -103,8 +103,7 @@ def config_schema() -> Schema:
     schema = Settings.model_json_schema()
     sections: dict[str, Schema] = schema["$defs"]
     _describe(schema, (), sections, comments())
-    for old, new in RENAMED.items():
-        _rename(schema, sections, old, new)
+    _add_other_names(schema, sections)
     opened: Schema = _opened(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -126,12 +125,24 @@ def _describe(
             _describe(sections[_name(each)], path, sections, said)
 
 
-def _rename(schema: Schema, sections: Mapping[str, Schema], old: Keys, new: Keys) -> None:
-    """Let a setting be called by its other name as well."""
-    section = schema
-    for key in new[:-1]:
-        section = sections[_name(section["properties"][key])]
-    section["properties"][old[-1]] = section["properties"][new[-1]]
+def _add_other_names(schema: Schema, sections: Mapping[str, Schema]) -> None:
+    """Allow the other names of settings, and mark those that are outdated."""
+
+    def properties(keys: Sequence[str]) -> Schema:
+        section = schema
+        for key in keys[:-1]:
+            section = sections[_name(section["properties"][key])]
+        found: Schema = section["properties"]
+        return found
+
+    for old, new in {**ALIASES, **RENAMED}.items():
+        old_keys, new_keys = old.split("."), new.split(".")
+        setting = properties(new_keys)[new_keys[-1]]
+        outdated = {"deprecated": True} if old in RENAMED else {}
+        properties(old_keys)[old_keys[-1]] = {**setting, **outdated}
+    for old, advice in REMOVED.items():
+        old_keys = old.split(".")
+        properties(old_keys)[old_keys[-1]] = {"deprecated": True, "description": advice}
 
 
 def _name(reference: Schema) -> str:
@@ -160,6 +171,8 @@ def _properties(named: Mapping[str, Schema]) -> Schema:
 
 
 def _either(schema: Schema, other: Schema) -> Schema:
-    about: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
+    about: Schema = {
+        key: schema[key] for key in ("description", "default", "deprecated") if key in schema
+    }
     one = {key: value for key, value in schema.items() if key not in about}
     return {**about, "anyOf": [one, other]}

@@ -1,17 +1,27 @@
-"""A source of settings: what it sets, and where every value of it stands."""
+"""Layers of settings: what one source sets, where it sets each value, and what is wrong with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Final
 
 from pydantic import BaseModel
 
 from prompts.layers import deep_merge
-from service.config.paths import Keys, dotted
+from service.config.paths import Keys
 from service.config.presets import PRESETS, Preset
 
-#: Names of the source systems, and what they are called here.
-RENAMED: Mapping[Keys, Keys] = {("memory", "history_context_size"): ("memory", "limit")}
+#: Names that the source systems have for settings of ours. They are supported for good.
+ALIASES: Final[Mapping[str, str]] = {"memory.history_context_size": "memory.limit"}
+
+#: Earlier names of settings, which are read with a warning.
+RENAMED: Final[Mapping[str, str]] = {"bus.socket_timeout": "bus.socket_timeout_seconds"}
+
+#: Settings and whole sections that no longer exist. They are ignored with a warning: this
+#: sentence, which names the successor or says that there is none.
+REMOVED: Final[MutableMapping[str, str]] = {
+    "manifests": "Build reports replace them: set reports.ttl_seconds and reports.max_bytes."
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,73 +29,110 @@ class Layer:
     """What one source sets."""
 
     values: dict[str, object] = field(default_factory=dict)
-    #: A file with line and column, or the name of a variable.
-    places: dict[Keys, str] = field(default_factory=dict)
-    #: Lines for the error message.
+    #: Where the source sets a value: a file with line and column, or the name of a variable.
+    locations: dict[Keys, str] = field(default_factory=dict)
+    #: Lines of the error message.
     problems: list[str] = field(default_factory=list)
+    #: Lines about outdated settings, which are no errors.
+    warnings: list[str] = field(default_factory=list)
 
-    def place(self, keys: Keys) -> str | None:
-        """Return where a value stands, or None where this source does not set it."""
-        if keys in self.places:
-            return self.places[keys]
+    def location(self, keys: Keys) -> str | None:
+        """Return where this source sets a value, or None if it doesn't."""
+        if keys in self.locations:
+            return self.locations[keys]
         if not keys:
             return None
-        section = keys[:-1]
-        if lookup(self.values, section, keys[-1]) is None and not self._is_text(section):
-            return None
-        # a whole section may stand in one place, as in a variable that holds JSON
-        return self.place(section)
-
-    def _is_text(self, keys: Keys) -> bool:
-        """Tell whether a section is written as a text, which is read as JSON later."""
-        found = lookup(self.values, keys[:-1], keys[-1]) if keys else None
-        return found is not None and isinstance(found[keys[-1]], str)
-
-    def renamed(self) -> "Layer":
-        """Move values that stand under a source system's name to where they belong."""
-        layer = deepcopy(self)
-        for old, new in RENAMED.items():
-            section = lookup(layer.values, old[:-1], old[-1])
-            if section is None:
-                continue
-            place = layer.place(old) or ""
-            if new[-1] in section:
-                same = f"another name of {dotted(new)}, which is set as well"
-                layer.problems.append(f"{place}  {dotted(old)}: {same}")
-            section[new[-1]] = section.pop(old[-1])
-            layer.places[new] = place
-        return layer
+        *parents, last = keys
+        parent = value_at(self.values, parents)
+        # a parent that is text is a variable with malformed JSON, which might have held the value
+        if isinstance(parent, str) or (isinstance(parent, dict) and last in parent):
+            # a variable sets a whole section, so that its values have no location of their own
+            return self.location(tuple(parents))
+        return None
 
 
-def lookup(values: dict[str, object], keys: Keys, last: str) -> dict[str, object] | None:
-    """Return the mapping that the keys lead to, if the last key stands in it."""
-    section: object = values
+def update(layer: Layer) -> Layer:
+    """Return a layer without outdated settings: the renamed are moved, the removed are dropped."""
+    layer = deepcopy(layer)
+    for old, new in {**ALIASES, **RENAMED}.items():
+        _rename(layer, old, new)
+    for old, advice in REMOVED.items():
+        _remove(layer, old, advice)
+    return layer
+
+
+def _rename(layer: Layer, old: str, new: str) -> None:
+    old_keys, new_keys = tuple(old.split(".")), tuple(new.split("."))
+    if not _sets(layer, old_keys):
+        return
+    location = layer.location(old_keys) or ""
+    if _sets(layer, new_keys):
+        same = f"another name of {new}, which is set as well"
+        layer.problems.append(f"{location}  {old}: {same}")
+    if old in RENAMED:
+        layer.warnings.append(f"{location}  {old}: is called {new} now")
+    set_value(layer.values, new_keys, _pop(layer, old_keys))
+    layer.locations[new_keys] = location
+
+
+def _remove(layer: Layer, old: str, advice: str) -> None:
+    keys = tuple(old.split("."))
+    if _sets(layer, keys):
+        # a section that variables set one by one has no location of its own
+        below = (path for path in layer.locations if path[: len(keys)] == keys)
+        location = layer.location(keys) or layer.locations[next(below)]
+        layer.warnings.append(f"{location}  {old}: is ignored. {advice}")
+        _pop(layer, keys)
+
+
+def _sets(layer: Layer, keys: Keys) -> bool:
+    section = value_at(layer.values, keys[:-1])
+    return isinstance(section, dict) and keys[-1] in section
+
+
+def _pop(layer: Layer, keys: Keys) -> object:
+    section = value_at(layer.values, keys[:-1])
+    return section.pop(keys[-1]) if isinstance(section, dict) else None
+
+
+def value_at(values: object, keys: Sequence[str]) -> object:
+    """Return the value that a path leads to, or None."""
     for key in keys:
-        section = section.get(key) if isinstance(section, dict) else None
-    return section if isinstance(section, dict) and last in section else None
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
-def arguments(values: Mapping[str, object]) -> Layer:
-    """Return the layer of values that were given in code."""
-    places: dict[Keys, str] = {(key,): "argument" for key in values}
+def set_value(values: dict[str, object], keys: Keys, value: object) -> None:
+    """Set the value that a path leads to; sections on the way that are missing are added."""
+    *parents, last = keys
+    section: object = values
+    for key in parents:
+        section = section.setdefault(key, {}) if isinstance(section, dict) else None
+    if isinstance(section, dict):
+        section[last] = value
+
+
+def arguments_layer(values: Mapping[str, object]) -> Layer:
+    """Return the layer of values that were passed in code."""
+    locations: dict[Keys, str] = {(key,): "argument" for key in values}
     plain = {
         key: value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
         for key, value in values.items()
     }
-    return Layer(values=plain, places=places).renamed()
+    return update(Layer(values=plain, locations=locations))
 
 
 def preset_layer(name: Preset) -> Layer:
-    """Return what a preset sets, to tell where values come from."""
+    """Return the layer of a preset, for the origins of its values."""
     sections = {section: dict(values) for section, values in PRESETS[name].items()}
-    places: dict[Keys, str] = {
+    locations: dict[Keys, str] = {
         (section, key): f"preset {name}" for section, keys in sections.items() for key in keys
     }
-    return Layer(values=dict(sections), places=places)
+    return Layer(values=dict(sections), locations=locations)
 
 
-def merged(layers: Sequence[Layer]) -> dict[str, object]:
-    """Return the values of all layers; the first goes before the others, key by key."""
+def merge(layers: Sequence[Layer]) -> dict[str, object]:
+    """Return the values of all layers; earlier layers take precedence, key by key."""
     values: dict[str, object] = {}
     for layer in reversed(layers):
         values = deep_merge(values, layer.values)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from service.config.layers import Layer, arguments, merged, preset_layer
+from service.config.layers import Layer, arguments_layer, merge, preset_layer
 from service.config.paths import Keys, dotted, known_keys, leaves
 from service.config.settings import Settings
 from service.config.sources import (
@@ -18,7 +18,7 @@ from service.config.sources import (
     ENV_FILE_VARIABLE,
     env_file,
     read_yaml,
-    variables,
+    variables_layer,
 )
 from service.errors import ConfigError
 from service.observe.logs import MASK, mask_urls
@@ -52,21 +52,22 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
     env_name, from_file = env_file(environ.get(ENV_FILE_VARIABLE))
     known = {**from_file, **environ}
     layers = [
-        arguments(overrides),
-        variables(environ),
-        variables(from_file, env_name),
+        arguments_layer(overrides),
+        variables_layer(environ),
+        variables_layer(from_file, env_name),
         _yaml_layer(path, known),
     ]
     problems = [problem for layer in layers for problem in layer.problems]
     try:
-        settings = Settings.model_validate(merged(layers))
+        settings = Settings.model_validate(merge(layers))
     except ValidationError as error:
         problems += [_line(problem, layers) for problem in error.errors(include_url=False)]
     if problems:
         raise ConfigError("\n".join(sorted(problems, key=_order)))
     layers.append(preset_layer(settings.preset))
     origins = {dotted(keys): _place(keys, layers) for keys, _ in leaves(settings)}
-    return settings.traced({path: place for path, place in origins.items() if place})
+    warnings = [warning for layer in layers for warning in layer.warnings]
+    return settings.loaded({path: place for path, place in origins.items() if place}, warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def _yaml_layer(path: Path | None, known: dict[str, str]) -> Layer:
 
 
 def _place(keys: Keys, layers: Sequence[Layer]) -> str | None:
-    places = (layer.place(keys) for layer in layers)
+    places = (layer.location(keys) for layer in layers)
     return next((place for place in places if place is not None), None)
 
 

@@ -1,7 +1,7 @@
 """The tree of settings: which keys there are, and which values they hold."""
 
 from collections.abc import Iterator, Mapping
-from typing import get_args
+from typing import get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -29,14 +29,24 @@ def leaves(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
         yield from leaves(part, (*keys, name))
 
 
-def known_keys(keys: Keys) -> list[str]:
-    """Return the keys that may stand below a section; none where there is no such section."""
+def type_at(keys: Keys) -> object:
+    """Return the annotation of the setting that a path leads to, or None."""
     kind: object = Settings
     for key in keys:
         fields = _fields(kind)
         # below a mapping of sections, any key leads to a section
         kind = fields[key] if key in fields else next(iter(get_args(kind)[1:]), None)
-    return list(_fields(kind))
+    return kind
+
+
+def holds_values(kind: object) -> bool:
+    """Return whether a setting of this type is a section, a mapping or a list."""
+    return bool(_fields(kind)) or get_origin(kind) in {Mapping, tuple}
+
+
+def known_keys(keys: Keys) -> list[str]:
+    """Return the keys of a section; none if there is no such section."""
+    return list(_fields(type_at(keys)))
 
 
 def _fields(kind: object) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """All settings with their defaults and bounds; `service.config.load` fills them in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from service.config.presets import Preset, with_preset
 from service.config.sections import (
@@ -59,8 +58,7 @@ class BusSettings(Section):
     #: For requests that bring neither a timeout nor a deadline.
     default_timeout_ms: Count = 15_000
     max_payload_bytes: Count = 4_194_304
-    #: Seconds.
-    socket_timeout: Seconds = 5.0
+    socket_timeout_seconds: Seconds = 5.0
     tls: TlsSettings = TlsSettings()
 
     @field_validator("heartbeat_seconds")
@@ -235,18 +233,8 @@ class LogSettings(Section):
     content: bool = False
 
 
-class Settings(BaseSettings):
-    """The configuration of a process; built directly, it reads neither files nor environment."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="CTXB_",
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        env_parse_none_str="null",
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+class Settings(Section):
+    """The configuration of a process; made directly, it reads no files and no environment."""
 
     #: What sets the defaults of some of the others.
     preset: Preset = "classic"
@@ -274,26 +262,21 @@ class Settings(BaseSettings):
         return with_preset(values)
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return where values came from, by dotted path; what is not in it is a default."""
+        """Return where values came from, by dotted path; a path that isn't in it is a default."""
         return self._origins
 
-    def traced(self, origins: Mapping[str, str]) -> "Settings":
-        """Return the same settings with a note of where their values came from."""
-        traced = self.model_copy()
-        traced._origins = dict(origins)  # noqa: SLF001 - of its own class
-        return traced
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return a line for each outdated setting that a source has, with its location."""
+        return self._warnings
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings fixes the signature
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read arguments only: `load_settings` merges the sources, to know each value's origin."""
-        return (init_settings,)
+    def loaded(self, origins: Mapping[str, str], warnings: Sequence[str]) -> "Settings":
+        """Return the same settings with the origins of their values and the warnings."""
+        loaded = self.model_copy()
+        loaded._origins = dict(origins)  # noqa: SLF001 - of its own class
+        loaded._warnings = tuple(warnings)  # noqa: SLF001 - likewise
+        return loaded

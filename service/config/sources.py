@@ -1,5 +1,6 @@
 """Where settings come from: environment variables, ``.env`` files and YAML files."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -7,12 +8,9 @@ from pathlib import Path
 
 import yaml
 from dotenv import dotenv_values
-from pydantic.fields import FieldInfo
-from pydantic_settings import EnvSettingsSource
-from pydantic_settings.sources.utils import parse_env_vars
 
-from service.config.layers import Layer
-from service.config.paths import Keys, dotted, leaves
+from service.config.layers import REMOVED, Layer, set_value, update
+from service.config.paths import Keys, dotted, holds_values, leaves, type_at
 from service.config.settings import Settings
 from service.errors import ConfigError
 
@@ -39,24 +37,26 @@ def env_file(named: str | None) -> tuple[str, dict[str, str]]:
     return str(path), {name: value for name, value in found.items() if value is not None}
 
 
-def variables(found: Mapping[str, str], file: str = "") -> Layer:
-    """Return the layer of those variables that begin with the prefix.
+def variables_layer(variables: Mapping[str, str], file: str = "") -> Layer:
+    """Return the layer of the variables that begin with the prefix.
 
-    An empty one counts as unset and ``null`` is None; lists and whole sections are written as
-    JSON. ``file`` is where they stand, if not in the environment.
+    An empty variable counts as unset, and ``null`` is None. Lists and whole sections are JSON.
+    ``file`` is the file that holds the variables, if they are not from the environment.
     """
-    places: dict[Keys, str] = {}
-    problems: list[str] = []
-    for name in found:
-        if not _is_setting(name) or not found[name]:
+    layer = Layer()
+    # shortest first: a variable of a section precedes those of its settings
+    for name in sorted(variables, key=len):
+        value = variables[name]
+        if not value or not _is_setting(name):
             continue
-        place = f"{file}: {name}" if file else name
+        location = f"{file}: {name}" if file else name
         keys = tuple(name[len(PREFIX) :].lower().split("__"))
-        if keys[0] in Settings.model_fields:
-            places[keys] = place
-        elif len(keys) > 1 or _meant(keys):
-            problems.append(f"{place}: unknown variable{_hint(keys)}")
-    return Layer(values=_Variables(found)(), places=places, problems=problems).renamed()
+        if keys[0] in Settings.model_fields or keys[0] in REMOVED:
+            layer.locations[keys] = location
+            set_value(layer.values, keys, _parse(value, keys))
+        elif len(keys) > 1 or _similar(keys):
+            layer.problems.append(f"{location}: unknown variable{_suggestion(keys)}")
+    return update(layer)
 
 
 def _is_setting(name: str) -> bool:
@@ -64,36 +64,28 @@ def _is_setting(name: str) -> bool:
     return upper.startswith(PREFIX) and upper not in {CONFIG_VARIABLE, ENV_FILE_VARIABLE}
 
 
-def _meant(keys: Keys) -> list[str]:
-    # Kubernetes adds variables of its own, such as CTXB_PORT. They never have two underscores,
-    # so a name without must be a setting's, but for an underscore, to count as a mistake.
+def _parse(value: str, keys: Keys) -> object:
+    if value == "null":
+        return None
+    if not holds_values(type_at(keys)):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        # validation reports it, with the name of the variable
+        return value
+
+
+def _similar(keys: Keys) -> list[str]:
+    # Kubernetes adds variables of its own, such as CTXB_PORT, which never have two underscores.
+    # A name without two is a mistake only if it is a setting's but for an underscore.
     known = {"_".join(path): "__".join(path) for path, _ in leaves(Settings())}
     close = get_close_matches("_".join(keys), known, n=1, cutoff=0.7 if len(keys) > 1 else 1.0)
     return [PREFIX + known[name].upper() for name in close]
 
 
-def _hint(keys: Keys) -> str:
-    return "".join(f"; did you mean {name}?" for name in _meant(keys))
-
-
-class _Variables(EnvSettingsSource):
-    """Reads the variables handed in, rather than those of the process."""
-
-    def __init__(self, found: Mapping[str, str]) -> None:
-        self._found = found
-        super().__init__(Settings)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return parse_env_vars(
-            self._found, self.case_sensitive, self.env_ignore_empty, self.env_parse_none_str
-        )
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: str) -> object:
-        """Leave what is no JSON to validation, whose message can name the variable."""
-        try:
-            return super().decode_complex_value(field_name, field, value)
-        except ValueError:
-            return value
+def _suggestion(keys: Keys) -> str:
+    return "".join(f"; did you mean {name}?" for name in _similar(keys))
 
 
 _REFERENCE = re.compile(
@@ -127,7 +119,7 @@ def read_yaml(path: Path, variables: Mapping[str, str]) -> Layer:
         raise ConfigError(f"{path}: no usable YAML: {error}") from error
     if not isinstance(values, dict | None):
         raise ConfigError(f"{path}:1:1  must hold keys and values")
-    return Layer(values=values or {}, places=reader.places, problems=reader.problems).renamed()
+    return update(Layer(values=values or {}, locations=reader.places, problems=reader.problems))
 
 
 class _Reader:

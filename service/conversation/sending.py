@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from formatters.guard import one_line, quoted
 from formatters.model import Count, Message, Role, Row, ToolCall
-from formatters.native import guarded_arguments
-from formatters.printed import cut
-from formatters.rows import well_formed
+from formatters.native import guard_arguments
+from formatters.printed import truncate
+from formatters.rows import fix_surrogates
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.conversation.messages import (
     arguments_json,
@@ -139,14 +139,14 @@ def _called(function: Mapping[str, Any]) -> dict[str, Any]:
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         return dict(function)
-    return {**function, "arguments": guarded_arguments(arguments)}
+    return {**function, "arguments": guard_arguments(arguments)}
 
 
 def _texts_beside(row: Row) -> Iterator[str]:
     """Return what is sent as text beside content and calls."""
     called = mapping(row.get("function_call"))
     values = (row.get("name"), *map(row.get, _MORE), called.get("name"), called.get("arguments"))
-    return (well_formed(value) for value in values if isinstance(value, str))
+    return (fix_surrogates(value) for value in values if isinstance(value, str))
 
 
 def _content(row: Row, message: Message) -> object:
@@ -242,11 +242,11 @@ def correlated(text: str, tool_call_id: str, rows: Sequence[Row]) -> str:
 
 
 def _told(number: int, call: ToolCall) -> str:
-    return cut(f"#{number}: {call.name}({', '.join(_arguments(call))})", MOST_CHARS)
+    return truncate(f"#{number}: {call.name}({', '.join(_arguments(call))})", MOST_CHARS)
 
 
 def _arguments(call: ToolCall) -> Iterator[str]:
     for name, value in (call.arguments or {}).items():
         if name not in _UNTOLD:
             written = json.dumps(value, ensure_ascii=False, default=str)
-            yield f"{name}={cut(one_line(written), MOST_VALUE_CHARS)}"
+            yield f"{name}={truncate(one_line(written), MOST_VALUE_CHARS)}"

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, Protocol, TypeGuard
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import is_partial, read_content, read_role, read_row, well_formed
+from formatters.rows import fix_surrogates, is_partial, read_content, read_role, read_row
 
 #: Instructions, which no strategy drops.
 _SYSTEM: Final = frozenset({"system", "developer"})
@@ -299,7 +299,7 @@ def _written(id_: str | None) -> Row:
 
 
 def _text(value: object) -> str | None:
-    return well_formed(value) if isinstance(value, str) else None
+    return fix_surrogates(value) if isinstance(value, str) else None
 
 
 def _json_part_forms(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Self
 
 from formatters.model import Message, Role, Row
 from formatters.native import CLEARED
-from formatters.repair.sequence import repaired, units_of
+from formatters.repair.sequence import repair, split_units
 from service.budget.groups import Group
 from service.conversation.shapes import Shape, is_same, is_system, is_written, shape_of
 
@@ -96,7 +96,7 @@ def can_be_cleared(message: Message) -> bool:
 
 
 def _mended(spoken: Iterable[Given]) -> Iterator[Message]:
-    fixed = repaired([message for each in spoken for message in each.messages])
+    fixed = repair([message for each in spoken for message in each.messages])
     last = takewhile(lambda message: message.role is Role.TOOL, reversed(fixed.messages))
     waiting = {message.id for message in last} & fixed.synthetic
     for message in fixed.messages:
@@ -108,7 +108,7 @@ def _mended(spoken: Iterable[Given]) -> Iterator[Message]:
 
 def _with_made_results(mended: Iterable[Message], origins: dict[str, Given]) -> Iterator[Message]:
     """Give results that were made up a message of the caller's shape, as an origin."""
-    for caller, *results in units_of(tuple(mended)):
+    for caller, *results in split_units(tuple(mended)):
         yield caller
         given = origins[caller.id]
         for result in results:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from formatters.providers.formats import provider_request
 from service.audit.compare import compare
-from service.audit.reports import BuildReport, BuildReports, make_report
+from service.audit.reports import BuildReport, BuildReports, Content, make_report
 from service.audit.what_if import build_with_options
 from service.builder import ContextBuilder
 from service.http.error_responses import NotFoundError
@@ -32,12 +32,16 @@ class Builds:
     """Builds by owner. Raises `BusError` and `StoreError`."""
 
     def __init__(
-        self, recent: RecentBuilds, reports: BuildReports, builder: ContextBuilder
+        self,
+        recent: RecentBuilds,
+        reports: BuildReports,
+        builder: ContextBuilder,
+        content: Content,
     ) -> None:
         self._recent = recent
         self._reports = reports
         self._builder = builder
-        self._content = builder.settings.http.content
+        self._content = content
 
     async def newest(self, owner_key: str, limit: int, *, before: int | None = None) -> Page:
         """List builds of an owner, newest first.
@@ -91,18 +95,14 @@ class Builds:
         comparison = await asyncio.to_thread(compare, first, second)
         return shown_comparison(comparison, self._content)
 
-    async def what_if(
-        self, owner_key: str, build_id: str, options: Mapping[str, Any]
-    ) -> WhatIf:
+    async def what_if(self, owner_key: str, build_id: str, options: Mapping[str, Any]) -> WhatIf:
         """Build again with other options, on the history as it is now; raises as building does.
 
         Raises `NotReplayableError` if the request can't be made again.
         """
         before = await self.find(owner_key, build_id)
         built = await build_with_options(before, options, self._builder)
-        now = make_report(
-            built, at=before.at, content=self._content, settings=before.settings
-        )
+        now = make_report(built, at=before.at, content=self._content, settings=before.settings)
         comparison = await asyncio.to_thread(compare, before, now)
         return WhatIf(
             build=shown_build(now, self._content),

@@ -98,7 +98,7 @@ async def open_health(
     """
     pages = Pages(
         pulse=worker.pulse,
-        patience=patience(settings.bus.lease_seconds, settings.bus.socket_timeout),
+        patience=patience(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
         readiness=Readiness(worker.pulse, worker.probes),
         metrics=metrics,
         watched=Watched(bus, lambda: worker.in_flight),

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from formatters.model import Passage
-from formatters.times import local_time
+from formatters.times import to_local_time
 from service.recall.dates import days_of
 from service.recall.question import Question
 from service.recall.sessions import Sessions, sessions
@@ -185,7 +185,7 @@ def _days(searched: _Searched) -> Sequence[int]:
     def told(at: datetime | None) -> int:
         if at is None:
             return 0
-        day = local_time(at, west).date()
+        day = to_local_time(at, west).date()
         if day not in known:
             after = -int(any(days.just_before(day) for days in named))
             known[day] = 1 if any(days.has(day) for days in named) else after

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Validat
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import with_default_schema
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.observe.tracing import MAX_TRACEPARENT, MAX_TRACESTATE, carried, ignored, is_traced
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
 from service.wire.request import Tolerant
@@ -106,9 +106,9 @@ def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
     if not (isinstance(request_id, str) and len(request_id) <= MAX_ID):
         return None
     return Envelope(
-        id=well_formed(request_id),
-        owner_key=well_formed(owner_key),
-        run_id=well_formed(run_id) if isinstance(run_id, str) else None,
+        id=fix_surrogates(request_id),
+        owner_key=fix_surrogates(owner_key),
+        run_id=fix_surrogates(run_id) if isinstance(run_id, str) else None,
         fingerprint=_fingerprint(raw, payload),
         metadata=_readable_metadata(raw.get("metadata")),
     )

@@ -8,8 +8,8 @@ from typing import Final
 
 import orjson
 
-from formatters.printed import cut
-from formatters.rows import well_formed
+from formatters.printed import truncate
+from formatters.rows import fix_surrogates
 from service.errors import InvalidRequestError, Problem
 
 #: Bytes of the largest message that is read.
@@ -89,7 +89,7 @@ def cleaned(value: object) -> object:
 def _clean(value: object, levels: int) -> bool:
     """Tell whether there is nothing to do: most values are clean, and looking is cheap."""
     if isinstance(value, str):
-        return value.isascii() or well_formed(value) == value
+        return value.isascii() or fix_surrogates(value) == value
     if isinstance(value, dict):
         return levels > 0 and _clean_items(value, 0) and _clean_items(value.values(), levels - 1)
     if isinstance(value, list):
@@ -106,7 +106,7 @@ def _clean_items(items: Iterable[object], levels: int) -> bool:
 
 def _cleaned(value: object, depth: int = 0, pointer: str = "") -> object:
     if isinstance(value, str):
-        return well_formed(value)
+        return fix_surrogates(value)
     if isinstance(value, float) and not math.isfinite(value):
         detail = f"{value} is no JSON number"
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
@@ -117,7 +117,7 @@ def _cleaned(value: object, depth: int = 0, pointer: str = "") -> object:
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
     if isinstance(value, list):
         return [_cleaned(item, depth + 1, f"{pointer}/{place}") for place, item in enumerate(value)]
-    keys = {key: well_formed(str(key)) for key in value}
+    keys = {key: fix_surrogates(str(key)) for key in value}
     return {
         keys[key]: _cleaned(item, depth + 1, f"{pointer}/{escaped(keys[key])}")
         for key, item in value.items()
@@ -164,7 +164,7 @@ def written_digest(parts: Iterable[bytes]) -> str:
 
 def escaped(key: str) -> str:
     """Escape a key for a JSON pointer (RFC 6901, section 3); a long one is cut, with "..."."""
-    return cut(key, POINTER_CHARS).replace("~", "~0").replace("/", "~1")
+    return truncate(key, POINTER_CHARS).replace("~", "~0").replace("/", "~1")
 
 
 def _kind(value: object) -> str:

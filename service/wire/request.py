@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from formatters.custom import TAG
+from formatters.custom import TAG_PATTERN
 from formatters.guard import quoted
 from formatters.providers.context_management import ContextEdit, ContextManagement
 from service.errors import shown
@@ -147,7 +147,7 @@ class ContextOptions(Tolerant):
     @classmethod
     def _tags(cls, blocks: dict[str, str] | None) -> dict[str, str] | None:
         for tag in blocks or {}:
-            if not TAG.fullmatch(tag):
+            if not TAG_PATTERN.fullmatch(tag):
                 raise ValueError(f"{shown(tag)} is no tag: capital letters, digits and _ are")
             if quoted(f"[{tag}]") != f"[{tag}]":
                 raise ValueError(f"{shown(tag)} is taken, by the service or by a chat template")

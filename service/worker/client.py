@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import structlog
 from pydantic import ValidationError
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.errors import (
     BudgetExceededError,
     BusError,
@@ -124,7 +124,10 @@ class ContextClient:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[BuildResponse] = asyncio.get_running_loop().create_future()
-        whose = (well_formed(str(sent.get("owner_key"))), well_formed(str(sent["id"])))
+        whose = (
+            fix_surrogates(str(sent.get("owner_key"))),
+            fix_surrogates(str(sent["id"])),
+        )
         # several may wait for one id, and one of them may give up
         self._waiting[whose].add(waiting)
         try:

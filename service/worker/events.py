@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from formatters.recalled import TAG as RECALLED
+from formatters.model import Tag
 from service.aio import LARGE_TEXT
 from service.budget.decisions import PRESENT
 from service.build.after_answer import Afterwards, Losses
@@ -186,7 +186,7 @@ def _history(built: Built) -> tuple[str, str | None]:
 
 
 def _kept(built: Built) -> int:
-    blocks = (HISTORY_BLOCKS[built.plan.layout], RECALLED)
+    blocks = (HISTORY_BLOCKS[built.plan.layout], Tag.RECALLED)
     return sum(
         len(decision.message_ids)
         for decision in built.fitted.decisions

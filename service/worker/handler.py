@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from service.aio import LARGE_TEXT, time_limit
-from service.build.after_answer import Afterwards
+from service.build.after_answer import AfterAnswer
 from service.build.report import Built
 from service.builder import Answered, ContextBuilder
 from service.config.settings import BusSettings
@@ -112,7 +112,7 @@ class Handler:
         builder: ContextBuilder,
         sender: Sender,
         recorder: Recorder | None,
-        afterwards: Sequence[Afterwards],
+        afterwards: Sequence[AfterAnswer],
     ) -> None:
         self._bus = bus
         self._builder = builder

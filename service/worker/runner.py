@@ -8,8 +8,7 @@ from typing import Final
 
 import structlog
 
-from service.audit.store import Filing
-from service.build.report import Built
+from service.audit.reports import BuildReport, BuildReports
 from service.builder import ContextBuilder
 from service.errors import BusError
 from service.observe.health import Probe, Pulse
@@ -42,9 +41,9 @@ class Worker:
         self,
         bus: Bus,
         builder: ContextBuilder,
-        filed: Callable[[Built], object] | None = None,
+        reported: Callable[[BuildReport], object] | None = None,
     ) -> None:
-        """Work on a bus; ``filed`` is told of builds whose manifests can be found."""
+        """Work on a bus; ``reported`` is called with each build report once it is stored."""
         self._bus = bus
         self._settings = builder.settings
         self._history = builder.history
@@ -60,8 +59,8 @@ class Worker:
         departures = Departures(
             builder.history, events, builder.tokenizers, builder.settings.events
         )
-        filing = Filing(bus.reports, builder.settings, filed)
-        self._afterwards = (filing.afterwards, departures.afterwards)
+        reports = BuildReports(bus.reports, builder.settings, bus.now, reported)
+        self._afterwards = (reports, departures.afterwards)
         self._retention = Retention(builder.history, builder.settings, bus.now)
         self._handler = Handler(bus, builder, self._sender, self._recorder, self._afterwards)
         self._ingress = Ingress(bus, self._handler.refuse, self.pulse)

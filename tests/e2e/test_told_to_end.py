@@ -224,29 +224,6 @@ async def test_watching_goes_on_while_the_bus_is_away(ctxb: Ctxb, own_server: Re
     assert once.code == Exit.UNREACHABLE
 
 
-async def test_an_installation_measures_itself(on_bus: Ctxb) -> None:
-    """Over the workers that there are, whose store is as it was before."""
-    async with on_bus.worker():
-        measured = await on_bus("bench", "--seconds", "0.5", "--concurrency", "2", "--json")
-        stats = json.loads((await on_bus("stats", "--json")).stdout)
-    assert measured.code == Exit.OK, measured.stderr
-    found = json.loads(measured.stdout)
-    for phase, in_flight in (("alone", 1), ("together", 2)):
-        assert found[phase]["concurrency"] == in_flight
-        assert found[phase]["answers"] > 0
-        assert found[phase]["errors"] == 0
-        assert 0 < found[phase]["p50_ms"] <= found[phase]["p95_ms"] <= found[phase]["p99_ms"]
-    assert stats["store"]["rows"] == 0
-
-
-async def test_without_a_bus_a_worker_is_measured_that_is_started_for_it(ctxb: Ctxb) -> None:
-    """It leaves nothing behind, in the store neither."""
-    measured = await ctxb("bench", "--seconds", "0.5", "--concurrency", "2")
-    assert measured.code == Exit.OK, measured.stderr
-    assert "a worker started for this" in " ".join(measured.stdout.split())
-    assert not list(ctxb.folder.iterdir())
-
-
 def runs(pid: int) -> bool:
     """Tell whether there is a process that has not ended."""
     try:

@@ -93,7 +93,7 @@ async def test_other_shards_go_on_without_a_node(cluster: RealCluster, own: Redi
     """A node is killed: requests of the others are answered, its own when it is there again."""
     owners = of_each_shard(SHARDS)
     streams = [own.prefix + shard_topic(number, SHARDS) for number in range(SHARDS)]
-    async with open_crew(own, bus={"socket_timeout": 10}) as crew:
+    async with open_crew(own, bus={"socket_timeout_seconds": 10}) as crew:
         await crew.hire()
         victim = holder(cluster, shards_key(own.prefix))
         lost = [n for n, stream in enumerate(streams) if holder(cluster, stream) is victim]

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 from jsonschema import Draft202012Validator
 from redis.asyncio import Redis
 
@@ -29,13 +28,13 @@ from formatters.providers.formats import FORMATS, provider_request
 from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
 from prompts.system_prompt import PromptManager
+from scripts.reference.commands import command_line
 from service.adapters.embedded.binaries import find_server
 from service.adapters.embedded.server import embedded_server
 from service.adapters.redis.keys import result_key
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
 from service.cli.exits import Exit
-from service.cli.root import app
 from service.config.load import load_settings
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
@@ -474,7 +473,7 @@ def test_commands_that_are_shown_exist(path: Path) -> None:
 
 def check_command(line: str) -> None:
     """Follow the words of a command through the command line."""
-    command: Any = typer.main.get_command(app)
+    command = command_line()
     alone = re.split(r" [|>] ", re.sub(r"'[^']*'|\"[^\"]*\"", "text", line))[0]
     for word in alone.split():
         if word.startswith("--") and command.name != "healthcheck":

@@ -118,7 +118,9 @@ async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(scene.bus.requests, "receive", hang)
         async with at_work(scene):
             assert await scene.status("/livez") == 200
-            scene.clock.now += patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout) + 1
+            scene.clock.now += (
+                patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
+            )
             assert await scene.status("/livez") == 503
             monkeypatch.undo()
             released.set()
@@ -127,7 +129,9 @@ async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch
 async def test_a_worker_at_rest_is_alive(scene: Scene) -> None:
     """Its loop goes round though no request comes."""
     for _ in range(3):
-        scene.clock.now += patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout) + 1
+        scene.clock.now += (
+            patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
+        )
         async with asyncio.timeout(10):
             while await scene.status("/livez") != 200:  # noqa: ASYNC110 - the loop tells nobody
                 await asyncio.sleep(0.01)

@@ -10,7 +10,7 @@ import yaml
 
 from formatters.model import Facts
 from formatters.this_moment import this_moment
-from formatters.times import local_time, parse_timestamp
+from formatters.times import parse_timestamp, to_local_time
 from service.config.sections import PromptsSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_a_reminder_stands_where_the_page_shows_it() -> None:
     assert moment is not None
     facts = Facts(
         current_input="Where did we put the key?",
-        now=local_time(moment, -480),
+        now=to_local_time(moment, -480),
         injections=("Keep your answers short.",),
     )
     assert f"{this_moment(facts).text}\n" == fences("text")[1]

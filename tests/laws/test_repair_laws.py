@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.model import Message, Role, Row
-from formatters.native import as_dict, cleared, native
-from formatters.repair.sequence import repaired, units_of
+from formatters.native import as_dict, clear_result, to_chat_message
+from formatters.repair.sequence import repair, split_units
 from formatters.rows import read_rows
 
 #: Few, so that they collide.
@@ -166,11 +166,11 @@ def spoken(messages: tuple[Message, ...]) -> list[str]:
 @given(rows=ROWS, in_flight=FLIGHTS)
 def test_every_api_takes_the_messages(rows: list[Row], in_flight: bool) -> None:
     """Each call is answered directly and once, by nothing empty, and ids, names and JSON hold."""
-    done = repaired(read_rows(rows), in_flight=in_flight)
-    sent = [native(message) for message in done.messages]
+    done = repair(read_rows(rows), in_flight=in_flight)
+    sent = [to_chat_message(message) for message in done.messages]
 
     check_sequence([as_dict(message) for message in sent])
-    check_sequence([as_dict(cleared(message)) for message in sent])
+    check_sequence([as_dict(clear_result(message)) for message in sent])
     for message in sent:
         json.dumps(as_dict(message), ensure_ascii=False).encode()
 
@@ -178,12 +178,12 @@ def test_every_api_takes_the_messages(rows: list[Row], in_flight: bool) -> None:
 @given(rows=ROWS, in_flight=FLIGHTS)
 def test_any_choice_of_units_is_taken(rows: list[Row], in_flight: bool) -> None:
     """Whichever units go, the rest is a sequence that every API takes."""
-    done = repaired(read_rows(rows), in_flight=in_flight)
-    units = units_of(done.messages)
+    done = repair(read_rows(rows), in_flight=in_flight)
+    units = split_units(done.messages)
 
     assert tuple(message for unit in units for message in unit) == done.messages
     for first in range(3):
-        left = [as_dict(native(message)) for unit in units[first::3] for message in unit]
+        left = [as_dict(to_chat_message(message)) for unit in units[first::3] for message in unit]
         check_sequence(left)
 
 
@@ -191,7 +191,7 @@ def test_any_choice_of_units_is_taken(rows: list[Row], in_flight: bool) -> None:
 def test_every_message_has_one_fate(rows: list[Row], in_flight: bool) -> None:
     """A message is there once or filtered once, and what was made up is nobody's."""
     messages = read_rows(rows)
-    done = repaired(messages, in_flight=in_flight)
+    done = repair(messages, in_flight=in_flight)
     filtered = [note.message_id for note in done.notes if note.outcome == "filtered"]
     given = [message.id for message in messages]
     there = [message.id for message in done.messages if message.id not in done.synthetic]
@@ -206,7 +206,7 @@ def test_every_message_has_one_fate(rows: list[Row], in_flight: bool) -> None:
 def test_what_is_not_noted_is_as_it_was(rows: list[Row], in_flight: bool) -> None:
     """Notes come in order, one a message; what has none stays in order and says the same."""
     messages = read_rows(rows)
-    done = repaired(messages, in_flight=in_flight)
+    done = repair(messages, in_flight=in_flight)
     noted = [note.message_id for note in done.notes]
     given = {message.id: message for message in messages}
 
@@ -224,7 +224,7 @@ def test_what_is_not_noted_is_as_it_was(rows: list[Row], in_flight: bool) -> Non
 def test_order_is_kept(rows: list[Row], in_flight: bool) -> None:
     """Only results move."""
     messages = read_rows(rows)
-    kept = spoken(repaired(messages, in_flight=in_flight).messages)
+    kept = spoken(repair(messages, in_flight=in_flight).messages)
 
     assert kept == [id_ for id_ in spoken(messages) if id_ in kept]
 
@@ -234,7 +234,7 @@ def test_parts_for_providers_are_left_alone(rows: list[Row], in_flight: bool) ->
     """The parts are the same objects, and what stands beside them says the same."""
     given = {message.id: message for message in read_rows(rows)}
 
-    for message in repaired(tuple(given.values()), in_flight=in_flight).messages:
+    for message in repair(tuple(given.values()), in_flight=in_flight).messages:
         if message.provider_parts is not None:
             before = given[message.id]
             assert message.provider_parts is before.provider_parts
@@ -250,8 +250,8 @@ def test_parts_for_providers_are_left_alone(rows: list[Row], in_flight: bool) ->
 @given(rows=ROWS, in_flight=FLIGHTS, again=FLIGHTS)
 def test_what_is_repaired_stays(rows: list[Row], in_flight: bool, again: bool) -> None:
     """What was repaired needs no repair."""
-    messages = repaired(read_rows(rows), in_flight=in_flight).messages
-    twice = repaired(messages, in_flight=again)
+    messages = repair(read_rows(rows), in_flight=in_flight).messages
+    twice = repair(messages, in_flight=again)
 
     assert (twice.messages, twice.notes) == (messages, ())
 
@@ -261,18 +261,18 @@ def test_the_same_again(rows: list[Row], in_flight: bool) -> None:
     """The same rows are repaired alike, and left as they were."""
     twins = copy.deepcopy(rows)
     messages = read_rows(rows)
-    one = repaired(messages, in_flight=in_flight)
+    one = repair(messages, in_flight=in_flight)
 
     assert repr(rows) == repr(twins)
     assert repr(messages) == repr(read_rows(twins))
-    assert repr(one) == repr(repaired(read_rows(twins), in_flight=in_flight))
+    assert repr(one) == repr(repair(read_rows(twins), in_flight=in_flight))
 
 
 @given(rows=ROWS, before=ROWS)
 def test_parts_of_one_context(rows: list[Row], before: list[Row]) -> None:
     """Parts repaired one after the other, each knowing the other's ids, can stand together."""
-    run = repaired(read_rows(rows), in_flight=True)
+    run = repair(read_rows(rows), in_flight=True)
     taken = {call.id for message in run.messages for call in message.tool_calls if call.id}
-    history = repaired(read_rows(before), taken=taken)
+    history = repair(read_rows(before), taken=taken)
 
-    check_sequence([as_dict(native(m)) for m in (*history.messages, *run.messages)])
+    check_sequence([as_dict(to_chat_message(m)) for m in (*history.messages, *run.messages)])

@@ -14,7 +14,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import Implementation, PaginatedRequestParams
 
 from formatters.guard import one_line
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.mcp.definitions import Definitions, read_definitions
 from service.adapters.mcp.transport import Heard, open_transport
 from service.config.sections import McpServerSettings
@@ -148,7 +148,7 @@ def cause_of(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    said = one_line(well_formed(str(error)))
+    said = one_line(fix_surrogates(str(error)))
     said = f"{said[:MOST_CHARS]}…" if len(said) > MOST_CHARS else said
     name = type(error).__name__
     return mask_urls(f"{name}: {said}" if said else name)

@@ -10,7 +10,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from formatters.model import Row
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.store_records import Record, TermKeys
 from service.ports.stores import ArchivedRow, Archiving, HistoryStats
 from service.recall.search import (
@@ -211,7 +211,7 @@ class OwnerRows:
             ArchivedRow(
                 row=self.row(name),
                 reason=archiving.reasons[name],
-                run_id=well_formed(archiving.run_id),
+                run_id=fix_surrogates(archiving.run_id),
                 build_id=archiving.build_id,
                 at=now,
             )

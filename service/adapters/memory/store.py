@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from formatters.model import Row, Summary
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.memory.owner_rows import OwnerRows
 from service.adapters.store_records import (
     Clock,
@@ -79,7 +79,7 @@ class MemoryHistory:
     ) -> HistoryPage:
         """Return the newest rows within both bounds, newest first."""
         owner = self._of(owner_key)
-        scope = None if conversation_id is None else well_formed(conversation_id)
+        scope = None if conversation_id is None else fix_surrogates(conversation_id)
         bodies: list[str] = []
         starts: list[tuple[int, int]] = []
         tokens = native = 0
@@ -111,15 +111,15 @@ class MemoryHistory:
         max_rows: int,
     ) -> list[Row]:
         """Return rows that the terms tell of with their neighbours, newest first."""
-        scope = None if conversation_id is None else well_formed(conversation_id)
-        asked = Asked(terms, well_formed(before), max_rows)
+        scope = None if conversation_id is None else fix_surrogates(conversation_id)
+        asked = Asked(terms, fix_surrogates(before), max_rows)
         found = self._of(owner_key).found(scope, asked)
         return [json.loads(row.body) for row in found]
 
     async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids, in their order; those that there are."""
         owner = self._of(owner_key)
-        return [owner.row(name) for name in map(well_formed, ids) if name in owner.kept]
+        return [owner.row(name) for name in map(fix_surrogates, ids) if name in owner.kept]
 
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""
@@ -168,7 +168,7 @@ class MemoryHistory:
     ) -> list[str]:
         """Mark rows as fallen out; returns those that were not marked before."""
         owner = self._of(owner_key)
-        new = owner.fell_out(map(well_formed, ids))
+        new = owner.fell_out(map(fix_surrogates, ids))
         if archiving:
             owner.copy(new, archiving, self._clock())
         return new
@@ -181,12 +181,12 @@ class MemoryHistory:
         """Hide rows; returns how many were not hidden before."""
         async with self._locks.of(checked_owner(owner_key)):
             self.forget(owner_key, ids)
-            return self._of(owner_key).prune(map(well_formed, ids))
+            return self._of(owner_key).prune(map(fix_surrogates, ids))
 
     async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
         """Show pruned rows again; returns how many were hidden."""
         async with self._locks.of(checked_owner(owner_key)):
-            return self._of(owner_key).restore(map(well_formed, ids))
+            return self._of(owner_key).restore(map(fix_surrogates, ids))
 
     async def stats(self, owner_key: str) -> HistoryStats:
         """Count what there is of an owner."""
@@ -259,7 +259,7 @@ class MemorySummaries:
         ):
             return False
         kept = self._history.summaries.setdefault(owner, [])
-        added = replace(summary, text=well_formed(summary.text))
+        added = replace(summary, text=fix_surrogates(summary.text))
         kept[:] = [*(each for each in kept if each.id not in replaces), added]
         return True
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from prompts.layers import Config, ContextLayer, LoadedContext, joined_layers
+from prompts.layers import Config, ContextLayer, LoadedContext, merge_layers
 from service.adapters.prompts.loader import (
     PERSONAL_FOLDER,
     get_system_info,
@@ -64,7 +64,7 @@ class ContextLoader:
         Raises:
             PromptError: A file is there and can't be used; names it.
         """
-        return joined_layers(self.layers(), get_system_info(is_repl))
+        return merge_layers(self.layers(), get_system_info(is_repl))
 
     def layers(self) -> list[ContextLayer]:
         """Return the layers as they are now, the farthest first; raises `PromptError`."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from prompts.environment import SystemFacts, system_info
-from prompts.layers import LoadedPrompt, joined_prompt
+from prompts.environment import SystemFacts, format_environment
+from prompts.layers import LoadedPrompt, join_prompts
 from service.errors import InvalidRequestError, PromptError
 from service.wire.payload import cleaned, read_json
 
@@ -28,7 +28,7 @@ def system_facts() -> SystemFacts:
 
 def get_system_info(is_repl: bool = True, *, facts: SystemFacts | None = None) -> str:
     """Return the `# Environment` section; of this machine, where no facts are given."""
-    return system_info(facts or system_facts(), is_repl=is_repl)
+    return format_environment(facts or system_facts(), is_repl=is_repl)
 
 
 def _working_directory() -> str:
@@ -160,7 +160,7 @@ class PromptLoader:
         personal, personal_path = _first(_usual() if self._personal is None else self._personal)
         project, project_path = _first([self._project or FilePromptSource(Path(PROMPT_FILE))])
         return LoadedPrompt(
-            content=joined_prompt(personal, project, get_system_info(is_repl)),
+            content=join_prompts(personal, project, get_system_info(is_repl)),
             personal_path=personal_path,
             project_path=project_path,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from prompts.identity import CORE_IDENTITY
-from prompts.layers import labelled
+from prompts.layers import format_layers
 from prompts.system_prompt import (
     GAP,
     ContextSection,
@@ -88,7 +88,7 @@ class WatchedPrompts:
 
     def _read(self) -> SystemPrompt:
         identity = self._settings.identity_file
-        layers = labelled(self._loader.instructions()) if self._loader else ""
+        layers = format_layers(self._loader.instructions()) if self._loader else ""
         sections = PersistentContext(map(_section, self._settings.sections)).render()
         return SystemPrompt(
             identity=_needed(identity) if identity else CORE_IDENTITY,

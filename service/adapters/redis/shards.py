@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.redis.client import bus_errors, is_away
 from service.adapters.redis.keys import Shard, shards_key
 from service.adapters.redis.scripts import Command
@@ -50,7 +50,7 @@ def owner_of(payload: bytes) -> str | None:
         owner_key = read_json(payload, max_bytes=len(payload)).get("owner_key")
     except InvalidRequestError:
         return None
-    return well_formed(owner_key) if isinstance(owner_key, str) else None
+    return fix_surrogates(owner_key) if isinstance(owner_key, str) else None
 
 
 def read_count(value: bytes | None) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.sql.deletion import erase_owner, expire_copies, expire_rows, next_owner
 from service.adapters.sql.engine import Database
 from service.adapters.sql.marks import (
@@ -79,7 +79,7 @@ class SqlHistory:
     ) -> HistoryPage:
         """Return the newest rows within both bounds, newest first."""
         owner = key(checked_owner(owner_key))
-        conversation = None if conversation_id is None else key(well_formed(conversation_id))
+        conversation = None if conversation_id is None else key(fix_surrogates(conversation_id))
         limit = row_limit(max_rows)
 
         async def read(connection: AsyncConnection) -> HistoryPage:
@@ -98,8 +98,8 @@ class SqlHistory:
     ) -> list[Row]:
         """Return rows that the terms tell of with their neighbours, newest first."""
         owner = key(checked_owner(owner_key))
-        conversation = None if conversation_id is None else key(well_formed(conversation_id))
-        asked = Asked(terms, key(well_formed(before)), row_limit(max_rows))
+        conversation = None if conversation_id is None else key(fix_surrogates(conversation_id))
+        asked = Asked(terms, key(fix_surrogates(before)), row_limit(max_rows))
         place = Place(owner, conversation)
         return await self._database.read(lambda found: search_rows(found, place, asked))
 
@@ -258,4 +258,4 @@ async def _insert(
 
 
 def _keys(ids: Sequence[str]) -> list[str]:
-    return [key(well_formed(name)) for name in ids]
+    return [key(fix_surrogates(name)) for name in ids]

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.sql.queries import (
     ARCHIVED,
     COUNTS,
@@ -63,7 +63,7 @@ async def copy_fallen(
             "owner_key": owner,
             "archived_at": microseconds(now),
             "reason": reason,
-            "run_id": key(well_formed(archiving.run_id)),
+            "run_id": key(fix_surrogates(archiving.run_id)),
             "build_id": archiving.build_id,
             "body": bodies[name],
         }

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Summary
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from formatters.times import parse_timestamp
 from service.adapters.sql.engine import Database
 from service.adapters.sql.queries import portions, read_bodies, scope
@@ -190,7 +190,7 @@ def to_json(summary: Summary) -> str:
     fields |= {name: time and time.isoformat() for name, time in times.items()}
     fields |= {"summarizer": summary.summarizer, "fingerprint": summary.fingerprint}
     text = json.dumps({**fields, "message_ids": summary.message_ids}, ensure_ascii=False)
-    return well_formed(text)
+    return fix_surrogates(text)
 
 
 def from_json(body: str) -> Summary:
@@ -202,7 +202,7 @@ def from_json(body: str) -> Summary:
 
 def _scope(owner_key: str, conversation_id: str | None) -> tuple[str, str | None]:
     owner = key(checked_owner(owner_key))
-    return owner, None if conversation_id is None else key(well_formed(conversation_id))
+    return owner, None if conversation_id is None else key(fix_surrogates(conversation_id))
 
 
 def _within(conversation: str | None) -> ColumnElement[bool]:

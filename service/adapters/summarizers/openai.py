@@ -10,7 +10,7 @@ from typing import Any, Final
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 from opentelemetry.trace import Span, SpanKind
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.sections import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
@@ -32,7 +32,7 @@ def read_answer(body: bytes) -> str:
         raise SummarizerError("the model's answer is no JSON") from None
     match completion:
         case {"choices": [{"message": {"content": str(text)}, **choice}, *_]}:
-            text = _without_thoughts(well_formed(text)).strip()
+            text = _without_thoughts(fix_surrogates(text)).strip()
         case {"choices": [{"message": {}}, *_]}:
             raise SummarizerError("the model's answer has no text")
         case _:

@@ -7,7 +7,7 @@ from unicodedata import category
 import structlog
 
 from formatters.model import Count
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ def load_fast_count(name: str) -> Count | None:
         try:
             return count(text)
         except UnicodeEncodeError:  # a surrogate that stands alone, which tiktoken repairs
-            return count(well_formed(text))
+            return count(fix_surrogates(text))
 
     return count_repaired
 

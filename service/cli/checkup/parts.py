@@ -20,6 +20,14 @@ from service.errors import ToolError
 from service.ports.services import ServerTools
 
 
+async def outdated(settings: Settings) -> AsyncIterator[Finding]:
+    """Report settings that were renamed or removed."""
+    if not settings.warnings:
+        yield ok("settings", "none is outdated")
+    for warning in settings.warnings:
+        yield warn("settings", warning, "change or delete the setting")
+
+
 async def tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
     """Look whether counts are exact; nothing is ever downloaded."""
     for name, exact in (await asyncio.to_thread(tokenizers_at_hand)).items():

@@ -18,6 +18,7 @@ from service.observe.logs import mask_urls
 
 #: By the name of what they look at, in the order in which a worker needs them.
 CHECKS: Final[Mapping[str, Check]] = {
+    "settings": parts.outdated,
     "bus": bus,
     "store": store,
     "tokenizers": parts.tokenizers,

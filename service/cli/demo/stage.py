@@ -15,7 +15,7 @@ from typing import Final
 from service.app import connect_client, open_bus, open_observed_worker
 from service.cli.history_files import read_history
 from service.config.sections import HealthSettings, HttpSettings, StoreSettings, ToolsSettings
-from service.config.settings import BusSettings, ManifestSettings, Settings
+from service.config.settings import BusSettings, ReportSettings, Settings
 from service.connect import open_stores
 from service.errors import ContextBuilderError
 from service.ports.bus import Bus
@@ -76,7 +76,7 @@ async def set_up(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIterator
         tools=ToolsSettings(paths=(TOOLS,)),
         health=HealthSettings(port=None),  # another worker of this machine may have it
         http=HttpSettings(port=port, content="full"),
-        manifests=ManifestSettings(ttl_seconds=SHOWN_SECONDS),
+        reports=ReportSettings(ttl_seconds=SHOWN_SECONDS),
     )
     async with open_stores(settings) as stores:
         await stores.history.append(OWNER, read_history(HISTORY.read_bytes()).rows)
@@ -189,7 +189,7 @@ def _variables(settings: Settings, url: str) -> dict[str, str]:
         "CTXB_HEALTH__PORT": "null",
         "CTXB_HTTP__PORT": json.dumps(settings.http.port),
         "CTXB_HTTP__CONTENT": settings.http.content,
-        "CTXB_MANIFESTS__TTL_SECONDS": str(settings.manifests.ttl_seconds),
+        "CTXB_REPORTS__TTL_SECONDS": str(settings.reports.ttl_seconds),
         "CTXB_STORE__URL": settings.store.url.get_secret_value(),
         "CTXB_TOOLS__PATHS": json.dumps([str(TOOLS)]),
     }

@@ -17,7 +17,7 @@ from service.wire.documents import GROUP
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy/kubernetes/base"
 #: Seconds that a worker takes to close what it has open where the bus hangs: two looks at it with
-#: `bus.socket_timeout` each, and what the pages, backlogs and spans are given.
+#: `bus.socket_timeout_seconds` each, and what the pages, backlogs and spans are given.
 CLOSING = 15.0
 #: What the Secret holds, as docs/deployment.md has it made.
 SECRET = {

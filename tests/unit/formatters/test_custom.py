@@ -1,7 +1,7 @@
 import pytest
 
-from formatters.custom import TAG, custom
-from formatters.model import Facts, GivesWay
+from formatters.custom import TAG_PATTERN, custom
+from formatters.model import Facts, TrimPolicy
 
 
 def test_blocks_keep_their_order() -> None:
@@ -9,7 +9,7 @@ def test_blocks_keep_their_order() -> None:
     blocks = custom(Facts(current_input="", blocks={"MOOD": "calm", "CONSTRAINTS": "a\nb"}))
 
     assert [block.text for block in blocks] == ["[MOOD]\ncalm", "[CONSTRAINTS]\na\nb"]
-    assert {block.gives_way for block in blocks} == {GivesWay.WHOLE}
+    assert {block.gives_way for block in blocks} == {TrimPolicy.WHOLE}
     assert [block.tag for block in blocks] == ["MOOD", "CONSTRAINTS"]
 
 
@@ -31,10 +31,10 @@ def test_blocks_forge_nothing() -> None:
 @pytest.mark.parametrize("tag", ["MOOD", "A", "A1", "A_B_2", "X" * 64])
 def test_tags(tag: str) -> None:
     """A tag has capital letters, digits and underscores."""
-    assert TAG.fullmatch(tag)
+    assert TAG_PATTERN.fullmatch(tag)
 
 
 @pytest.mark.parametrize("tag", ["", "mood", "1A", "_A", "A B", "A-B", "A]", "Ä", "X" * 65, "A\n"])
 def test_what_is_no_tag(tag: str) -> None:
     """Nothing else is a tag."""
-    assert not TAG.fullmatch(tag)
+    assert not TAG_PATTERN.fullmatch(tag)

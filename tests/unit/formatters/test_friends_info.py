@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from formatters.friends_info import FriendsInfoFormatter, friends_info, profile_text
-from formatters.model import Entry, Facts, GivesWay
+from formatters.friends_info import FriendsInfoFormatter, friends_info, read_profile_text
+from formatters.model import Entry, Facts, TrimPolicy
 
 HEADER = "[FRIENDS_INFO]\nAbout this friend:\n\n"
 NEW = "(New friend, getting to know each other)"
@@ -123,7 +123,7 @@ def test_how_the_block_gives_way() -> None:
     text = friends_info(Facts(current_input="", profile=overrides(friends_profile="F")))
     placeholder = friends_info(Facts(current_input=""))
 
-    assert (text.gives_way, placeholder.gives_way) == (GivesWay.BY_TAIL, GivesWay.NEVER)
+    assert (text.gives_way, placeholder.gives_way) == (TrimPolicy.BY_TAIL, TrimPolicy.NEVER)
     assert (text.role, text.tag, text.additive, text.volatile) == (
         "user",
         "FRIENDS_INFO",
@@ -165,4 +165,4 @@ def test_a_profile_forges_nothing() -> None:
 @pytest.mark.parametrize("profile", [{}, {"prompt_overrides": 7}, overrides(other="x")])
 def test_no_text(profile: Mapping[str, object]) -> None:
     """A profile without either field has an empty text."""
-    assert profile_text(profile) == ""
+    assert read_profile_text(profile) == ""

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from formatters.model import Facts, GivesWay, MemoryView, Message
+from formatters.model import Facts, MemoryView, Message, TrimPolicy
 from formatters.native import native_history, run_so_far
 from formatters.rows import read_rows
 
@@ -51,7 +51,7 @@ def test_history_is_replayed_in_units() -> None:
 
     assert block.tag == "HISTORY"
     assert block.native
-    assert block.gives_way is GivesWay.BY_STRATEGY
+    assert block.gives_way is TrimPolicy.BY_STRATEGY
     assert [[m.content for m in entry.native] for entry in block.entries] == [
         ["q0"],
         ["", "r1", "r2"],
@@ -137,7 +137,7 @@ def test_the_run_follows_as_it_came() -> None:
 
     assert block.tag == "RUN"
     assert block.native
-    assert block.gives_way is GivesWay.ALL_BUT_NEWEST
+    assert block.gives_way is TrimPolicy.ALL_BUT_NEWEST
     assert block.volatile
     assert [entry.repairs for entry in block.entries] == [{}, {"m2": "result_pending"}]
 

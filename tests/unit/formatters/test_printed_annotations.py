@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from formatters.model import ToolCall
-from formatters.printed import annotation
+from formatters.printed import format_annotation
 
 
 def call(name: str, arguments: Mapping[str, object] | None = None) -> ToolCall:
@@ -13,7 +13,7 @@ def call(name: str, arguments: Mapping[str, object] | None = None) -> ToolCall:
 
 def shown(value: object) -> str:
     """Return how the only argument of a call is shown."""
-    text = annotation([call("f", {"a": value})])
+    text = format_annotation([call("f", {"a": value})])
     return text.removeprefix("[tool_use:f, a:").removesuffix("]")
 
 
@@ -21,14 +21,17 @@ def test_a_single_tool() -> None:
     """One call is shown as the source document prints it."""
     calls = [call("web_search", {"query": "人工智能最新发展"})]
 
-    assert annotation(calls) == "[tool_use:web_search, query:人工智能最新发展]"
+    assert format_annotation(calls) == "[tool_use:web_search, query:人工智能最新发展]"
 
 
 def test_several_tools() -> None:
     """Several calls share one pair of brackets."""
     calls = [call("web_search", {"query": "Q"}), call("calculator", {"expression": "E"})]
 
-    assert annotation(calls) == "[tool_use:web_search, query:Q; tool_use:calculator, expression:E]"
+    assert (
+        format_annotation(calls)
+        == "[tool_use:web_search, query:Q; tool_use:calculator, expression:E]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,13 +47,13 @@ def test_several_tools() -> None:
 )
 def test_the_argument_shown(arguments: Mapping[str, object], text: str) -> None:
     """The query is shown if there is one, else the first argument, falsy values too."""
-    assert annotation([call("f", arguments)]) == f"[tool_use:f, {text}]"
+    assert format_annotation([call("f", arguments)]) == f"[tool_use:f, {text}]"
 
 
 @pytest.mark.parametrize("arguments", [None, {}, {"n": None}, {"n": ""}])
 def test_the_name_alone(arguments: Mapping[str, object] | None) -> None:
     """A call whose argument says nothing is shown by its name."""
-    assert annotation([call("f", arguments)]) == "[tool_use:f]"
+    assert format_annotation([call("f", arguments)]) == "[tool_use:f]"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,7 @@ def test_marks_are_broken(value: str, text: str) -> None:
 
 def test_a_mark_cannot_be_put_together() -> None:
     """A mark of which a key has one half and a value the other is broken as well."""
-    assert annotation([call("f", {"<|a": "b|>"})]) == "[tool_use:f, <\\|a:b|>]"
+    assert format_annotation([call("f", {"<|a": "b|>"})]) == "[tool_use:f, <\\|a:b|>]"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,7 @@ def test_a_mark_cannot_be_put_together() -> None:
 )
 def test_names_are_bounded_too(name: str, text: str) -> None:
     """A name stays on its line and inside its brackets as well."""
-    assert annotation([call(name)]) == f"[tool_use:{text}]"
+    assert format_annotation([call(name)]) == f"[tool_use:{text}]"
 
 
 def test_at_most_six_tools() -> None:
@@ -134,7 +137,7 @@ def test_at_most_six_tools() -> None:
     six = [call(f"t{n}") for n in range(6)]
     nine = [call(f"t{n}") for n in range(9)]
 
-    assert annotation(six).count("tool_use:") == 6
-    assert annotation(nine) == (
+    assert format_annotation(six).count("tool_use:") == 6
+    assert format_annotation(nine) == (
         "[tool_use:t0; tool_use:t1; tool_use:t2; +3; tool_use:t6; tool_use:t7; tool_use:t8]"
     )

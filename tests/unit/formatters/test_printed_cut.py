@@ -1,6 +1,6 @@
 import pytest
 
-from formatters.printed import cut
+from formatters.printed import truncate
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from formatters.printed import cut
 )
 def test_cut(chars: int | None, text: str) -> None:
     """A text has at most so many characters, of which the mark is part."""
-    assert cut("a longer text", chars) == text
+    assert truncate("a longer text", chars) == text

@@ -1,7 +1,7 @@
 from typing import Any
 
-from formatters.model import Facts, GivesWay, MemoryView, Passage, Role
-from formatters.recalled import recalled, under_days
+from formatters.model import Facts, MemoryView, Passage, Role, TrimPolicy
+from formatters.recalled import insert_day_lines, recalled
 from formatters.rows import read_rows
 
 CALL = {"tool_calls": [{"id": "c1", "name": "search", "arguments": {"query": "boats"}}]}
@@ -44,7 +44,7 @@ def test_a_row_has_all_that_goes_with_it() -> None:
         ("Any boats?", Role.HUMAN),
         ("[tool_use:search, query:boats]\nTwo.", Role.AI),
     ]
-    assert (block.gives_way, block.role, block.volatile) == (GivesWay.BY_SCORE, "user", True)
+    assert (block.gives_way, block.role, block.volatile) == (TrimPolicy.BY_SCORE, "user", True)
 
 
 def test_results_before_any_answer_go_with_the_human_row() -> None:
@@ -67,8 +67,8 @@ def test_days_are_those_of_the_view() -> None:
     (utc,) = recalled(facts(*rows))
     (east,) = recalled(facts(*rows, minutes_west=-60))
 
-    assert [entry.under for entry in utc.entries] == ["[2023-05-21]", "[unknown time]"]
-    assert east.entries[0].under == "[2023-05-22]"
+    assert [entry.day for entry in utc.entries] == ["[2023-05-21]", "[unknown time]"]
+    assert east.entries[0].day == "[2023-05-22]"
 
 
 def test_each_day_is_told_once() -> None:
@@ -80,7 +80,7 @@ def test_each_day_is_told_once() -> None:
             row("c", "HUMAN", "Three", timestamp="2023-06-01T00:00:00Z"),
         )
     )
-    lines = under_days(block.entries)
+    lines = insert_day_lines(block.entries)
 
     assert [entry.text for entry in lines] == [
         "[2023-05-21]",
@@ -91,7 +91,7 @@ def test_each_day_is_told_once() -> None:
     ]
     assert [entry.rows for entry in lines] == [0, 1, 1, 0, 1]
     assert not lines[0].messages
-    assert under_days(()) == ()
+    assert insert_day_lines(()) == ()
 
 
 def test_rows_are_guarded_and_cut() -> None:

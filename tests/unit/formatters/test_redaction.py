@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.redaction import redacted
+from formatters.redaction import redact_secrets
 
 #: Made of parts, so that no scanner of repositories takes them for real.
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
@@ -37,8 +37,8 @@ BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
 )
 def test_what_issuers_give_out_is_known(secret: str, kind: str) -> None:
     """A token is known by its form alone, and nothing around it changes."""
-    assert redacted(f"use {secret} here") == f"use [redacted: {kind}] here"
-    assert redacted(f'"{secret}",') == f'"[redacted: {kind}]",'
+    assert redact_secrets(f"use {secret} here") == f"use [redacted: {kind}] here"
+    assert redact_secrets(f'"{secret}",') == f'"[redacted: {kind}]",'
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_issuers_give_out_is_known(secret: str, kind: str) -> None:
 )
 def test_what_is_named_a_secret_goes(text: str, expected: str) -> None:
     """The name stays, its value goes."""
-    assert redacted(text) == expected
+    assert redact_secrets(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_is_named_a_secret_goes(text: str, expected: str) -> None:
 )
 def test_ordinary_text_stays(text: str) -> None:
     """Prose about secrets, code that handles them, and identifiers are left alone."""
-    assert redacted(text) == text
+    assert redact_secrets(text) == text
 
 
 PIECES = st.sampled_from(
@@ -119,8 +119,8 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_redacting_again_changes_nothing(text: str) -> None:
     """What stands in place of a secret is none."""
-    once = redacted(text)
-    assert redacted(once) == once
+    once = redact_secrets(text)
+    assert redact_secrets(once) == once
 
 
 @pytest.mark.parametrize(
@@ -131,4 +131,4 @@ def test_redacting_again_changes_nothing(text: str) -> None:
 )  # fmt: skip
 def test_no_text_takes_forever(part: str) -> None:
     """Long runs of what patterns begin with come through."""
-    assert redacted(part * (40_000 // len(part)))
+    assert redact_secrets(part * (40_000 // len(part)))

@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import COUNT_MARK, Block, ChatMessage, Entry, Facts
-from formatters.render import in_one_message, render
+from formatters.render import join_blocks, render
 
 
 def test_a_message_a_block() -> None:
@@ -43,7 +43,7 @@ def test_tags_of_a_build() -> None:
 
 def test_blocks_can_share_a_message() -> None:
     """A blank line stands between two; the others have messages of their own."""
-    shared = in_one_message(
+    shared = join_blocks(
         Block(tag=tag, header=f"[{tag}]\n", entries=(Entry(text="x"),)) for tag in "AB"
     )
     alone = Block(tag="C", entries=(Entry(text="y"),))
@@ -57,7 +57,7 @@ def test_blocks_can_share_a_message() -> None:
 def test_the_first_of_them_opens_a_message() -> None:
     """It joins nothing that stands before."""
     alone = Block(tag="C", entries=(Entry(text="y"),))
-    (block,) = in_one_message([Block(tag="A", entries=(Entry(text="x"),))])
+    (block,) = join_blocks([Block(tag="A", entries=(Entry(text="x"),))])
 
     assert [message["content"] for message in render((alone, block))] == ["y", "x"]
 

@@ -7,12 +7,12 @@ import pytest
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import (
+    fix_surrogates,
     read_content,
     read_role,
     read_row,
     read_rows,
     read_tool_calls,
-    well_formed,
 )
 
 
@@ -208,7 +208,7 @@ def test_missing_ids_take_nobodys_place() -> None:
 )
 def test_repaired(text: str, whole: str) -> None:
     """Pairs of surrogates are joined, lone ones replaced, and the rest is left as it is."""
-    assert well_formed(text) == whole
+    assert fix_surrogates(text) == whole
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from formatters.model import Facts, GivesWay, MemoryView, Row
+from formatters.model import Facts, MemoryView, Row, TrimPolicy
 from formatters.rows import read_rows
 from formatters.shared_memory import NO_HISTORY, NONE_FITS, MemoryFormatter, shared_memory
 
@@ -240,7 +240,7 @@ def test_the_block() -> None:
     assert (block.tag, block.role, block.gives_way) == (
         "SHARED_MEMORY",
         "user",
-        GivesWay.BY_STRATEGY,
+        TrimPolicy.BY_STRATEGY,
     )
     assert block.additive
     assert block.volatile

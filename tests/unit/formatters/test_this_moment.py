@@ -1,6 +1,6 @@
 import pytest
 
-from formatters.model import Facts, GivesWay
+from formatters.model import Facts, TrimPolicy
 from formatters.this_moment import MomentFormatter, this_moment
 
 shown = MomentFormatter.format_this_moment
@@ -66,7 +66,7 @@ def test_reminders_stand_before_the_input() -> None:
         "<operator_note>\n[1] Sum up.\n[2] Ask.\n</operator_note>\n"
         "<human_input>\nHi\n</human_input>"
     )
-    assert (block.volatile, block.gives_way) == (True, GivesWay.NEVER)
+    assert (block.volatile, block.gives_way) == (True, TrimPolicy.NEVER)
 
 
 def test_nobody_else_can_remind() -> None:
@@ -103,6 +103,6 @@ def test_the_block() -> None:
     assert (block.tag, block.role, block.gives_way, block.volatile) == (
         "THIS_MOMENT",
         "user",
-        GivesWay.NEVER,
+        TrimPolicy.NEVER,
         True,
     )

@@ -2,7 +2,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from formatters.times import clock_time, day, local_time, parse_minutes_west, parse_timestamp, stamp
+from formatters.times import (
+    format_clock_time,
+    format_day,
+    format_stamp,
+    parse_minutes_west,
+    parse_timestamp,
+    to_local_time,
+)
 
 MOMENT = datetime(2025, 12, 10, 15, 30, tzinfo=UTC)
 
@@ -119,7 +126,7 @@ def test_local_time(utc: str, west: int, local: str) -> None:
     moment = parse_timestamp(utc)
 
     assert moment is not None
-    assert clock_time(local_time(moment, west)) == local
+    assert format_clock_time(to_local_time(moment, west)) == local
 
 
 @pytest.mark.parametrize(("edge", "west"), [("0001-01-01", 60), ("9999-12-31T23:59", -60)])
@@ -128,7 +135,7 @@ def test_the_edge_of_the_calendar(edge: str, west: int) -> None:
     moment = parse_timestamp(edge)
 
     assert moment is not None
-    assert local_time(moment, west).isoformat() == moment.isoformat()
+    assert to_local_time(moment, west).isoformat() == moment.isoformat()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_the_edge_of_the_calendar(edge: str, west: int) -> None:
 )
 def test_stamps(moment: datetime | None, west: int, shown: str) -> None:
     """A stamp has minutes and a year of four digits; a missing time is said to be unknown."""
-    assert stamp(moment, west) == shown
+    assert format_stamp(moment, west) == shown
 
 
 @pytest.mark.parametrize(
@@ -157,4 +164,4 @@ def test_stamps(moment: datetime | None, west: int, shown: str) -> None:
 )
 def test_days(moment: datetime | None, west: int, shown: str) -> None:
     """A day is that of the zone; a missing time is said to be unknown."""
-    assert day(moment, west) == shown
+    assert format_day(moment, west) == shown

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.turns import count_rows, in_order, showable, turns_of
+from formatters.turns import count_rows, group_turns, is_printable, sort_messages
 
 START = datetime(2025, 12, 10, 15, 30, tzinfo=UTC)
 ROLES = {"h": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
@@ -24,17 +24,19 @@ def messages(specs: str) -> list[Message]:
 
 def ordered(specs: str) -> str:
     """Return the names in their order."""
-    return " ".join(each.id for each in in_order(messages(specs)))
+    return " ".join(each.id for each in sort_messages(messages(specs)))
 
 
 def grouped(specs: str) -> str:
     """Return the names in their turns, one turn between two bars."""
-    return " | ".join(" ".join(m.id for m in turn.messages) for turn in turns_of(messages(specs)))
+    return " | ".join(
+        " ".join(m.id for m in turn.messages) for turn in group_turns(messages(specs))
+    )
 
 
 def printed(specs: str) -> list[str]:
     """Return the rows that a turn prints, the names of a row joined."""
-    (turn,) = turns_of(messages(specs))
+    (turn,) = group_turns(messages(specs))
     return ["+".join(m.id for m in row) for row in turn.rows]
 
 
@@ -141,7 +143,7 @@ def test_showable(role: Role, content: str, calls: int, *, shown: bool) -> None:
     """A message of a known role that says or calls something has a place in a turn."""
     called = (ToolCall(id=None, name="f"),) * calls
 
-    assert showable(Message(id="m", role=role, content=content, tool_calls=called)) is shown
+    assert is_printable(Message(id="m", role=role, content=content, tool_calls=called)) is shown
 
 
 def test_count_rows() -> None:

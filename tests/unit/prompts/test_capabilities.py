@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from formatters.model import Block, Entry, Facts, GivesWay, Tool
+from formatters.model import Block, Entry, Facts, Tool, TrimPolicy
 from prompts.capabilities import HEADER, NO_TOOLS, capabilities
 
 WEB_SEARCH = {
@@ -65,7 +65,7 @@ def test_the_block() -> None:
         HEADER,
         NO_TOOLS,
     )
-    assert block.gives_way is GivesWay.BY_DETAIL
+    assert block.gives_way is TrimPolicy.BY_DETAIL
     assert block.additive
 
 

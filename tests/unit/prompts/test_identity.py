@@ -1,6 +1,6 @@
 import pytest
 
-from formatters.model import Facts, GivesWay
+from formatters.model import Facts, TrimPolicy
 from prompts.identity import CORE_IDENTITY, core_identity
 from service.adapters.tokens.tokenizers import load_encoding
 
@@ -73,7 +73,7 @@ def test_is_the_system_message() -> None:
     assert (block.tag, block.role, block.gives_way) == (
         "CORE_IDENTITY",
         "system",
-        GivesWay.NEVER,
+        TrimPolicy.NEVER,
     )
     assert block.text == CORE_IDENTITY
     assert len(block.entries) == 1
@@ -86,7 +86,7 @@ def test_the_operators_text_takes_its_place() -> None:
     assert (own.tag, own.role, own.gives_way, own.text) == (
         "CORE_IDENTITY",
         "system",
-        GivesWay.NEVER,
+        TrimPolicy.NEVER,
         "You are Ada.",
     )
     assert core_identity(Facts(current_input="", identity="")).text == ""

@@ -9,9 +9,9 @@ from prompts.layers import (
     NO_PROMPT,
     ContextLayer,
     deep_merge,
-    joined_layers,
-    joined_prompt,
-    labelled,
+    format_layers,
+    join_prompts,
+    merge_layers,
 )
 
 HERE = "# Environment\nMode: test"
@@ -19,15 +19,15 @@ HERE = "# Environment\nMode: test"
 
 def test_personal_and_project_stand_under_headings() -> None:
     """The personal prompt first, the facts about the system last."""
-    assert joined_prompt("P\n", "Q", HERE) == (
+    assert join_prompts("P\n", "Q", HERE) == (
         f"# Personal Configuration\nP\n\n# Project Configuration\nQ\n\n{HERE}"
     )
 
 
 def test_a_blank_prompt_has_no_heading() -> None:
     """Where both are blank, a plain prompt stands in."""
-    assert joined_prompt(" \n", "Q", HERE) == f"# Project Configuration\nQ\n\n{HERE}"
-    assert joined_prompt("", "", HERE) == f"{NO_PROMPT}\n\n{HERE}"
+    assert join_prompts(" \n", "Q", HERE) == f"# Project Configuration\nQ\n\n{HERE}"
+    assert join_prompts("", "", HERE) == f"{NO_PROMPT}\n\n{HERE}"
 
 
 def layer(label: str, prompt: str = "", **parts: object) -> ContextLayer:
@@ -45,7 +45,7 @@ def test_each_layer_says_where_it_is_from() -> None:
     """The order is the one given: the farthest first."""
     layers = [layer("global", "G"), layer("ancestor:work", "A\n"), layer("local", "L")]
 
-    assert joined_layers(layers, HERE).system_prompt == (
+    assert merge_layers(layers, HERE).system_prompt == (
         "# System Configuration\n\n"
         "## Global Configuration\nSource: global/NEXUS.md\n\nG\n\n"
         "## Ancestor Configuration (work)\nSource: ancestor/NEXUS.md\n\nA\n\n"
@@ -58,13 +58,13 @@ def test_layers_without_words_are_no_sections() -> None:
     """Nothing at all becomes the plain prompt."""
     layers = [layer("global", " "), layer("local")]
 
-    assert labelled(layers) == ""
-    assert joined_layers(layers, HERE).system_prompt == f"{NO_PROMPT}\n\n{HERE}"
+    assert format_layers(layers) == ""
+    assert merge_layers(layers, HERE).system_prompt == f"{NO_PROMPT}\n\n{HERE}"
 
 
 def test_a_heading_keeps_to_its_line() -> None:
     """No folder's name makes a section of its own, and a prompt of no file has no source."""
-    text = labelled([ContextLayer(label="ancestor:a\n## b", prompt="A")])
+    text = format_layers([ContextLayer(label="ancestor:a\n## b", prompt="A")])
 
     assert text == "# System Configuration\n\n## Ancestor Configuration (a ## b)\n\nA"
 
@@ -76,7 +76,7 @@ def test_the_nearest_configuration_counts() -> None:
         layer("local", config={"model": {"name": "b"}, "tools": [3]}),
     ]
 
-    loaded = joined_layers(layers, HERE)
+    loaded = merge_layers(layers, HERE)
 
     assert loaded.merged_config == {
         "model": {"name": "b", "size": 1},
@@ -96,7 +96,7 @@ def test_servers_go_by_their_names() -> None:
         layer("local", mcp_servers={"git": {"command": "b"}}),
     ]
 
-    loaded = joined_layers(layers, HERE)
+    loaded = merge_layers(layers, HERE)
 
     assert loaded.mcp_servers == {"git": {"command": "b"}, "web": {"url": "u"}}
     assert loaded.sources.mcp_servers == {
@@ -108,7 +108,7 @@ def test_servers_go_by_their_names() -> None:
 def test_sources_of_prompts_are_told() -> None:
     """In the order of the layers, without those that have none."""
     layers = [layer("global", "G"), layer("ancestor:x"), layer("local", "L")]
-    loaded = joined_layers(layers, HERE)
+    loaded = merge_layers(layers, HERE)
 
     assert loaded.sources.prompts == (PurePath("global/NEXUS.md"), PurePath("local/NEXUS.md"))
     assert loaded.layers == tuple(layers)

@@ -3,12 +3,10 @@
 import re
 from pathlib import Path
 
-import typer.main
-
 from scripts.reference.__main__ import PAGES, write
+from scripts.reference.commands import command_line
 from scripts.reference.comments import in_markdown, of_model
 from scripts.reference.types import Schema, in_words
-from service.cli.root import app
 from service.config.paths import dotted, leaves
 from service.config.sections import Section
 from service.config.settings import Settings
@@ -55,7 +53,7 @@ def test_every_command_has_its_place() -> None:
         for option in options if found else ():
             assert f"`{option.opts[0]}`" in rest.partition("\n#")[0], (path, option.opts)
 
-    look(typer.main.get_command(app), "ctxb")
+    look(command_line(), "ctxb")
 
 
 def test_comments_become_markdown() -> None:

@@ -16,7 +16,7 @@ from service.config.sections import StoreSettings, TlsSettings
 from service.config.settings import (
     BudgetSettings,
     BusSettings,
-    ManifestSettings,
+    ReportSettings,
     Settings,
 )
 from service.connect import open_models, open_summarizer
@@ -102,15 +102,15 @@ async def test_a_client_needs_a_place_for_its_replies() -> None:
 
 
 async def test_a_builder_in_this_process_knows_what_it_built() -> None:
-    """Its filing has the manifest of each build, and no more where that is switched off."""
+    """It has the report of each build, unless reports are switched off."""
     request = BuildRequest.model_validate({"owner_key": "o", "content": {"current_input": "hi"}})
     for seconds in (60, 0):
-        settings = Settings(manifests=ManifestSettings(ttl_seconds=seconds))
+        settings = Settings(reports=ReportSettings(ttl_seconds=seconds))
         async with open_builder(settings) as builder:
             content = (await builder.build(request)).content
             assert content.status == "success"
-            assert builder.filing is not None
-            found = await builder.filing.find(content.build_id)
+            assert builder.reports is not None
+            found = await builder.reports.find(content.build_id)
             assert (found is not None) == bool(seconds)
 
 

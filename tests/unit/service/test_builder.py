@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, GivesWay, Row, Tool
+from formatters.model import Block, Entry, Facts, Row, Tool, TrimPolicy
 from formatters.shared_memory import NONE_FITS
 from formatters.structure import BUILT_IN_TAGS
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
@@ -495,7 +495,7 @@ def mood(facts: Facts) -> Block:
         tag="MOOD",
         header="[MOOD]\n",
         entries=(Entry(text=quoted("calm", facts.tags)),),
-        gives_way=GivesWay.WHOLE,
+        gives_way=TrimPolicy.WHOLE,
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from formatters.providers.context_management import (
     ContextEdit,
     ContextManagement,
-    managed,
-    not_taken,
+    format_management,
+    unsupported_edits,
 )
 from formatters.providers.formats import provider_request
 from tests.validity.forms import VALIDATORS
@@ -54,10 +54,10 @@ def test_a_form_gets_its_own_edits_and_new_ones(form: str, field: Any) -> None:
 )
 def test_it_is_known_what_a_form_leaves_out(form: str, places: list[int]) -> None:
     """By the place of each edit."""
-    assert not_taken(form, ContextManagement((ANTHROPIC, OPENAI, NEW))) == places
+    assert unsupported_edits(form, ContextManagement((ANTHROPIC, OPENAI, NEW))) == places
 
 
 def test_nothing_is_asked_where_nothing_is_left() -> None:
     """An empty field would be refused."""
-    assert managed("anthropic", ContextManagement((OPENAI,))) == {}
+    assert format_management("anthropic", ContextManagement((OPENAI,))) == {}
     assert provider_request("openai", MESSAGES, management=ContextManagement()) is None

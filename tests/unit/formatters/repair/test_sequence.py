@@ -6,7 +6,7 @@ import pytest
 
 from formatters.model import Message, Role, ToolCall
 from formatters.repair.calls import mended_calls
-from formatters.repair.sequence import CANCELLED, EMPTY, PENDING, Note, Repaired, repaired
+from formatters.repair.sequence import CANCELLED, EMPTY, PENDING, Note, Repaired, repair
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
 
@@ -34,9 +34,11 @@ def messages(specs: str) -> list[Message]:
     return [message(spec) for spec in specs.split()]
 
 
-def repair(specs: str, *, in_flight: bool = False, taken: Collection[str] = ()) -> tuple[str, str]:
+def outcome_of(
+    specs: str, *, in_flight: bool = False, taken: Collection[str] = ()
+) -> tuple[str, str]:
     """Return the ids of the messages that there are, and the notes."""
-    done = repaired(messages(specs), in_flight=in_flight, taken=taken)
+    done = repair(messages(specs), in_flight=in_flight, taken=taken)
     notes = " ".join(f"{note.message_id}={note.reason}" for note in done.notes)
     return " ".join(each.id for each in done.messages), notes
 
@@ -60,7 +62,7 @@ def only(done: Repaired) -> Message:
 )
 def test_what_is_right_stays(specs: str) -> None:
     """Of a sequence in order nothing is changed, and nothing is noted."""
-    done = repaired(messages(specs))
+    done = repair(messages(specs))
 
     assert done == Repaired(messages=tuple(messages(specs)), notes=(), synthetic=frozenset())
 
@@ -76,8 +78,8 @@ def test_what_is_right_stays(specs: str) -> None:
 )
 def test_what_is_left_out(specs: str, kept: str, notes: str) -> None:
     """Other roles, empty messages, and results that answer nothing are left out."""
-    assert repair(specs) == (kept, notes)
-    assert {note.outcome for note in repaired(messages(specs)).notes} == {"filtered"}
+    assert outcome_of(specs) == (kept, notes)
+    assert {note.outcome for note in repair(messages(specs)).notes} == {"filtered"}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_what_is_left_out(specs: str, kept: str, notes: str) -> None:
 )
 def test_results_in_the_wrong_place(specs: str, kept: str, notes: str) -> None:
     """Results stand behind their call, in the order of the calls, and those that moved are told."""
-    assert repair(specs) == (kept, notes)
+    assert outcome_of(specs) == (kept, notes)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_results_in_the_wrong_place(specs: str, kept: str, notes: str) -> None:
 )
 def test_results_that_lack(specs: str, kept: str, notes: str) -> None:
     """A call that nobody answered gets a result that says so."""
-    assert repair(specs) == (kept, notes)
+    assert outcome_of(specs) == (kept, notes)
 
 
 def test_a_result_that_is_made_up() -> None:
@@ -123,7 +125,7 @@ def test_a_result_that_is_made_up() -> None:
         tool_calls=(call,),
     )
 
-    done = repaired([asked])
+    done = repair([asked])
 
     made = Message(
         id="result_of_c1",
@@ -145,7 +147,7 @@ def test_made_up_ids_are_nobodys() -> None:
     """A row that has the id of a result that would be made keeps it."""
     rows = [replace(message("u"), id="result_of_c1"), message("a:c1,c1_")]
 
-    done = repaired(rows)
+    done = repair(rows)
 
     assert done.synthetic == {"result_of_c1_", "result_of_c1__"}
     assert len({each.id for each in done.messages}) == 4
@@ -169,19 +171,19 @@ def test_made_up_ids_are_nobodys() -> None:
 )
 def test_a_run_in_flight(specs: str, kept: str, notes: str) -> None:
     """The last calls of a run are pending, unless a human has spoken since."""
-    assert repair(specs, in_flight=True) == (kept, notes)
+    assert outcome_of(specs, in_flight=True) == (kept, notes)
 
 
 def test_pending_and_cancelled_differ() -> None:
     """The model is told whether a result can still come."""
     for in_flight, content in ((True, PENDING), (False, CANCELLED)):
-        _, made = repaired(messages("a:c1"), in_flight=in_flight).messages
+        _, made = repair(messages("a:c1"), in_flight=in_flight).messages
         assert made.content == content
 
 
 def test_renamed_calls() -> None:
     """The results of a call go by its new id."""
-    done = repaired(messages("a1:c t1:c a2:c t2:c"))
+    done = repair(messages("a1:c t1:c a2:c t2:c"))
     _, first, called, second = done.messages
 
     assert first.tool_call_id == "c"
@@ -194,21 +196,21 @@ def test_renamed_calls() -> None:
 
 def test_ids_of_other_parts() -> None:
     """Ids that another part of the context has are used."""
-    assert repair("a:c t:c", taken={"c"}) == ("a t", "a=call_renamed t=call_renamed")
+    assert outcome_of("a:c t:c", taken={"c"}) == ("a t", "a=call_renamed t=call_renamed")
 
 
 def test_matched_results() -> None:
     """A result without an id gets that of the call that it answers."""
-    called, result = repaired(messages("a:c1 t")).messages
+    called, result = repair(messages("a:c1 t")).messages
 
     assert (called, result.tool_call_id) == (message("a:c1"), "c1")
-    assert repair("a:c1 t") == ("a t", "t=result_matched")
+    assert outcome_of("a:c1 t") == ("a t", "t=result_matched")
 
 
 def test_mended_calls() -> None:
     """What is wrong with a call by itself is mended."""
     call = ToolCall(id="c1", name="a b")
-    done = repaired([replace(message("a"), tool_calls=(call,)), message("t:c1")])
+    done = repair([replace(message("a"), tool_calls=(call,)), message("t:c1")])
 
     assert done.messages[0].tool_calls == (ToolCall(id="c1", name="a_b", arguments={}, text="{}"),)
     assert done.notes == (Note("a", "repaired", "arguments_mended"),)
@@ -216,14 +218,14 @@ def test_mended_calls() -> None:
 
 def test_empty_results() -> None:
     """A tool that said nothing has answered."""
-    assert repair("a:c1 t_:c1") == ("a t_", "t_=empty_result")
-    assert repaired(messages("a:c1 t_:c1")).messages[1].content == EMPTY
+    assert outcome_of("a:c1 t_:c1") == ("a t_", "t_=empty_result")
+    assert repair(messages("a:c1 t_:c1")).messages[1].content == EMPTY
 
 
 @pytest.mark.parametrize("spec", ["u:c1", "u!:c1"])
 def test_stray_calls(spec: str) -> None:
     """Only AI messages call tools."""
-    done = repaired(messages(spec))
+    done = repair(messages(spec))
 
     assert only(done).tool_calls == ()
     assert done.notes == (Note(spec[:-3], "repaired", "stray_calls"),)
@@ -232,7 +234,7 @@ def test_stray_calls(spec: str) -> None:
 def test_stray_calls_of_a_result() -> None:
     """A tool calls none."""
     stray = replace(message("t:c1"), tool_calls=message("a:c2").tool_calls)
-    done = repaired([message("a:c1"), stray])
+    done = repair([message("a:c1"), stray])
 
     assert done.messages == (message("a:c1"), message("t:c1"))
     assert done.notes == (Note("t", "repaired", "stray_calls"),)
@@ -240,7 +242,7 @@ def test_stray_calls_of_a_result() -> None:
 
 def test_stray_ids_of_calls() -> None:
     """Only results answer calls; elsewhere an id of a call means nothing."""
-    done = repaired([replace(message("a"), tool_call_id="c1")])
+    done = repair([replace(message("a"), tool_call_id="c1")])
 
     assert (only(done), done.notes) == (message("a"), ())
 
@@ -264,10 +266,10 @@ def test_stray_ids_of_calls() -> None:
 )
 def test_parts_for_the_provider(specs: str, kept: str, notes: str) -> None:
     """Messages that have any are moved, or left out, but not changed; nor are others for them."""
-    done = repaired(messages(specs))
+    done = repair(messages(specs))
     given = {each.id: each for each in messages(specs)}
 
-    assert repair(specs) == (kept.format(*done.synthetic), notes)
+    assert outcome_of(specs) == (kept.format(*done.synthetic), notes)
     assert all(given[m.id] == m for m in done.messages if m.provider_parts is not None)
 
 
@@ -282,14 +284,14 @@ def test_parts_for_the_provider(specs: str, kept: str, notes: str) -> None:
 )
 def test_one_note_a_message(specs: str, notes: str) -> None:
     """Of several reasons the one that says most is told."""
-    assert repair(specs)[1] == notes
+    assert outcome_of(specs)[1] == notes
 
 
 def test_the_messages_given_are_left_alone() -> None:
     """Repair returns messages of its own where it changes any."""
     given = messages("a1:c,c u t_:c s t:c")
 
-    repaired(given)
+    repair(given)
 
     assert given == messages("a1:c,c u t_:c s t:c")
 
@@ -298,4 +300,4 @@ def test_calls_are_mended_in_their_own_module() -> None:
     """What `mended_calls` says of a message is what is sent."""
     given = messages("a1:c,c t:c")
 
-    assert repaired(given).messages[0].tool_calls == mended_calls(given, ())[0].calls
+    assert repair(given).messages[0].tool_calls == mended_calls(given, ())[0].calls

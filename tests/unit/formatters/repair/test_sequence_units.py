@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import Message, Role
-from formatters.repair.sequence import units_of
+from formatters.repair.sequence import split_units
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL}
 
@@ -19,4 +19,4 @@ def test_units(names: str, units: list[str]) -> None:
     """A call and its results are one unit, and every other message is one."""
     messages = [Message(id=name, role=ROLES[name[0]], content=name) for name in names.split()]
 
-    assert [" ".join(message.id for message in unit) for unit in units_of(messages)] == units
+    assert [" ".join(message.id for message in unit) for unit in split_units(messages)] == units

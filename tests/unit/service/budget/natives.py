@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from formatters.model import Block, ChatMessage, Entry, GivesWay, Message, Role, ToolCall
+from formatters.model import Block, ChatMessage, Entry, Message, Role, ToolCall, TrimPolicy
 
 CALL = ToolCall(id="c", name="f", arguments={}, text="{}")
 
@@ -39,5 +39,5 @@ def called(name: str, *sizes: int, limit: int = 10_000) -> Entry:
     )
 
 
-history = partial(Block, tag="HISTORY", native=True, gives_way=GivesWay.BY_STRATEGY)
-run = partial(Block, tag="RUN", native=True, gives_way=GivesWay.ALL_BUT_NEWEST, volatile=True)
+history = partial(Block, tag="HISTORY", native=True, gives_way=TrimPolicy.BY_STRATEGY)
+run = partial(Block, tag="RUN", native=True, gives_way=TrimPolicy.ALL_BUT_NEWEST, volatile=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, ToolCall
-from formatters.render import in_one_message, render
+from formatters.render import join_blocks, render
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
     Estimate,
@@ -72,7 +72,7 @@ def test_blocks_that_share_a_message(count: Count) -> None:
         Block(tag="C", header="[C]\n", entries=(Entry(text="### f\n/x\n"), Entry(text="### g"))),
         Block(tag="D", header="[D]\n", entries=(Entry(text="  你好  "),)),
     )
-    shared = in_one_message((first, replace(second, additive=True), third))
+    shared = join_blocks((first, replace(second, additive=True), third))
     (message,) = render(shared)
     text = str(message["content"])
     ends = [text.index("\n\n[C]"), text.index("\n\n[D]"), len(text)]
@@ -117,8 +117,8 @@ def test_estimates_round_once() -> None:
     alone = replace(whole, tag="A")
 
     assert block_tokens(whole, Halves()) == Halves().count(whole.text) + MESSAGE_OVERHEAD
-    shared = measure(in_one_message((alone, whole)), Halves())
-    content = str(render(in_one_message((alone, whole)))[0]["content"])
+    shared = measure(join_blocks((alone, whole)), Halves())
+    content = str(render(join_blocks((alone, whole)))[0]["content"])
     assert sum(shared.values()) == Halves().count(content) + MESSAGE_OVERHEAD
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from formatters.model import COUNT_MARK, Block, Entry, GivesWay, Message, Role
+from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
 from service.budget.counting import block_tokens
 from service.budget.fit_blocks import Budget, Fitted, Yielded, fit_blocks
 from service.budget.groups import Strategy
@@ -22,11 +22,11 @@ TOOLS = Block(
     tag="TOOLS",
     header="[TOOLS]\n",
     entries=(LARGE_TOOL, SMALL_TOOL, LARGE_TOOL),
-    gives_way=GivesWay.BY_DETAIL,
+    gives_way=TrimPolicy.BY_DETAIL,
     additive=True,
 )
-MOOD = Block(tag="MOOD", entries=(Entry(text="m" * 46),), gives_way=GivesWay.WHOLE)
-PLAN = Block(tag="PLAN", entries=(Entry(text="p" * 46),), gives_way=GivesWay.WHOLE)
+MOOD = Block(tag="MOOD", entries=(Entry(text="m" * 46),), gives_way=TrimPolicy.WHOLE)
+PLAN = Block(tag="PLAN", entries=(Entry(text="p" * 46),), gives_way=TrimPolicy.WHOLE)
 MEMORY = Block(
     tag="MEMORY",
     header=f"[MEMORY {COUNT_MARK}]\n",
@@ -36,7 +36,7 @@ MEMORY = Block(
         for n in range(3)
     ),
     placeholder_when_cut="(none)",
-    gives_way=GivesWay.BY_STRATEGY,
+    gives_way=TrimPolicy.BY_STRATEGY,
     additive=True,
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def told(chars: int) -> Entry:
     return Entry(text=text, shorten=told, longest=50)
 
 
-PROFILE = Block(tag="PROFILE", entries=(told(50),), gives_way=GivesWay.BY_TAIL)
+PROFILE = Block(tag="PROFILE", entries=(told(50),), gives_way=TrimPolicy.BY_TAIL)
 
 BLOCKS = (FIXED, TOOLS, MEMORY, PROFILE, MOOD, PLAN)
 TOTAL = sum(len(block.text) + 4 for block in BLOCKS)
@@ -185,7 +185,7 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
 def test_details_go_one_after_the_other(missing: int, text: str) -> None:
     """From the largest of the shorter texts to the least."""
     entry = Entry(text="dddd", shorter=("ccc", "bb", "a"))
-    block = Block(tag="D", entries=(entry,), gives_way=GivesWay.BY_DETAIL)
+    block = Block(tag="D", entries=(entry,), gives_way=TrimPolicy.BY_DETAIL)
 
     assert texts(fit(4 + 4 - missing, [block])) == {"D": text}
 
@@ -227,8 +227,8 @@ def test_a_profile_shorter_than_its_mark() -> None:
         fit(108, [FIXED, brief])
 
 
-@pytest.mark.parametrize("way", [GivesWay.BY_TAIL, GivesWay.BY_DETAIL])
-def test_a_block_that_cannot_shrink(way: GivesWay) -> None:
+@pytest.mark.parametrize("way", [TrimPolicy.BY_TAIL, TrimPolicy.BY_DETAIL])
+def test_a_block_that_cannot_shrink(way: TrimPolicy) -> None:
     """A block that has no shorter form stays whole, and another one gives way."""
     stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=way)
 
@@ -241,7 +241,7 @@ def test_a_block_that_cannot_shrink(way: GivesWay) -> None:
 
 def test_only_what_gave_way_is_told_of() -> None:
     """Not a block that had nothing to give."""
-    stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=GivesWay.BY_DETAIL)
+    stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=TrimPolicy.BY_DETAIL)
 
     assert fit(20 + 50, [stiff, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
     empty = replace(stiff, entries=(), placeholder="s" * 16)

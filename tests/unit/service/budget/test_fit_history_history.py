@@ -3,7 +3,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from formatters.model import COUNT_MARK, Block, Entry, GivesWay, Message, Omission, Role
+from formatters.model import COUNT_MARK, Block, Entry, Message, Omission, Role, TrimPolicy
 from formatters.native import CLEARED
 from service.budget.fit_history import LEAST_CHARS, FittedHistory, fit_history, smallest
 from service.budget.groups import Fit, Group, Strategy, Verdict
@@ -39,7 +39,7 @@ def memory(*entries: Entry, omissions: tuple[Omission, ...] = ()) -> Block:
         entries=entries,
         placeholder="(nothing)",
         placeholder_when_cut="(none fits)",
-        gives_way=GivesWay.BY_STRATEGY,
+        gives_way=TrimPolicy.BY_STRATEGY,
         additive=True,
         omissions=omissions,
     )

@@ -8,7 +8,7 @@ from service.budget.fit_recall import MOST_MISSES, buy, words_of
 
 def row(text: str, day: str = "[1]") -> Entry:
     """Return a row under the line of its day."""
-    return Entry(text=f"  {text}", under=day, passage=Passage(text, Role.HUMAN), rows=1)
+    return Entry(text=f"  {text}", day=day, passage=Passage(text, Role.HUMAN), rows=1)
 
 
 def test_the_best_are_bought_first() -> None:

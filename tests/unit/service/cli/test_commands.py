@@ -256,6 +256,24 @@ def test_settings_that_work_are_valid(ctxb: Ctxb) -> None:
     assert "ok: the settings" in ctxb("config", "validate").stdout
 
 
+def test_outdated_settings_are_reported(ctxb: Ctxb) -> None:
+    """Validation and the doctor show them, other commands log them, and none fails."""
+    Path("config.yml").write_text("bus: {socket_timeout: 3}")
+    outdated = "config.yml:1:7  bus.socket_timeout: is called bus.socket_timeout_seconds now"
+
+    checked = ctxb("config", "validate")
+    assert (checked.exit_code, checked.stderr) == (Exit.OK, f"warning: {outdated}\n")
+
+    first, *_ = json.loads(ctxb("doctor", "--json").stdout)
+    assert (first["what"], first["state"], first["found"]) == ("settings", "warn", outdated)
+
+    (logged,) = ctxb("config", "show").stderr.splitlines()
+    assert (json.loads(logged)["event"], json.loads(logged)["warning"]) == (
+        "settings.outdated",
+        outdated,
+    )
+
+
 def test_the_command_line_says_who_it_is(ctxb: Ctxb) -> None:
     """The version is printed, and the exit codes stand in the help."""
     assert ctxb("--version").stdout.startswith("context-builder ")

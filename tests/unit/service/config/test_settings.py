@@ -16,7 +16,7 @@ Problems = Callable[..., list[str]]
         ({"bus": {"lease_seconds": 1}}, "bus.heartbeat_seconds: must be less than"),
         ({"bus": {"heartbeat_seconds": 5}}, "bus.heartbeat_seconds: must be less than"),
         ({"bus": {"lease_seconds": float("inf")}}, "finite number"),
-        ({"bus": {"socket_timeout": 0}}, "bus.socket_timeout"),
+        ({"bus": {"socket_timeout_seconds": 0}}, "bus.socket_timeout_seconds"),
         ({"bus": {"max_deliveries": 0}}, "bus.max_deliveries"),
         ({"bus": {"reply_prefixes": [""]}}, "bus.reply_prefixes.0"),
         ({"bus": {"reply_prefixes": ["context."]}}, "'context.' would let replies overwrite"),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from formatters.rows import well_formed
+from formatters.rows import fix_surrogates
 from service.adapters.tokens import tokenizers
 from service.adapters.tokens.fast import samples
 from service.adapters.tokens.tokenizers import TiktokenCounter, fast_count
@@ -82,7 +82,7 @@ def test_lone_surrogates_are_repaired_first(install: Install) -> None:
     text = "a\ud800b"
 
     assert counter.count(text) == exact(text)
-    assert asked[-1] == well_formed(text)
+    assert asked[-1] == fix_surrogates(text)
 
 
 @pytest.mark.parametrize("odd", ["<|endoftext|>", "\r\n\r\n", "\N{THUMBS UP SIGN}"])
