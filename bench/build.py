@@ -27,7 +27,7 @@ from service.budget.strategies import STRATEGIES
 from service.build.gather import Sources
 from service.builder import ContextBuilder
 from service.connect import now
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 LENGTHS: Final = (20, 200, 2_000, 20_000)
 
@@ -147,7 +147,7 @@ def _builder(stores: Stores) -> ContextBuilder:
 
 def _forget() -> None:
     """Forget what all builds of this process share, before a cold one."""
-    printed._remembered.cache_clear()  # noqa: SLF001 - nobody else has a use for it
+    printed._quote.cache_clear()  # noqa: SLF001 - nobody else has a use for it
 
 
 class _NoTools:

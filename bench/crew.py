@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.processes import HUNG_SECONDS, Usage, killed, stopped, usage
+from bench.processes import HUNG_SECONDS, Usage, killed, state, stopped, usage
 from service.adapters.sql.migrate import upgrade
 
 #: Seconds between two looks at another process.
@@ -54,9 +54,12 @@ class WorkerProcess:
         """Ask it to end; returns its exit code, and raises `TimeoutError` where it hangs."""
         return await stopped(self.process)
 
-    def freeze(self) -> None:
-        """Stop its clock, as a long pause of a machine does."""
+    async def freeze(self) -> None:
+        """Stop its clock, as a long pause of a machine does; it is stopped when this returns."""
         self.process.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(HUNG_SECONDS):
+            while state(self.process.pid) != "T":  # noqa: ASYNC110 - another process
+                await asyncio.sleep(LOOK_SECONDS)
 
     def thaw(self) -> None:
         """Let it go on."""

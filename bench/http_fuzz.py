@@ -22,7 +22,7 @@ from typing import Final
 
 from bench.report import report
 from service.app import connect_client, open_bus, open_observed_worker
-from service.config.sections import HealthSettings, HttpSettings
+from service.config.endpoints import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, Settings
 from service.observe.logs import configure_logging
 

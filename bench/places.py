@@ -12,7 +12,7 @@ from formatters.recalled import insert_day_lines, recalled
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from prompts.capabilities import capabilities
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: Stands in the untrusted places to learn what structure a context has.
 HARMLESS: Final = Forgery("plain words", "plain words")

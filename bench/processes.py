@@ -80,6 +80,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / _TICKS
 
 
+def state(pid: int) -> str:
+    """Return the state of a process as one letter: ``T`` is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def usage(pid: int) -> Usage:
     """Return the memory and files of a process."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from bench.json_lines import read_lines
 from bench.report import over_data
-from formatters.extractive import candidates, extract, fitting, lines, words
+from formatters.extractive import extract, format_lines, list_sentences, select_fitting, stem_words
 from formatters.model import Count, Message, Role
 from formatters.rows import read_rows
 from formatters.times import format_stamp
@@ -122,21 +122,21 @@ def newest_compact(messages: Sequence[Message], max_tokens: int, count: Count) -
 
     def text_of(number: int) -> str:
         kept = messages[len(messages) - number :]
-        return "\n".join(lines([*candidates(kept)], kept))
+        return "\n".join(format_lines([*list_sentences(kept)], kept))
 
     return text_of(_most(len(messages), lambda number: count(text_of(number)) <= max_tokens))
 
 
 def by_lot(messages: Sequence[Message], max_tokens: int, count: Count) -> str:
     """Keep sentences drawn by lot, the same in each run."""
-    every = [*candidates(messages)]
+    every = [*list_sentences(messages)]
     drawn = list(range(len(every)))
     random.Random(1).shuffle(drawn)  # noqa: S311 - to be repeatable
 
     def text_of(places: Sequence[int]) -> str:
-        return "\n".join(lines([every[place] for place in sorted(places)], messages))
+        return "\n".join(format_lines([every[place] for place in sorted(places)], messages))
 
-    return text_of(fitting(drawn, lambda places: count(text_of(places)) <= max_tokens))
+    return text_of(select_fitting(drawn, lambda places: count(text_of(places)) <= max_tokens))
 
 
 def _most(end: int, fits: Callable[[int], bool]) -> int:
@@ -163,11 +163,11 @@ class Kept:
     """How much of a conversation's messages a text holds."""
 
     def __init__(self, conversation: Conversation, text: str) -> None:
-        self._said = [frozenset(words(each.content)) for each in conversation.messages]
+        self._said = [frozenset(stem_words(each.content)) for each in conversation.messages]
         self._times = Counter(word for said in self._said for word in said)
         self._lines: dict[str, list[int]] = defaultdict(list)
         for place, line in enumerate(text.splitlines()):
-            for word in set(words(line)):
+            for word in set(stem_words(line)):
                 self._lines[word].append(place)
 
     def share(self, place: int) -> float:
@@ -181,7 +181,7 @@ class Kept:
 
     def answers(self, answer: str) -> float:
         """Return the share of an answer's words that the text holds."""
-        asked = set(words(answer))
+        asked = set(stem_words(answer))
         whole = sum(map(self._weight, asked))
         return sum(self._weight(word) for word in asked if word in self._lines) / whole
 
@@ -193,7 +193,7 @@ def figures_of(conversation: Conversation, text: str, count: Count) -> dict[str,
     """Return what a text keeps of a conversation."""
     kept = Kept(conversation, text)
     shares = [[kept.share(place) for place in q.evidence] for q in conversation.questions]
-    answered = [kept.answers(q.answer) for q in conversation.questions if words(q.answer)]
+    answered = [kept.answers(q.answer) for q in conversation.questions if stem_words(q.answer)]
     return {
         "tokens": count(text),
         "words": fmean(map(fmean, shares)),

@@ -1,4 +1,8 @@
-"""An extract: a conversation's most telling sentences in their order, within a number of tokens."""
+"""An extractive summary: the key sentences of a conversation, within a number of tokens.
+
+Sentences are ranked without a model: by how rare their words are, by numbers, names and words that
+mark decisions, and less for what a sentence before them has already covered.
+"""
 
 import heapq
 import math
@@ -13,63 +17,31 @@ from typing import Final
 from formatters.model import Count, Message, Role
 from formatters.printed import format_annotation
 
-#: Scripts that put no blanks between words: kana, Chinese characters, Thai, Lao, Khmer, Burmese.
-_SOLID: Final = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-)
-_WORD: Final = re.compile(rf"[{_SOLID}]++|(?:(?![{_SOLID}])\w)++(?:['’](?:(?![{_SOLID}])\w)++)*+")
-_IS_SOLID: Final = re.compile(rf"[{_SOLID}]")
-
-#: Letters of a word that count; of longer ones the rest is taken for an ending.
-STEM: Final = 6
+#: The most bytes of text per token, blanks aside.
+TOKEN_BYTES: Final = 10
+#: How many further sentences are tried once one doesn't fit.
+TRIES: Final = 12
+#: Characters of the longest sentence; longer ones are cut, at a blank if possible.
+MAX_CHARS: Final = 320
 
 
-def words(text: str) -> list[str]:
-    """Return the words of a text, folded and cut to stems; without blanks, pairs of characters."""
-    found: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).lower()):
-        if not _IS_SOLID.match(word):
-            found.append(word[:STEM])
-        elif len(word) == 1:
-            found.append(word)
-        else:
-            found += (first + second for first, second in pairwise(word))
-    return found
+def extract(messages: Sequence[Message], max_tokens: int, count: Count) -> str:
+    """Return the key sentences of messages, given oldest first, in at most ``max_tokens`` tokens.
 
+    Lines are ``- user: …`` under the day (UTC) of their messages. Empty if no sentence fits. The
+    result is deterministic, and the time nearly linear in the text.
+    """
+    sentences = list(list_sentences(messages))
 
-#: How much rarer words count for more.
-RARITY: Final = 1.5
-#: Times up to which a word that recurs counts for more, and how much.
-RECURS: Final = 3
-RECURRENCE: Final = 0.25
-#: What a word is worth each time it was said before, and the times after which that is the same.
-REPEATED: Final = 0.5
-MOST_REPEATS: Final = 8
-#: Bytes that a sentence costs besides its own: its speaker, and what it needs around it.
-OVERHEAD: Final = 40
+    def format_chosen(indexes: Sequence[int]) -> str:
+        return "\n".join(format_lines([sentences[index] for index in sorted(indexes)], messages))
 
-#: Sentences with these are worth more or less by so much.
-WITH_NUMBER: Final = 1.3
-WITH_NAME: Final = 1.6
-WITH_TURN: Final = 1.3
-AS_QUESTION: Final = 0.6
-#: Results of tools are long, and their telling parts are mostly told again.
-AS_RESULT: Final = 0.5
+    def fits(indexes: Sequence[int]) -> bool:
+        return count(format_chosen(indexes)) <= max_tokens
 
-#: A sentence is taken if it is worth so much of what the next could be at best. It bounds how often
-#: one is looked at again, so that the time stays near linear.
-NEAR: Final = 0.9
-
-_NUMBER: Final = re.compile(r"\d")
-#: A word with a capital that doesn't stand first.
-_NAME: Final = re.compile(r"(?<=[^\W\d_] )[A-Z]\w+|(?<=[^\W\d_], )[A-Z]\w+|\b[A-Z]{2,}\b")
-#: Words that mark where a conversation turns.
-_TURNS: Final = frozenset(
-    words(
-        "error errors failed failure exception decided decision agreed promised"
-        " deadline must cancel prefer allergic booked"
-    )
-)
+    # enough sentences to fill the tokens, and for the tries after that
+    max_bytes = max_tokens * TOKEN_BYTES + TRIES * 4 * MAX_CHARS
+    return format_chosen(select_fitting(rank_sentences(sentences, max_bytes), fits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,113 +49,38 @@ class Sentence:
     """A sentence that may be chosen."""
 
     text: str
-    #: The place of its message.
+    #: The index of its message.
     message: int
     role: Role
-    #: Each word once, in their order.
+    #: The stems of its words, each once, in order.
     words: tuple[str, ...]
 
 
-def ranked(sentences: Sequence[Sentence], most_bytes: int) -> list[int]:
-    """Return the places of the sentences worth most, best first, up to so many bytes in all."""
-    weights = _weights(sentences)
-    factors = [_factor(each) / (len(each.text.encode()) + OVERHEAD) for each in sentences]
-    said: Counter[str] = Counter()
+def list_sentences(messages: Sequence[Message]) -> Iterator[Sentence]:
+    """Yield all sentences of messages; the calls of a message are one sentence."""
+    for index, message in enumerate(messages):
+        texts = [*split_sentences(message.content)]
+        if message.tool_calls:
+            texts.append(format_annotation(message.tool_calls))
+        for text in texts:
+            stems = tuple(dict.fromkeys(stem_words(text)))
+            yield Sentence(text=text, message=index, role=message.role, words=stems)
 
-    def worth(place: int) -> float:
-        parts = (
-            weights[word] * REPEATED ** min(said[word], MOST_REPEATS)
-            for word in sentences[place].words
-        )
-        return factors[place] * sum(parts)
 
-    heap = [(-worth(place), place) for place in _distinct(sentences)]
-    heapq.heapify(heap)
-    chosen: list[int] = []
-    size = 0
-    while heap and size < most_bytes:
-        _, place = heapq.heappop(heap)
-        value = worth(place)
-        if heap and value < NEAR * -heap[0][0]:
-            heapq.heappush(heap, (-value, place))
-            continue
-        chosen.append(place)
-        size += len(sentences[place].text.encode())
-        said.update(sentences[place].words)
+def select_fitting(ranking: Sequence[int], fits: Callable[[Sequence[int]], bool]) -> Sequence[int]:
+    """Return the longest prefix of a ranking that fits, and the next sentences that still fit."""
+    low, high = 0, len(ranking)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(ranking[:middle]) else (low, middle - 1)
+    chosen = list(ranking[:low])
+    for index in ranking[low + 1 : low + 1 + TRIES]:
+        if fits([*chosen, index]):
+            chosen.append(index)
     return chosen
 
 
-def _weights(sentences: Sequence[Sentence]) -> dict[str, float]:
-    found = Counter(word for each in sentences for word in each.words)
-    return {
-        word: math.log(1 + len(sentences) / times) ** RARITY * min(times, RECURS) ** RECURRENCE
-        for word, times in found.items()
-    }
-
-
-def _factor(sentence: Sentence) -> float:
-    text = sentence.text
-    marks = (
-        (WITH_NUMBER, _NUMBER.search(text)),
-        (WITH_NAME, _NAME.search(text)),
-        (WITH_TURN, not _TURNS.isdisjoint(sentence.words)),
-        (AS_QUESTION, text.endswith(("?", "？"))),
-        (AS_RESULT, sentence.role is Role.TOOL),
-    )
-    return math.prod(factor for factor, holds in marks if holds)
-
-
-def _distinct(sentences: Sequence[Sentence]) -> Iterable[int]:
-    """Return the places of sentences with words, of those with the same words the newest."""
-    return {each.words: place for place, each in enumerate(sentences) if each.words}.values()
-
-
-#: Characters of a sentence at most; what is longer is cut where there is a blank.
-MOST_CHARS: Final = 320
-
-#: What ends a sentence: a full stop of Latin scripts before a blank, or one of scripts that put
-#: no blank behind it.
-_END: Final = re.compile(
-    r"(?<=[.!?…])[\"'”’)\]]{0,2}+\s++|(?<=[。！？।؟])[」』”’）]{0,2}+\s*+|[\r\n]++"
-)
-
-#: A full stop behind these ends no sentence: initials, and what is written short in English.
-_SHORT: Final = re.compile(
-    r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|vs|etc|e\.g|i\.e|approx|No|Inc|Jr|Sr|Prof)\.$"
-)
-
-
-def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text, each on one line and of `MOST_CHARS` at most."""
-    start = 0
-    for end in _END.finditer(text):
-        piece = text[start : end.end()]
-        if "\n" not in end[0] and _SHORT.search(text[max(start, end.start() - 8) : end.start()]):
-            continue
-        start = end.end()
-        yield from _bounded(piece)
-    yield from _bounded(text[start:])
-
-
-def _bounded(piece: str) -> Iterator[str]:
-    line = " ".join(piece.split())
-    start = 0
-    while len(line) - start > MOST_CHARS:
-        blank = line.rfind(" ", start + MOST_CHARS // 2, start + MOST_CHARS)
-        end = blank if blank > 0 else start + MOST_CHARS
-        yield line[start:end].strip()
-        start = end
-    if rest := line[start:].strip():
-        yield rest
-
-
-#: Bytes of text that a token stands for at most, for all but blanks.
-TOKEN_BYTES: Final = 10
-#: Sentences that are tried in the room that is left, and bytes for them.
-TRIES: Final = 12
-SPARE_BYTES: Final = TRIES * 4 * MOST_CHARS
-
-#: Lower case and behind a dash, so that they can't be taken for the speakers of contexts.
+#: In lower case and after a dash, so that they aren't taken for the speakers of a context.
 _SPEAKERS: Final = {
     Role.HUMAN: "user",
     Role.AI: "assistant",
@@ -192,65 +89,178 @@ _SPEAKERS: Final = {
 }
 
 
-def extract(messages: Sequence[Message], max_tokens: int, count: Count) -> str:
-    """Return an extract of messages given oldest first, of so many tokens at most.
-
-    Lines are ``- user: …`` below the day (UTC) on which it was said. Empty where not even one
-    sentence fits. Deterministic; takes time nearly in proportion to the text.
-    """
-    every = list(candidates(messages))
-
-    def text_of(places: Sequence[int]) -> str:
-        return "\n".join(lines([every[place] for place in sorted(places)], messages))
-
-    def fits(places: Sequence[int]) -> bool:
-        return count(text_of(places)) <= max_tokens
-
-    best = ranked(every, max_tokens * TOKEN_BYTES + SPARE_BYTES)
-    return text_of(fitting(best, fits))
-
-
-def candidates(messages: Sequence[Message]) -> Iterator[Sentence]:
-    """Yield all sentences of messages, and what stands for their calls."""
-    for place, message in enumerate(messages):
-        found = [*sentences(message.content)]
-        if message.tool_calls:
-            found.append(format_annotation(message.tool_calls))
-        for text in found:
-            said = tuple(dict.fromkeys(words(text)))
-            yield Sentence(text=text, message=place, role=message.role, words=said)
-
-
-def fitting(best: Sequence[int], fits: Callable[[Sequence[int]], bool]) -> Sequence[int]:
-    """Return the longest beginning of a ranking that fits, and what fits beside it."""
-    low, high = 0, len(best)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(best[:middle]) else (low, middle - 1)
-    chosen = list(best[:low])
-    for place in best[low + 1 : low + 1 + TRIES]:
-        if fits([*chosen, place]):
-            chosen.append(place)
-    return chosen
-
-
-def lines(chosen: Sequence[Sentence], messages: Sequence[Message]) -> Iterator[str]:
-    """Yield a line for each day, and for what one speaker says there before another does."""
+def format_lines(sentences: Sequence[Sentence], messages: Sequence[Message]) -> Iterator[str]:
+    """Yield a line for each day, and one for neighbouring sentences of one speaker and day."""
     day = speaker = None
-    said: list[str] = []
-    for sentence in chosen:
+    texts: list[str] = []
+    for sentence in sentences:
         moment = messages[sentence.message].timestamp
         today = moment.date().isoformat() if moment else day
         if today != day or sentence.role is not speaker:
-            yield from _line(speaker, said)
-            said = []
+            yield from _format_line(speaker, texts)
+            texts = []
         if today != day and today:
             yield today
         day, speaker = today, sentence.role
-        said.append(sentence.text)
-    yield from _line(speaker, said)
+        texts.append(sentence.text)
+    yield from _format_line(speaker, texts)
 
 
-def _line(speaker: Role | None, said: Sequence[str]) -> Iterator[str]:
-    if speaker and said:
-        yield f"- {_SPEAKERS[speaker]}: {' '.join(said)}"
+def _format_line(speaker: Role | None, texts: Sequence[str]) -> Iterator[str]:
+    if speaker and texts:
+        yield f"- {_SPEAKERS[speaker]}: {' '.join(texts)}"
+
+
+#: The end of a sentence: a full stop of Latin scripts before a blank, one of scripts that put no
+#: blank after it, or a line end.
+_END: Final = re.compile(
+    r"(?<=[.!?…])[\"'”’)\]]{0,2}+\s++|(?<=[。！？।؟])[」』”’）]{0,2}+\s*+|[\r\n]++"
+)
+
+#: A full stop after these ends no sentence: initials and English abbreviations.
+_ABBREVIATION: Final = re.compile(
+    r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|vs|etc|e\.g|i\.e|approx|No|Inc|Jr|Sr|Prof)\.$"
+)
+
+
+def split_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text, each on one line and at most `MAX_CHARS` long."""
+    start = 0
+    for end in _END.finditer(text):
+        before = text[max(start, end.start() - 8) : end.start()]
+        if "\n" not in end[0] and _ABBREVIATION.search(before):
+            continue
+        yield from _split_line(text[start : end.end()])
+        start = end.end()
+    yield from _split_line(text[start:])
+
+
+def _split_line(text: str) -> Iterator[str]:
+    line = " ".join(text.split())
+    start = 0
+    while len(line) - start > MAX_CHARS:
+        blank = line.rfind(" ", start + MAX_CHARS // 2, start + MAX_CHARS)
+        end = blank if blank > 0 else start + MAX_CHARS
+        yield line[start:end].strip()
+        start = end
+    if last := line[start:].strip():
+        yield last
+
+
+#: Scripts that put no blanks between words: kana, Chinese characters, Thai, Lao, Khmer, Burmese.
+_UNSPACED: Final = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+)
+_WORD: Final = re.compile(
+    rf"[{_UNSPACED}]++|(?:(?![{_UNSPACED}])\w)++(?:['’](?:(?![{_UNSPACED}])\w)++)*+"
+)
+_IS_UNSPACED: Final = re.compile(rf"[{_UNSPACED}]")
+
+#: Characters of a stem; the rest of a longer word is taken for an ending.
+STEM: Final = 6
+
+
+def stem_words(text: str) -> list[str]:
+    """Return the lower-case stems of a text's words; pairs of characters in unspaced scripts."""
+    stems: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).lower()):
+        if not _IS_UNSPACED.match(word):
+            stems.append(word[:STEM])
+        elif len(word) == 1:
+            stems.append(word)
+        else:
+            stems += (first + second for first, second in pairwise(word))
+    return stems
+
+
+#: The exponent of a word's rarity.
+RARITY: Final = 1.5
+#: A word that recurs, counted up to ``MAX_RECURRENCES`` times, is worth more by this exponent.
+RECURRENCE: Final = 0.25
+MAX_RECURRENCES: Final = 3
+#: The factor for a word each time that a chosen sentence has it, up to ``MAX_REPEATS`` times.
+REPEATED: Final = 0.5
+MAX_REPEATS: Final = 8
+#: Bytes that a sentence costs besides its text: its speaker and separators.
+OVERHEAD: Final = 40
+
+#: The factors for sentences with a number, a name or a word of `_KEY_WORDS`, and for questions.
+WITH_NUMBER: Final = 1.3
+WITH_NAME: Final = 1.6
+WITH_KEY_WORD: Final = 1.3
+AS_QUESTION: Final = 0.6
+#: The factor for tool results: they are long, and messages mostly repeat what matters in them.
+AS_RESULT: Final = 0.5
+
+#: A sentence is taken if its value is at least this share of the best possible next value. It
+#: bounds how often a sentence is valued again, so that the time stays nearly linear.
+NEAR_BEST: Final = 0.9
+
+_NUMBER: Final = re.compile(r"\d")
+#: A capitalised word that isn't the first of its sentence, or an acronym.
+_NAME: Final = re.compile(r"(?<=[^\W\d_] )[A-Z]\w+|(?<=[^\W\d_], )[A-Z]\w+|\b[A-Z]{2,}\b")
+#: Words that mark a turning point of a conversation.
+_KEY_WORDS: Final = frozenset(
+    stem_words(
+        "error errors failed failure exception decided decision agreed promised"
+        " deadline must cancel prefer allergic booked"
+    )
+)
+
+
+def rank_sentences(sentences: Sequence[Sentence], max_bytes: int) -> list[int]:
+    """Return the indexes of the most valuable sentences, best first, up to ``max_bytes`` in all."""
+    weights = _weigh_words(sentences)
+    sizes = [len(sentence.text.encode()) for sentence in sentences]
+    factors = [
+        _factor(sentence) / (size + OVERHEAD)
+        for sentence, size in zip(sentences, sizes, strict=True)
+    ]
+    used: Counter[str] = Counter()
+
+    def value_of(index: int) -> float:
+        parts = (
+            weights[word] * REPEATED ** min(used[word], MAX_REPEATS)
+            for word in sentences[index].words
+        )
+        return factors[index] * sum(parts)
+
+    heap = [(-value_of(index), index) for index in _distinct(sentences)]
+    heapq.heapify(heap)
+    ranking: list[int] = []
+    size = 0
+    while heap and size < max_bytes:
+        _, index = heapq.heappop(heap)
+        value = value_of(index)
+        if heap and value < NEAR_BEST * -heap[0][0]:
+            heapq.heappush(heap, (-value, index))
+            continue
+        ranking.append(index)
+        size += sizes[index]
+        used.update(sentences[index].words)
+    return ranking
+
+
+def _weigh_words(sentences: Sequence[Sentence]) -> dict[str, float]:
+    counts = Counter(word for sentence in sentences for word in sentence.words)
+    return {
+        word: math.log(1 + len(sentences) / n) ** RARITY * min(n, MAX_RECURRENCES) ** RECURRENCE
+        for word, n in counts.items()
+    }
+
+
+def _factor(sentence: Sentence) -> float:
+    text = sentence.text
+    factors = (
+        (WITH_NUMBER, _NUMBER.search(text)),
+        (WITH_NAME, _NAME.search(text)),
+        (WITH_KEY_WORD, not _KEY_WORDS.isdisjoint(sentence.words)),
+        (AS_QUESTION, text.endswith(("?", "？"))),
+        (AS_RESULT, sentence.role is Role.TOOL),
+    )
+    return math.prod(factor for factor, applies in factors if applies)
+
+
+def _distinct(sentences: Sequence[Sentence]) -> Iterable[int]:
+    """Return the indexes of sentences with words; of those with the same words, the newest."""
+    return {sentence.words: i for i, sentence in enumerate(sentences) if sentence.words}.values()

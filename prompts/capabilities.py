@@ -54,6 +54,8 @@ class _Parameter:
 
 def capabilities(facts: Facts) -> Block:
     """Show the tools in their order; a function of ``facts.tools`` and ``facts.tags`` alone."""
+    if facts.tools_block is not None:
+        return facts.tools_block
     return Block(
         tag=Tag.CAPABILITIES,
         header=HEADER,

@@ -1,26 +1,28 @@
-"""The composition root: open everything, hand it on, close it in reverse.
+"""The composition root: opens everything, passes it on, closes it in reverse.
 
-Nothing but this, `service.connect` and `service.connect` knows an adapter.
+Only this module and `service.connect` import adapters.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Final
 
 from opentelemetry.trace import Tracer
 
-from service.adapters.memory.hub import MemoryReports
 from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
-from service.audit.reports import BuildReports
+from service.audit.reports import BuildReport, BuildReports
 from service.budget.limits import Models
+from service.build.after_answer import AfterAnswer
 from service.build.gather import Sources
 from service.build.plan import limits_of
 from service.build.strategies import check_strategy
 from service.builder import ContextBuilder
-from service.compaction.compactor import Compactor, running
-from service.compaction.summarize import Maker
+from service.compaction.compactor import Compactor, running_compactor
+from service.compaction.summarize import SummaryMaker
 from service.config.settings import Settings
 from service.connect import (
     ConnectedBus,
@@ -33,19 +35,31 @@ from service.connect import (
     open_summarizer,
     open_tracer,
 )
+from service.observe.health import Pulse
 from service.observe.logs import keep_to_stderr
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
 from service.ports.services import Summarizer
 from service.wire.events import Events
-from service.worker.events import BusEvents
+from service.worker.events import BusEvents, Departures
+from service.worker.handler import Handler
+from service.worker.ingress import Ingress
+from service.worker.loop import every
+from service.worker.recorder import Recorder
+from service.worker.retention import INTERVAL, Retention
 from service.worker.runner import Worker
+from service.worker.sender import Sender
+from service.worker.telemetry import BusSpans
 
-#: What a program needs that embeds the service or talks to it.
+#: Whose history a readiness check reads; it need not exist.
+PROBED_OWNER: Final = "ctxb-readiness"
+
+#: What a program needs that embeds the service or is a client of it.
 __all__ = [
     "ConnectedBus",
     "connect_client",
+    "make_worker",
     "open_builder",
     "open_bus",
     "open_observed_worker",
@@ -64,22 +78,22 @@ async def open_builder(
 ) -> AsyncIterator[ContextBuilder]:
     """Open a builder for use in this process, without a bus; its store is in memory by default.
 
-    Without a ``tracer``, the spans of its builds go to the process's provider, if it has one. In
-    the background it makes the summaries that its builds need, with the configured summarizer
-    unless one is given, and tells of them where it may.
+    Without a ``tracer``, the spans of its builds go to the provider of the process, if any. In the
+    background it makes the summaries that its builds need, with ``summarizer`` or the configured
+    one, and publishes ``events`` about them.
 
     Raises:
-        ConfigError: There is no such strategy, no adapter knows the store's URL, or an extra that
-            the settings need isn't installed.
-        PromptError: A prompt file is missing or can't be used.
+        ConfigError: The strategy or the scheme of the store's URL is unknown, or an extra that the
+            settings need isn't installed.
+        PromptError: A prompt file is missing or invalid.
         StoreError: The store can't be opened.
-        ToolError: A tool file is wrong.
+        ToolError: A tool file is invalid.
     """
     keep_to_stderr()
     settings = settings or Settings()
     strategies, tracer = check_strategy(settings), tracer or find_tracer()
     tokenizers, models = TiktokenTokenizers(), open_models().models
-    await asyncio.to_thread(tokenizers.load, *_used_by_default(settings, models))
+    await asyncio.to_thread(tokenizers.load, *_default_tokenizers(settings, models))
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings, tokenizers))
         sources = Sources(
@@ -89,12 +103,13 @@ async def open_builder(
             prompts=await asyncio.to_thread(open_prompts, settings, metrics),
             summaries=stores.summaries,
         )
-        compactor = None
+        after_answer: tuple[AfterAnswer, ...] = ()
         if settings.summaries.enabled:
-            opened = _open_maker(settings, stores, tokenizers, summarizer)
-            maker = await stack.enter_async_context(opened)
-            making = Compactor(maker, sources.lacking, events, metrics, tracer)
-            compactor = await stack.enter_async_context(running(making))
+            maker = await stack.enter_async_context(
+                _open_maker(settings, stores, tokenizers, summarizer)
+            )
+            compactor = Compactor(maker, sources.failed_scopes, events, metrics, tracer)
+            after_answer = (await stack.enter_async_context(running_compactor(compactor)),)
         yield ContextBuilder(
             sources=sources,
             tokenizers=tokenizers,
@@ -104,8 +119,7 @@ async def open_builder(
             models=models,
             metrics=metrics,
             tracer=tracer,
-            reports=BuildReports(MemoryReports(), settings, now),
-            compactor=compactor,
+            after_answer=after_answer,
         )
 
 
@@ -115,13 +129,13 @@ async def _open_maker(
     stores: Stores,
     tokenizers: TiktokenTokenizers,
     summarizer: Summarizer | None,
-) -> AsyncIterator[Maker]:
-    """Open what makes summaries, with the configured summarizer unless one is given."""
+) -> AsyncIterator[SummaryMaker]:
+    """Open the maker of summaries, with the given summarizer or the configured one."""
     async with AsyncExitStack() as stack:
         if summarizer is None:
             counter = tokenizers.counter(settings.budget.tokenizer)
             summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
-        yield Maker(
+        yield SummaryMaker(
             history=stores.history,
             summaries=stores.summaries,
             summarizer=summarizer,
@@ -131,8 +145,8 @@ async def _open_maker(
         )
 
 
-def _used_by_default(settings: Settings, models: Models) -> set[str]:
-    """Return the tokenizers of requests that name no model, and of rows that are stored."""
+def _default_tokenizers(settings: Settings, models: Models) -> set[str]:
+    """Return the tokenizers of requests that name no model, and of stored rows."""
     model = settings.budget.model
     limits = limits_of(model, models, settings.budget) if model else None
     return {settings.budget.tokenizer} | ({limits.counter} if limits else set())
@@ -144,12 +158,57 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
     async with open_builder(settings, events=BusEvents(bus, metrics), metrics=metrics) as builder:
-        yield Worker(bus, builder)
+        yield make_worker(bus, builder)
+
+
+def make_worker(
+    bus: Bus, builder: ContextBuilder, reported: Callable[[BuildReport], object] | None = None
+) -> Worker:
+    """Assemble a worker; ``reported`` is called with each report that is on the bus."""
+    settings, metrics, pulse = builder.settings, builder.metrics, Pulse()
+    spans = BusSpans(builder.tracer, settings.bus)
+    sender = Sender(bus, metrics, pulse)
+    recorder = Recorder(builder.history, bus, settings, metrics)
+    events = BusEvents(bus, metrics)
+    departures = Departures(builder.history, events, builder.tokenizers, settings.events)
+    after_answer = (BuildReports(bus.reports, settings, bus.now, reported), departures.queue)
+    handler = Handler(
+        bus=bus,
+        builder=builder,
+        sender=sender,
+        recorder=recorder if settings.recorder.enabled else None,
+        after_answer=(*builder.after_answer, *after_answer),
+        spans=spans,
+    )
+    ingress = Ingress(bus, handler.refuse, pulse)
+    retention = Retention(builder.history, settings, bus.now)
+    background: list[Callable[[], Coroutine[Any, Any, None]]] = [
+        ingress.run,
+        ingress.run_held,
+        sender.run,
+        partial(every, INTERVAL, "retention", retention.enforce),
+    ]
+    if settings.recorder.enabled:
+        background.append(recorder.run)
+    if prompts := builder.sources.prompts:
+        seconds = settings.prompts.reload_seconds
+        background.append(partial(every, seconds, "prompts", prompts.refresh))
+    read = partial(builder.history.recent, PROBED_OWNER, max_rows=1)
+    return Worker(
+        bus=bus,
+        settings=settings,
+        handler=handler,
+        spans=spans,
+        pulse=pulse,
+        probes={"bus": bus.ping, "store": read},
+        background=background,
+        after_answer=after_answer,
+    )
 
 
 @asynccontextmanager
 async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Worker]:
-    """Open a worker with what it serves over HTTP; raises `ConfigError` if a port is taken."""
+    """Open a worker with its HTTP servers; raises `ConfigError` if a port is in use."""
     async with AsyncExitStack() as stack:
         enter, metrics, served = stack.enter_async_context, None, None
         tracer = await enter(open_tracer(settings))
@@ -166,7 +225,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
 
             client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))
-        worker = Worker(bus, builder, served.recent.add if served else None)
+        worker = make_worker(bus, builder, served.recent.add if served else None)
         if metrics and settings.health.port is not None:
             from service.http.health import open_health  # noqa: PLC0415 - likewise
 

@@ -1,8 +1,8 @@
-"""How a context is built, on one page: gather facts, show them as blocks, fit, account.
+"""How a context is built, on one page: plan, gather, format, fit, report.
 
-    request -> Plan -> gather -> Facts -> BLOCKS -> Block(entries) -> fit_blocks -> account
+    BuildRequest -> Plan -> gather -> Facts -> BLOCKS -> Block(entries) -> fit -> BuildSuccess
 
-Everything behind `gather` is pure. To add a block, write a formatter and put it into `BLOCKS`; to
+Everything after `gather` is pure. To add a block, write a formatter and add it to `BLOCKS`; to
 add a strategy, see `service.budget.strategies`.
 """
 
@@ -18,47 +18,39 @@ from opentelemetry.trace import Tracer
 from formatters.friends_info import friends_info
 from formatters.model import Facts, Formatter
 from formatters.rows import fix_surrogates
-from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
 from prompts.identity import core_identity
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
-from service.audit.reports import BuildReports
-from service.budget.counting import counting
+from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
-from service.budget.fit_recall import ranking
+from service.budget.fit_recall import make_ranker
 from service.budget.groups import Strategy, recalls
 from service.budget.limits import Models
 from service.budget.toolset import Toolset
-from service.build.blocks import arranged, weight
+from service.build.after_answer import AfterAnswer
+from service.build.blocks import format_blocks, history, work_size
 from service.build.gather import Gathered, Sources, gather
 from service.build.plan import Plan, make_plan
 from service.build.report import Built, account
-from service.build.telemetry import building, built_as
+from service.build.telemetry import build_span, describe_build
 from service.build.tool_share import with_tools_that_fit
-from service.compaction.compactor import Compactor
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.observe.metrics import UNMEASURED, Metrics, timed
-from service.observe.tracing import carried, current, fail, is_traced, within
+from service.observe.tracing import child_span, current_span, own_trace, record_failure
 from service.ports.services import TokenCounter, Tokenizers
 from service.ports.stores import HistoryStore
 from service.recall.ranking import RANKING_STRATEGIES
-from service.wire.protocol import (
-    BuildRequest,
-    BuildResponse,
-    RejectedError,
-    decode,
-    failed,
-    succeeded,
-)
+from service.wire.request import BuildRequest, RejectedError, decode
+from service.wire.response import BuildResponse, error_response, success_response
 
-#: The blocks in their order. Blocks that a request brings along go before the last one.
+#: The blocks in their order. A request's own blocks precede the last one.
 BLOCKS: Final[tuple[Formatter, ...]] = (
     core_identity,
     capabilities,
-    shared_memory,
+    history,
     friends_info,
     this_moment,
 )
@@ -66,7 +58,7 @@ BLOCKS: Final[tuple[Formatter, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer to a request, and what its context was made of, where it is one."""
+    """The response to a request, and the build behind it unless it is an error."""
 
     response: BuildResponse
     built: Built | None = None
@@ -78,21 +70,19 @@ class ContextBuilder:
 
     sources: Sources
     tokenizers: Tokenizers
-    #: Tells the moment of a request that came without one, and of each response.
+    #: Returns the current time: of requests that have none, and of each response.
     clock: Callable[[], datetime]
     settings: Settings = field(default_factory=Settings)
     blocks: Sequence[Formatter] = BLOCKS
     strategies: Mapping[str, Strategy] = field(default_factory=lambda: RANKING_STRATEGIES)
-    #: The table of limits; without it every model's limit is unknown.
+    #: The table of token limits; without it the limit of every model is unknown.
     models: Models = field(default_factory=dict)
-    #: Where `build` stores the reports of its builds.
-    reports: BuildReports | None = None
-    #: Told how long the parts of a build took.
+    #: What is done with a build after its answer.
+    after_answer: tuple[AfterAnswer, ...] = ()
+    #: Records how long the parts of a build took.
     metrics: Metrics = UNMEASURED
-    #: Begins the span of each build; None where nobody collects them.
+    #: Starts the span of each build; None if no spans are collected.
     tracer: Tracer | None = None
-    #: Makes the summaries that builds turn out to need, when their answers are out.
-    compactor: Compactor | None = None
 
     @property
     def history(self) -> HistoryStore:
@@ -100,70 +90,74 @@ class ContextBuilder:
         return self.sources.history
 
     async def build(self, request: BuildRequest) -> BuildResponse:
-        """Answer a request with a context, or with the error that kept it from one."""
+        """Answer a request with a context, or with the error that prevented it."""
         answered = await self.answer(request)
-        if answered.built and self.reports:
-            await self.reports.store([answered.built])
-        if self.compactor:
-            self.compactor.keep(answered.built)
+        if answered.built:
+            for work in self.after_answer:
+                work.keep(answered.built)
         return answered.response
 
     async def answer(self, request: BuildRequest) -> Answered:
-        """Answer a request, and tell what the context was made of; files nothing."""
-        with building(self.tracer, request):
+        """Answer a request; the caller starts the work after the answer."""
+        with build_span(self.tracer, request):
             try:
                 built = await self.built(request)
             except ContextBuilderError as error:
-                fail(current(), error)
-                return Answered(failed(request.envelope, error, self.clock()))
-            built_as(built)
-            return Answered(succeeded(request.envelope, built.content, self.clock()), built)
+                record_failure(current_span(), error)
+                return Answered(error_response(request.envelope, error, self.clock(), own_trace()))
+            describe_build(built)
+            response = success_response(request.envelope, built.content, self.clock(), own_trace())
+            return Answered(response, built)
 
     async def built(self, request: BuildRequest) -> Built:
-        """Build a context; raises `ContextBuilderError` where there is none."""
-        receipt, traced = request.received_at or self.clock(), carried() if is_traced() else None
-        plan = make_plan(request, self.settings, self.strategies, self.models, receipt)
+        """Build a context; raises `ContextBuilderError` if there can be none."""
+        received_at = request.received_at or self.clock()
+        plan = make_plan(request, self.settings, self.strategies, self.models, received_at)
         with timed(self.metrics, "gather") as gathering:
             gathered = await gather(request, plan, self.sources, self.settings, self.metrics)
-        counter = self.tokenizers.counter(plan.tokenizer)
         prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
-        facts = replace(self._facts(request, plan, gathered), identity=prompt.text(plan.identity))
+        facts = self._facts(request, plan, gathered, prompt)
+        counter = self.tokenizers.counter(plan.tokenizer)
+        trace = own_trace()
 
-        def finish() -> Built:
-            fitting, told = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
+        def fit() -> Built:
+            offered, shown = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
             past = gathered.history
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
-            fitted = self._fit(replace(told, injections=due), plan, counter, fitting.toolset)
-            with within("account"):
-                content = account(request, plan, fitting, fitted, counter)
+            fitted = self._fit(replace(shown, injections=due), plan, counter, offered.toolset)
+            with child_span("account"):
+                content = account(request, plan, offered, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,
                 prompt=prompt,
-                gathered=fitting,
+                gathered=offered,
                 fitted=fitted,
                 content=content,
-                traced=traced,
-                seconds={"gather": gathering.seconds, "fit": choosing.seconds},
+                trace=trace,
+                seconds={"gather": gathering.seconds, "fit": fitting.seconds},
             )
 
-        small = weight(facts) + len(gathered.toolset.json) < LARGE_TEXT
-        with timed(self.metrics, "fit") as choosing:
-            return finish() if small else await asyncio.to_thread(finish)
+        small = work_size(facts) + len(gathered.toolset.json) < LARGE_TEXT
+        with timed(self.metrics, "fit") as fitting:
+            return fit() if small else await asyncio.to_thread(fit)
 
-    def _facts(self, request: BuildRequest, plan: Plan, gathered: Gathered) -> Facts:
-        defaults = self.settings.user_defaults.prompts.friends_profile
+    def _facts(
+        self, request: BuildRequest, plan: Plan, gathered: Gathered, prompt: SystemPrompt
+    ) -> Facts:
+        past = gathered.history
         blocks = request.options.blocks or {}
         return Facts(
             current_input=fix_surrogates(request.current_input),
+            identity=prompt.text(plan.identity),
             now=plan.now,
-            history=gathered.history.messages,
-            more_history=gathered.history.not_read > 0,
-            starts=gathered.history.starts,
+            history=past.messages,
+            more_history=past.not_read > 0,
+            starts=past.starts,
             summaries=gathered.summaries,
             tools=gathered.toolset.tools,
             profile=gathered.profile,
-            default_profile=defaults.content,
+            default_profile=self.settings.user_defaults.prompts.friends_profile.content,
             blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
             run=gathered.run,
             layout=plan.layout,
@@ -177,19 +171,19 @@ class ContextBuilder:
             tools=toolset.tokens(counter),
             strategy=plan.strategy,
             memory=plan.memory_tokens,
-            rank=ranking(plan.strategy, facts.current_input, plan.now),
+            rank=make_ranker(plan.strategy, facts.current_input, plan.now),
         )
-        with within("render"):
-            blocks = arranged(self.blocks, facts, toolset)
-        with within("choose"):
-            return fit_blocks(blocks, budget, counting(counter))
+        with child_span("render"):
+            tools_block = toolset.block(facts.tags, lambda: capabilities(facts))
+            blocks = format_blocks(self.blocks, replace(facts, tools_block=tools_block))
+        with child_span("choose"):
+            return fit_blocks(blocks, budget, count_function(counter))
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
-        """Answer a message as it stands on the bus.
+        """Answer a message in the form that it has on the bus.
 
         Raises:
-            RejectedError: It is no JSON, or has no readable id and owner, so that nobody can be
-                answered.
+            RejectedError: It isn't JSON, or has no readable id and owner to answer.
         """
         try:
             payload = json.dumps(message, default=str).encode()
@@ -200,7 +194,7 @@ class ContextBuilder:
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise
-            return failed(rejected.envelope, rejected.error, self.clock())
+            return error_response(rejected.envelope, rejected.error, self.clock())
         return await self.build(request)
 
     async def build_context(
@@ -212,12 +206,12 @@ class ContextBuilder:
         timezone_offset: int | str = 0,
         current_run_id: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the messages of a context; raises `ContextBuilderError` where there is none."""
+        """Return the messages of a context; raises `ContextBuilderError` if there can be none."""
         content = {
             "current_input": current_input,
             "user_profile": user_profile,
             "timestamp_utc": timestamp_utc,
             "timezone_offset": timezone_offset,
         }
-        named = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
-        return (await self.built(BuildRequest.model_validate(named))).content.messages
+        request = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
+        return (await self.built(BuildRequest.model_validate(request))).content.messages

@@ -8,16 +8,16 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorCode:
-    """A code, as those who meet it have to know it."""
+    """A code: its meaning, its cause and its remedy."""
 
     code: str
-    #: What it means in general; the first line of the docstring of its error.
+    #: What the code means in general; `title` on the wire.
     title: str
-    #: True where the same request may succeed later.
+    #: Whether the same request may succeed later.
     retryable: bool = False
-    #: True where the error itself says whether it is retryable, and ``retryable`` is the rule.
+    #: Whether ``retryable`` is only the default, and each error decides for itself.
     varies: bool = False
-    #: False where it is raised in process and in commands only.
+    #: False for codes of clients, commands and HTTP only.
     on_the_wire: bool = True
     when: str
     remedy: str
@@ -26,35 +26,35 @@ class ErrorCode:
 _LISTED: Final = (
     ErrorCode(
         code="invalid_request",
-        title="The request does not have the form that the wire contract asks for",
-        when="A key is missing or has a bad value, parts contradict each other, a tool or a "
-        "strategy isn't known, or `reply_to` isn't allowed.",
-        remedy="Correct the places that `errors` names; the same request fails again.",
+        title="The request does not follow the wire contract",
+        when="A key is missing or has an invalid value, parts contradict each other, a tool or a "
+        "strategy is unknown, or `reply_to` isn't allowed.",
+        remedy="Correct the places that `errors` lists; the same request would fail again.",
     ),
     ErrorCode(
         code="unsupported_content",
-        title="The request is well formed, but asks for something this version does not build",
+        title="The request is valid, but this version does not support its content",
         when="The input is a list of parts, for instance with an image.",
         remedy="Send the input as text.",
     ),
     ErrorCode(
         code="unsupported_version",
-        title="The request speaks a version of the wire contract that is not known here",
-        when="`schema_version` has another major number than 1.",
-        remedy='Send `"1.0"` or leave it out; upgrade the workers before their callers.',
+        title="The version of the wire contract is not supported",
+        when="The major version of `schema_version` isn't 1.",
+        remedy='Send `"1.0"` or omit it; upgrade the workers before their clients.',
     ),
     ErrorCode(
         code="id_conflict",
         title="The same owner used the same id for another request",
-        when="The answer to another request of that `owner_key` and `id` is still stored, which "
-        "it is for `bus.result_ttl_seconds`.",
-        remedy="Give every request an `id` of its own; repeat a request only as it was.",
+        when="The answer to another request with that `owner_key` and `id` is still stored; "
+        "answers are stored for `bus.result_ttl_seconds`.",
+        remedy="Give every request a unique `id`; retry a request only unchanged.",
     ),
     ErrorCode(
         code="budget_exceeded",
-        title="The parts that may not be left out do not fit into the token budget",
-        when="System message, input and reserve alone are larger than `max_tokens` or the model's "
-        "limit; `detail` says by how much.",
+        title="The protected parts do not fit into the token budget",
+        when="System message, input and reserve alone exceed `max_tokens` or the model's limit; "
+        "`detail` says by how much.",
         remedy="Raise `max_tokens`, lower `reserve_tokens`, offer fewer tools, or shorten the "
         "input.",
     ),
@@ -63,133 +63,132 @@ _LISTED: Final = (
         title="The request's deadline passed before its context was ready",
         retryable=True,
         when="`deadline` or `timeout_ms` passed while the request waited or was built.",
-        remedy="Send it again with more time; where it happens often, add workers.",
+        remedy="Retry with a later deadline; if it happens often, add workers.",
     ),
     ErrorCode(
         code="history_unavailable",
         title="The history could not be read",
         retryable=True,
-        when="The store didn't give the history in time, or didn't take the input.",
-        remedy="Send it again after a moment; look at the store, or allow "
-        "`gather.degrade_history`.",
+        when="The store didn't return the history in time, or didn't record the input.",
+        remedy="Retry after a moment; check the store, or enable `gather.degrade_history`.",
     ),
     ErrorCode(
         code="overloaded",
         title="More requests are waiting than the service accepts",
         retryable=True,
-        when="A request came over the channel while `bus.max_backlog` requests waited.",
-        remedy="Wait, longer each time, and send it again; add workers.",
+        when="A request arrived on the channel while `bus.max_backlog` requests were waiting.",
+        remedy="Retry with increasing delays; add workers.",
     ),
     ErrorCode(
         code="internal",
-        title="Something went wrong while a context was built",
+        title="An unexpected error occurred during the build",
         varies=True,
-        when="Nothing else in this table fits; also a request that was delivered too often "
-        "without an answer.",
-        remedy="Send it again where `retryable` is true; else look for its `id` in the log and "
-        "in the dead letter.",
+        when="No other code fits; also a request that was delivered too often without an answer.",
+        remedy="Retry if `retryable` is true; otherwise search the log and the dead-letter stream "
+        "for its `id`.",
     ),
     ErrorCode(
         code="no_answer",
-        title="No response came in time; the request may still be built",
+        title="No response arrived in time; the request may still be built",
         retryable=True,
         on_the_wire=False,
-        when="The client's own time ran out.",
-        remedy="Send it again under the same `id`: it is built once; see that a worker runs.",
+        when="The client's timeout expired.",
+        remedy="Retry with the same `id`: the request is built once. Check that a worker runs.",
     ),
     ErrorCode(
         code="no_worker",
         title="No worker listens on the request channel",
         retryable=True,
         on_the_wire=False,
-        when="A request was published on the channel, and nobody heard it.",
-        remedy="Start a worker, or send over the stream, where requests wait.",
+        when="A request was published on the channel without any subscriber.",
+        remedy="Start a worker, or send to the stream, where requests wait.",
     ),
     ErrorCode(
         code="not_replayable",
         title="The build cannot be repeated",
         on_the_wire=False,
-        when="Its manifest has expired, or its request, rows or tools are no longer there.",
-        remedy="Keep manifests longer, with `manifests.ttl_seconds`.",
+        when="A build is to be repeated with other options, and neither its report nor the history "
+        "has its whole request.",
+        remedy="Set `http.content` to `full`, so that reports keep requests.",
     ),
     ErrorCode(
         code="unauthorized",
-        title="The token is missing, or another one",
+        title="The token is missing or wrong",
         on_the_wire=False,
-        when="A request over HTTP has no `Authorization: Bearer`, or not that of `http.token`.",
+        when="An HTTP request lacks `Authorization: Bearer` with the value of `http.token`.",
         remedy="Send the token.",
     ),
     ErrorCode(
         code="forbidden",
-        title="The request may not be made",
+        title="The request is not allowed",
         on_the_wire=False,
-        when="A page of another origin asks over HTTP, or building over HTTP is switched off.",
-        remedy="Send it from a program or from the service's own page, or allow the page; see "
+        when="A page of another origin sent it, or building over HTTP is disabled.",
+        remedy="Send it from a program or the service's own page, or allow the page; see "
         "`http.allowed_origins` and `http.build`.",
     ),
     ErrorCode(
         code="not_found",
-        title="There is nothing of that name for this owner",
+        title="The owner has nothing of that name",
         on_the_wire=False,
         when="A path, a build or a row isn't there, or isn't this owner's; builds are shown "
-        "as long as their manifest is kept.",
-        remedy="Look at the path and at `X-Owner-Key`; keep manifests longer, with "
-        "`manifests.ttl_seconds`.",
+        "as long as their report is kept.",
+        remedy="Look at the path and at `X-Owner-Key`; keep reports longer, with "
+        "`reports.ttl_seconds`.",
     ),
     ErrorCode(
         code="method_not_allowed",
-        title="The path doesn't take this method",
+        title="The path does not support this method",
         on_the_wire=False,
-        when="A request over HTTP has a method that its path doesn't know.",
-        remedy="Send it with one that `Allow` names.",
+        when="An HTTP request uses a method that its path doesn't support.",
+        remedy="Use a method of the `Allow` header.",
     ),
     ErrorCode(
         code="request_timeout",
-        title="The body didn't come in time",
+        title="The body did not arrive in time",
         retryable=True,
         on_the_wire=False,
-        when="A caller over HTTP was slow.",
-        remedy="Send it again, in one go.",
+        when="An HTTP client was slow.",
+        remedy="Retry without pauses.",
     ),
     ErrorCode(
         code="too_large",
-        title="The body has too many bytes",
+        title="The body is too large",
         on_the_wire=False,
-        when="A request over HTTP is longer than `bus.max_payload_bytes`.",
-        remedy="Send less.",
+        when="The body of an HTTP request exceeds `bus.max_payload_bytes`.",
+        remedy="Send a smaller body.",
     ),
     ErrorCode(
         code="unsupported_media_type",
-        title="The body isn't declared as JSON",
+        title="The content type is not JSON",
         on_the_wire=False,
-        when="A request over HTTP has a body and no `Content-Type: application/json`.",
-        remedy="Declare it.",
+        when="An HTTP request has a body without `Content-Type: application/json`.",
+        remedy="Set the header.",
     ),
     ErrorCode(
         code="misdirected",
-        title="The request names a host that isn't served here",
+        title="The host of the request is not served here",
         on_the_wire=False,
-        when="`Host` of a request over HTTP is none of `http.allowed_hosts` and not the "
+        when="The `Host` header of an HTTP request is neither in `http.allowed_hosts` nor the "
         "address itself.",
-        remedy="Ask by the address, or allow the name.",
+        remedy="Use the address, or allow the name.",
     ),
 )
 
-#: What is known of each code. The errors themselves take theirs from here.
-CODES: Final[Mapping[str, ErrorCode]] = {each.code: each for each in _LISTED}
+#: Every code by its name; the error classes take their titles from here.
+CODES: Final[Mapping[str, ErrorCode]] = {entry.code: entry for entry in _LISTED}
 
 _REPR: Final = Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
 
 def shown(value: object) -> str:
-    """Return a stranger's value as a detail names it: at most some 80 characters of it."""
+    """Return an untrusted value as an error quotes it: at most some 80 characters of its repr."""
     return _REPR.repr(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One place in a request, and what is wrong there."""
+    """A place in a request, and what is wrong there."""
 
     #: A JSON pointer into the request (RFC 6901).
     pointer: str
@@ -197,29 +196,27 @@ class Problem:
 
 
 class ContextBuilderError(Exception):
-    """Something went wrong while a context was built.
+    """The root of all errors of the service; its own code is ``internal``.
 
-    A class with a ``code`` has one of `service.errors`, and is as retryable as that says;
-    others are ``internal``.
+    A subclass declares its code as ``class SomeError(ContextBuilderError, code="some_code")``;
+    title and ``retryable`` come from `CODES`. A subclass without a code inherits them.
     """
 
     code = "internal"
-    #: True where the same request may succeed later.
+    #: What the code means in general.
+    title = CODES["internal"].title
+    #: Whether the same request may succeed later.
     retryable = False
 
-    def __init_subclass__(cls, *, code: str | None = None, **more: object) -> None:
-        super().__init_subclass__(**more)
+    def __init_subclass__(cls, *, code: str | None = None, **options: object) -> None:
+        super().__init_subclass__(**options)
         if code:
-            cls.code, cls.retryable = code, CODES[code].retryable
+            entry = CODES[code]
+            cls.code, cls.title, cls.retryable = code, entry.title, entry.retryable
 
     def __init__(self, detail: str = "", problems: Sequence[Problem] = ()) -> None:
         super().__init__(detail or self.title)
         self.problems = tuple(problems)
-
-    @property
-    def title(self) -> str:
-        """Return what the error means in general: the first line of its docstring."""
-        return (type(self).__doc__ or "").strip().splitlines()[0].rstrip(".")
 
     @property
     def detail(self) -> str:
@@ -227,32 +224,32 @@ class ContextBuilderError(Exception):
         return str(self)
 
 
-#: The name that the source documents use for the root.
+#: The root's name in the source documents.
 ContextError = ContextBuilderError
 
 
 class InvalidRequestError(ContextBuilderError, code="invalid_request"):
-    """The request does not have the form that the wire contract asks for."""
+    """The request doesn't follow the wire contract."""
 
 
 class UnsupportedContentError(ContextBuilderError, code="unsupported_content"):
-    """The request is well formed, but asks for something this version does not build."""
+    """The request is valid, but this version can't build it."""
 
 
 class UnsupportedVersionError(ContextBuilderError, code="unsupported_version"):
-    """The request speaks a version of the wire contract that is not known here."""
+    """The major version of the request isn't supported."""
 
 
 class IdConflictError(ContextBuilderError, code="id_conflict"):
-    """The same owner used the same id for another request."""
+    """The owner used the same id for another request."""
 
 
 class BudgetExceededError(ContextBuilderError, code="budget_exceeded"):
-    """The parts that may not be left out do not fit into the token budget."""
+    """The protected parts don't fit into the token budget."""
 
 
 class DeadlineExceededError(ContextBuilderError, code="deadline_exceeded"):
-    """The request's deadline passed before its context was ready."""
+    """The deadline passed before the context was ready."""
 
 
 class HistoryUnavailableError(ContextBuilderError, code="history_unavailable"):
@@ -270,13 +267,13 @@ class StoreError(ContextBuilderError):
 
 
 class RowRefusedError(StoreError):
-    """A store refuses a row for what is in it, however often it comes."""
+    """A store refuses the content of a row, and will on every attempt."""
 
     retryable = False
 
 
 class SchemaError(StoreError):
-    """A store has not the tables that this version of the service works with."""
+    """The tables of a store don't match this version of the service."""
 
     retryable = False
 
@@ -288,7 +285,7 @@ class BusError(ContextBuilderError):
 
 
 class ForbiddenError(BusError):
-    """The bus forbids this process what it tried."""
+    """The user of this process has no permission for a command of the bus."""
 
     retryable = False
 
@@ -300,16 +297,16 @@ class SummarizerError(ContextBuilderError):
 
 
 class NoSummaryError(SummarizerError):
-    """The summarizer answered, but not with a summary of these messages."""
+    """The summarizer's answer is not a summary of the messages."""
 
 
 class ToolError(ContextBuilderError):
-    """A tool definition is not one."""
+    """A tool definition is invalid."""
 
 
 class PromptError(ContextBuilderError, ValueError):
-    """A prompt file cannot be used."""
+    """A prompt file can't be used."""
 
 
 class ConfigError(ContextBuilderError):
-    """The configuration cannot be used."""
+    """The configuration can't be used."""

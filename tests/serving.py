@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import httpx2
 
-from service.app import connect_client, open_builder, open_bus
+from service.app import connect_client, make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
-from service.config.sections import HttpSettings
+from service.config.endpoints import HttpSettings
 from service.config.settings import BusSettings, Settings
 from service.http.app import Served, open_http
 from service.ports.bus import Bus
@@ -87,7 +87,7 @@ async def serving(
             stop=asyncio.Event(),
         )
         if works:
-            worker = Worker(bus, builder, served.recent.add)
+            worker = make_worker(bus, builder, served.recent.add)
             await enter(working(worker, bus, scene.stop))
         yield scene
 

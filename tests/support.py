@@ -14,6 +14,7 @@ import structlog
 from formatters.model import Row, Tool
 from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
+from service.compaction.compactor import Compactor, find_compactor
 from service.errors import StoreError
 from service.observe.metrics import (
     Burial,
@@ -26,7 +27,7 @@ from service.observe.metrics import (
     SummaryOutcome,
 )
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: The moment at which the tests' clocks stand still.
 NOW = datetime(2025, 12, 10, 8, 0, tzinfo=UTC)
@@ -111,7 +112,7 @@ class BrokenHistory:
         """Fail."""
         raise StoreError("down")
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Fail."""
@@ -241,3 +242,10 @@ class Noted:
     def requested(self, request: HttpRequest, seconds: float) -> None:
         """Note a request over HTTP."""
         self.counted.append(f"{request.method} {request.route} {request.status}")
+
+
+def compactor_of(builder: ContextBuilder) -> Compactor:
+    """Return the compactor of a builder that has one."""
+    compactor = find_compactor(builder.after_answer)
+    assert compactor
+    return compactor

@@ -19,14 +19,13 @@ from typing import Final
 from bench.bus.load import OWNERS, request
 from bench.conversation import conversation
 from service.aio import run, settle_memory
-from service.app import open_builder, open_bus
+from service.app import make_worker, open_builder, open_bus
 from service.builder import Answered, ContextBuilder
 from service.config.settings import Settings
 from service.observe.logs import configure_logging
-from service.wire.protocol import BuildRequest, decode, succeeded
-from service.wire.response import BuildSuccess, Usage
+from service.wire.request import BuildRequest, decode
+from service.wire.response import BuildSuccess, Usage, success_response
 from service.worker.events import BusEvents
-from service.worker.runner import Worker
 
 #: Messages of each owner's history.
 HISTORY: Final = 6
@@ -63,7 +62,7 @@ class ConstantBuilder(ContextBuilder):
 
     async def answer(self, request: BuildRequest) -> Answered:
         """Answer with the constant."""
-        return Answered(succeeded(request.envelope, CONSTANT, self.clock()))
+        return Answered(success_response(request.envelope, CONSTANT, self.clock()))
 
 
 async def _build_cost(builder: ContextBuilder) -> tuple[float, int]:
@@ -95,7 +94,7 @@ async def _serve(kind: str, settings: Settings) -> None:
             cost, size = await _build_cost(builder)
             print(json.dumps({"build_us": cost, "response_bytes": size}), flush=True)
             settle_memory()
-            await Worker(connected.bus, builder).run(stop)
+            await make_worker(connected.bus, builder).run(stop)
 
 
 if __name__ == "__main__":

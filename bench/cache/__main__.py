@@ -21,7 +21,7 @@ from bench.report import over_data
 from service.app import open_builder
 from service.builder import ContextBuilder
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: The turn of the first build.
 FIRST: Final = 50

@@ -9,6 +9,8 @@ from bench.crew import WorkerProcess
 
 #: Leases that the worker stands still for.
 LEASES: Final = 2.5
+#: Looks at what it holds that have to be alike, before others take its requests over.
+STEADY_LOOKS: Final = 3
 
 
 async def paused_worker(stage: Stage) -> Figures:
@@ -40,11 +42,24 @@ async def _freeze_busy(stage: Stage) -> tuple[WorkerProcess, list[str]]:
     """Freeze a worker at a moment at which it holds requests; returns it and their entries."""
     while True:
         for worker in stage.crew.at_work:
-            worker.freeze()
-            if held := await stage.held(worker.name):
+            await worker.freeze()
+            if held := await _held_for_good(stage, worker):
                 return worker, held
             worker.thaw()
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _held_for_good(stage: Stage, frozen: WorkerProcess) -> list[str]:
+    """Return the entries that a frozen worker holds.
+
+    The server may not have read yet what the worker sent last: answers, which settle some of
+    these entries, or a read, which adds others. So this waits until nothing changes any more.
+    """
+    looks: list[list[str]] = []
+    while len(looks) < STEADY_LOOKS or looks.count(looks[-1]) < STEADY_LOOKS:
+        looks = [*looks, await stage.held(frozen.name)][-STEADY_LOOKS:]
+        await asyncio.sleep(LOOK_SECONDS)
+    return looks[-1]
 
 
 async def _fenced(worker: WorkerProcess) -> float:

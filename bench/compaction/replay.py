@@ -13,9 +13,11 @@ from bench.laws.cases import Case, Row
 from bench.laws.checks import AMPLE, Ask, Broken, check
 from service.app import open_builder
 from service.builder import ContextBuilder
+from service.compaction.compactor import find_compactor
 from service.wire.events import UNCAUSED, EventMetadata
-from service.wire.protocol import BuildRequest, BuildResponse, Topics
-from service.wire.response import BuildSuccess
+from service.wire.protocol import Topics
+from service.wire.request import BuildRequest
+from service.wire.response import BuildResponse, BuildSuccess
 
 OWNER: Final = "o"
 
@@ -120,7 +122,7 @@ async def _pair(
         began = time.process_time()
         answers[strategy] = await pair[strategy].build(request)
         took[strategy] = time.process_time() - began
-        while (compactor := pair[strategy].compactor) and not compactor.idle:
+        while (compactor := find_compactor(pair[strategy].after_answer)) and not compactor.idle:
             await compactor.drain()
     found.ratios.append(took["summarization"] / took["oldest_first"])
     content = answers["summarization"].content

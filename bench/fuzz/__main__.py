@@ -2,7 +2,7 @@
 
     python -m bench.fuzz [--seconds 60] [--corpus DIR] [--json]
 
-Feeds `service.wire.protocol.decode` with what atheris, which looks for new paths, makes of
+Feeds `service.wire.request.decode` with what atheris, which looks for new paths, makes of
 requests in all forms. ``runs`` is how many inputs were tried, ``ways`` how many places of the code
 they reached, ``findings`` how many raised anything but `RejectedError`; those are kept in DIR, and
 the exit code is 1. Needs bench/requirements.txt.
@@ -18,9 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from bench.report import report
-from service.wire.envelope import RequestMetadata
-from service.wire.protocol import BuildRequest
-from service.wire.request import ContextOptions, Run, RunMessage, RunMetadata, ShortContent
+from service.wire.protocol import RequestMetadata
+from service.wire.request import (
+    BuildRequest,
+    ContextOptions,
+    Run,
+    RunMessage,
+    RunMetadata,
+    ShortContent,
+)
 
 #: Bytes of the longest input that is tried, and seconds that one may take.
 MAX_BYTES: Final = 4096

@@ -13,12 +13,11 @@ from bench.bus.load import OWNERS
 from bench.bus.worker import HISTORY
 from bench.conversation import conversation
 from service.aio import run, settle_memory
-from service.app import connect_client, open_builder, open_bus
+from service.app import connect_client, make_worker, open_builder, open_bus
 from service.config.settings import Settings
 from service.http.app import open_http
 from service.observe.logs import configure_logging
 from service.worker.events import BusEvents
-from service.worker.runner import Worker
 
 
 async def _serve(settings: Settings) -> None:
@@ -38,7 +37,7 @@ async def _serve(settings: Settings) -> None:
             await builder.history.append(f"owner_{owner}", rows)
         settle_memory()
         print("ready", flush=True)
-        await Worker(bus, builder, served.recent.add).run(stop)
+        await make_worker(bus, builder, served.recent.add).run(stop)
 
 
 if __name__ == "__main__":

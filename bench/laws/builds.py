@@ -18,7 +18,7 @@ from service.budget.strategies import STRATEGIES
 from service.build.gather import Sources
 from service.builder import ContextBuilder
 from service.connect import now
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildFailure, BuildSuccess, ErrorBody
 
 #: The least that a request may ask for history.

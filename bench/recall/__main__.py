@@ -26,7 +26,7 @@ from service.app import open_builder
 from service.budget.strategies import STRATEGIES
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: Characters of a message that have to be there.
 CHARS: Final = 450

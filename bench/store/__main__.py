@@ -28,7 +28,7 @@ from service.adapters.sql.migrate import upgrade
 from service.app import open_builder
 from service.builder import ContextBuilder
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.postgres_server import PostgresServer, find_postgres
 
 SIZES: Final = (1_000, 100_000, 1_000_000)

@@ -13,27 +13,27 @@ from formatters.model import ChatMessage
 from formatters.providers.canonical import (
     Canonical,
     JsonObject,
-    Said,
-    alternating,
-    arguments_of,
-    parameters_of,
-    said,
-    speaker,
+    ProviderMessage,
+    alternate_roles,
+    has_text,
+    read_arguments,
+    read_parameters,
+    read_role,
 )
-from formatters.providers.opaque import Kind, Opaque, Part
-from formatters.providers.references import NameForm, References, Rules, refer
+from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
+from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 #: Names may have 128 characters by now; older models and other clouds take 64.
 _NAME: Final = NameForm(_WORD, 64)
 _ID: Final = NameForm(_WORD, 64)
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "thinking": Kind.THOUGHT,
-    "redacted_thinking": Kind.THOUGHT,
-    "image": Kind.MEDIA,
-    "document": Kind.MEDIA,
-    "search_result": Kind.MEDIA,
+_KINDS: Final[Mapping[str, PartKind]] = {
+    "thinking": PartKind.THOUGHT,
+    "redacted_thinking": PartKind.THOUGHT,
+    "image": PartKind.MEDIA,
+    "document": PartKind.MEDIA,
+    "search_result": PartKind.MEDIA,
     **dict.fromkeys(
         (
             "server_tool_use",
@@ -48,7 +48,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "container_upload",
             "compaction",
         ),
-        Kind.OTHER,
+        PartKind.OTHER,
     ),
 }
 
@@ -63,7 +63,7 @@ def anthropic(chat: Canonical) -> JsonObject:
     unless a part that is sent as it came has marks of its own. Where tools were called but none is
     offered, those called are declared, since the API asks for it, and forbidden.
     """
-    references = refer(chat, RULES)
+    references = resolve_references(chat, RULES)
     marks = not any(_is_marked(item) for parts in references.opaque for item in parts.items)
     messages = [
         _said(message, parts, references)
@@ -72,11 +72,11 @@ def anthropic(chat: Canonical) -> JsonObject:
     if marks:
         messages = _with_mark(messages, references.opaque, chat.stable)
     body = _tools(chat, references, marks=marks and chat.stable_tools)
-    if said(chat.system):
+    if has_text(chat.system):
         block = _text(chat.system)
         body["system"] = [_marked(block) if marks and chat.stable_system else block]
     body["messages"] = [
-        {"role": role, "content": blocks} for role, blocks in alternating(messages, _text)
+        {"role": role, "content": blocks} for role, blocks in alternate_roles(messages, _text)
     ]
     return body
 
@@ -93,7 +93,7 @@ def _tools(chat: Canonical, references: References, *, marks: bool) -> JsonObjec
 
 
 def _tool(function: Mapping[str, object], references: References) -> JsonObject:
-    parameters = parameters_of(function)
+    parameters = read_parameters(function)
     schema = {key: value for key, value in parameters.items() if key not in _NOT_AT_TOP}
     description = function.get("description")
     return {
@@ -103,15 +103,15 @@ def _tool(function: Mapping[str, object], references: References) -> JsonObject:
     }
 
 
-def _said(message: ChatMessage, opaque: Opaque, references: References) -> Said:
+def _said(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
     if message.role == "tool":
-        return Said(role="user", blocks=(_result(message, references),))
+        return ProviderMessage(role="user", blocks=(_result(message, references),))
     blocks: list[object] = [*opaque.items]
     if opaque.leaves_unsaid(message):
         blocks.append(_text(message.content))
     if not opaque.calls:
         blocks += _calls(message, references)
-    return Said(role=speaker(message), blocks=tuple(blocks), leads=opaque.leads)
+    return ProviderMessage(role=read_role(message), blocks=tuple(blocks), leads=opaque.leads)
 
 
 def _calls(message: ChatMessage, references: References) -> Iterable[JsonObject]:
@@ -121,17 +121,19 @@ def _calls(message: ChatMessage, references: References) -> Iterable[JsonObject]
             "type": "tool_use",
             "id": reference.id,
             "name": reference.name,
-            "input": arguments_of(call),
+            "input": read_arguments(call),
         }
 
 
 def _result(message: ChatMessage, references: References) -> JsonObject:
     answered = references.calls[str(message.tool_call_id)].id
-    content = {"content": message.content} if said(message.content) else {}
+    content = {"content": message.content} if has_text(message.content) else {}
     return {"type": "tool_result", "tool_use_id": answered, **content}
 
 
-def _with_mark(messages: list[Said], opaque: Sequence[Opaque], stable: int) -> list[Said]:
+def _with_mark(
+    messages: list[ProviderMessage], opaque: Sequence[OpaqueParts], stable: int
+) -> list[ProviderMessage]:
     """Mark the last block of ours among the stable messages: what came as it is can't be marked."""
     for place in range(min(stable, len(messages)) - 1, -1, -1):
         message = messages[place]
@@ -154,18 +156,20 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _read(block: Mapping[str, object]) -> Part | None:
+def _read(block: Mapping[str, object]) -> ProviderPart | None:
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
-        return Part(kind=Kind.TEXT) if isinstance(text, str) and said(text) else None
+        return (
+            ProviderPart(kind=PartKind.TEXT) if isinstance(text, str) and has_text(text) else None
+        )
     if kind != "tool_use":
         known = _KINDS.get(kind) if isinstance(kind, str) else None
-        return Part(kind=known) if known else None
+        return ProviderPart(kind=known) if known else None
     id_, name = block.get("id"), block.get("name")
     if not (_ID.fits(id_) and _NAME.fits(name) and isinstance(block.get("input"), Mapping)):
         return None
-    return Part(kind=Kind.CALL, id=str(id_), name=str(name))
+    return ProviderPart(kind=PartKind.CALL, id=str(id_), name=str(name))
 
 
-RULES: Final = Rules(name=_NAME, id=_ID, read=_read)
+RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read)

@@ -52,7 +52,7 @@ def read_canonical(
     )
 
 
-def arguments_of(call: ToolCall) -> JsonObject:
+def read_arguments(call: ToolCall) -> JsonObject:
     """Return a call's arguments as an object that can be written as JSON.
 
     What can't be sent so, such as NaN, half a surrogate pair or a thousand brackets, stands as the
@@ -67,13 +67,13 @@ def arguments_of(call: ToolCall) -> JsonObject:
     return value if isinstance(value, dict) and not _too_deep(value) else {"arguments": text}
 
 
-def parameters_of(function: Mapping[str, object]) -> Mapping[str, object]:
+def read_parameters(function: Mapping[str, object]) -> Mapping[str, object]:
     """Return the JSON schema of a function's parameters; of one without any, an empty object's."""
     parameters = function.get("parameters")
     return parameters if isinstance(parameters, Mapping) else {"type": "object", "properties": {}}
 
 
-def said(text: str) -> bool:
+def has_text(text: str) -> bool:
     """Tell whether a text has more than blanks; APIs refuse a text that hasn't."""
     return bool(text.strip())
 
@@ -117,7 +117,7 @@ CONTINUE: Final = "(Please go on.)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ProviderMessage:
     """What one canonical message comes to."""
 
     role: Literal["user", "assistant"]
@@ -129,8 +129,8 @@ class Said:
     apart: bool = False
 
 
-def alternating(
-    messages: Iterable[Said], text: Callable[[str], object]
+def alternate_roles(
+    messages: Iterable[ProviderMessage], text: Callable[[str], object]
 ) -> Iterator[tuple[str, list[object]]]:
     """Yield roles with their blocks, merged, from a user's to a user's; empty messages go.
 
@@ -141,13 +141,13 @@ def alternating(
         yield merged[0].role, [text(block) if isinstance(block, str) else block for block in blocks]
 
 
-def speaker(message: ChatMessage) -> Literal["user", "assistant"]:
+def read_role(message: ChatMessage) -> Literal["user", "assistant"]:
     """Return who of the two says a message; for an API that knows no more, a result is a user's."""
     return "assistant" if message.role == "assistant" else "user"
 
 
-def _merged(messages: Iterable[Said]) -> list[list[Said]]:
-    turns: list[list[Said]] = []
+def _merged(messages: Iterable[ProviderMessage]) -> list[list[ProviderMessage]]:
+    turns: list[list[ProviderMessage]] = []
     for message in messages:
         if not turns and message.role == "assistant":
             turns.append([_ours(OPENING)])
@@ -163,5 +163,5 @@ def _merged(messages: Iterable[Said]) -> list[list[Said]]:
     return turns
 
 
-def _ours(text: str) -> Said:
-    return Said(role="user", blocks=(text,))
+def _ours(text: str) -> ProviderMessage:
+    return ProviderMessage(role="user", blocks=(text,))

@@ -14,14 +14,14 @@ from formatters.model import ChatMessage
 from formatters.providers.canonical import (
     Canonical,
     JsonObject,
-    Said,
-    alternating,
-    arguments_of,
-    said,
-    speaker,
+    ProviderMessage,
+    alternate_roles,
+    has_text,
+    read_arguments,
+    read_role,
 )
-from formatters.providers.opaque import Kind, Opaque, Part
-from formatters.providers.references import NameForm, References, Rules, refer
+from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
+from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
 
 _NAME: Final = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*"), 64)
 #: Ids may be anything; they are kept short enough to be one.
@@ -35,29 +35,29 @@ FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
 _ROLES: Final[Mapping[str, Literal["user", "model"]]] = {"user": "user", "assistant": "model"}
 
 #: What a part holds, in both casings that the API reads.
-_KINDS: Final[Mapping[str, Kind]] = {
-    "text": Kind.TEXT,
-    "functionCall": Kind.CALL,
-    "function_call": Kind.CALL,
-    **dict.fromkeys(("inlineData", "inline_data", "fileData", "file_data"), Kind.MEDIA),
-    **dict.fromkeys(("executableCode", "executable_code"), Kind.OTHER),
-    **dict.fromkeys(("codeExecutionResult", "code_execution_result"), Kind.OTHER),
-    **dict.fromkeys(("toolCall", "tool_call", "toolResponse", "tool_response"), Kind.OTHER),
+_KINDS: Final[Mapping[str, PartKind]] = {
+    "text": PartKind.TEXT,
+    "functionCall": PartKind.CALL,
+    "function_call": PartKind.CALL,
+    **dict.fromkeys(("inlineData", "inline_data", "fileData", "file_data"), PartKind.MEDIA),
+    **dict.fromkeys(("executableCode", "executable_code"), PartKind.OTHER),
+    **dict.fromkeys(("codeExecutionResult", "code_execution_result"), PartKind.OTHER),
+    **dict.fromkeys(("toolCall", "tool_call", "toolResponse", "tool_response"), PartKind.OTHER),
 }
 
 
 def gemini(chat: Canonical) -> JsonObject:
     """Return ``systemInstruction``, ``contents`` and ``tools`` of a ``generateContent`` call."""
-    references = refer(chat, RULES)
+    references = resolve_references(chat, RULES)
     messages = [
         _said(message, parts, references)
         for message, parts in zip(chat.messages, references.opaque, strict=True)
     ]
     body: JsonObject = {}
-    if said(chat.system):
+    if has_text(chat.system):
         body["systemInstruction"] = {"parts": [_text(chat.system)]}
     body["contents"] = [
-        {"role": _ROLES[role], "parts": parts} for role, parts in alternating(messages, _text)
+        {"role": _ROLES[role], "parts": parts} for role, parts in alternate_roles(messages, _text)
     ]
     if chat.tools:
         declared = [_tool(function, references) for function in chat.tools]
@@ -76,21 +76,21 @@ def _tool(function: Mapping[str, object], references: References) -> JsonObject:
     }
 
 
-def _said(message: ChatMessage, opaque: Opaque, references: References) -> Said:
+def _said(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
     if message.role == "tool":
-        return Said(role="user", blocks=(_result(message, references),), apart=True)
+        return ProviderMessage(role="user", blocks=(_result(message, references),), apart=True)
     parts: list[object] = [*opaque.items]
-    if not opaque.replaces and said(message.content):
+    if not opaque.replaces and has_text(message.content):
         parts.append(_text(message.content))
     if not opaque.calls:
         parts += _calls(message, references)
-    return Said(role=speaker(message), blocks=tuple(parts), leads=opaque.leads)
+    return ProviderMessage(role=read_role(message), blocks=tuple(parts), leads=opaque.leads)
 
 
 def _calls(message: ChatMessage, references: References) -> Iterable[JsonObject]:
     for place, call in enumerate(message.tool_calls):
         reference = references.calls[str(call.id)]
-        named = {"id": reference.id, "name": reference.name, "args": arguments_of(call)}
+        named = {"id": reference.id, "name": reference.name, "args": read_arguments(call)}
         yield {
             "functionCall": named,
             **({} if place else {"thoughtSignature": FOREIGN_SIGNATURE}),
@@ -113,35 +113,35 @@ def _text(text: str) -> JsonObject:
     return {"text": text}
 
 
-def _read(part: Mapping[str, object]) -> Part | None:
+def _read(part: Mapping[str, object]) -> ProviderPart | None:
     held = [key for key in _KINDS if part.get(key) is not None]
     if len(held) != 1:
         return None
     kind, value = _KINDS[held[0]], part[held[0]]
-    if kind is Kind.TEXT:
+    if kind is PartKind.TEXT:
         return _read_text(part, value)
-    return _read_call(value) if kind is Kind.CALL else Part(kind=kind)
+    return _read_call(value) if kind is PartKind.CALL else ProviderPart(kind=kind)
 
 
-def _read_text(part: Mapping[str, object], text: object) -> Part | None:
+def _read_text(part: Mapping[str, object], text: object) -> ProviderPart | None:
     if not isinstance(text, str):
         return None
     if part.get("thought"):
-        return Part(kind=Kind.THOUGHT)
+        return ProviderPart(kind=PartKind.THOUGHT)
     if text:
-        return Part(kind=Kind.TEXT)
+        return ProviderPart(kind=PartKind.TEXT)
     # an answer that was streamed may end in a signature without a text
     signed = part.get("thoughtSignature") or part.get("thought_signature")
-    return Part(kind=Kind.OTHER) if signed else None
+    return ProviderPart(kind=PartKind.OTHER) if signed else None
 
 
-def _read_call(call: object) -> Part | None:
+def _read_call(call: object) -> ProviderPart | None:
     if not isinstance(call, Mapping) or not _NAME.fits(call.get("name")):
         return None
     id_ = call.get("id") or None
     if not isinstance(call.get("args") or {}, Mapping) or not (id_ is None or _ID.fits(id_)):
         return None
-    return Part(kind=Kind.CALL, id=id_, name=str(call["name"]))
+    return ProviderPart(kind=PartKind.CALL, id=id_, name=str(call["name"]))
 
 
-RULES: Final = Rules(name=_NAME, id=_ID, read=_read)
+RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read)

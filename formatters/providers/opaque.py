@@ -12,7 +12,7 @@ from formatters.model import ChatMessage
 from formatters.native import WORDLESS
 
 
-class Kind(StrEnum):
+class PartKind(StrEnum):
     """What a part of a provider's own is."""
 
     TEXT = "text"
@@ -24,17 +24,17 @@ class Kind(StrEnum):
 
 
 #: What may stand in whose message. Parts of a tool's result are not sent.
-_BY_ROLE: Final[Mapping[str, frozenset[Kind]]] = {
-    "assistant": frozenset({Kind.TEXT, Kind.CALL, Kind.THOUGHT, Kind.OTHER}),
-    "user": frozenset({Kind.TEXT, Kind.MEDIA}),
+_BY_ROLE: Final[Mapping[str, frozenset[PartKind]]] = {
+    "assistant": frozenset({PartKind.TEXT, PartKind.CALL, PartKind.THOUGHT, PartKind.OTHER}),
+    "user": frozenset({PartKind.TEXT, PartKind.MEDIA}),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ProviderPart:
     """A part, as far as its place among the others depends on it."""
 
-    kind: Kind
+    kind: PartKind
     #: The role that it names itself; None where its form has none.
     speaker: str | None = None
     #: Of a call.
@@ -43,25 +43,25 @@ class Part:
 
 
 #: Read a part; None where it is not of the provider's shape.
-ReadPart = Callable[[Mapping[str, object]], Part | None]
+ReadPart = Callable[[Mapping[str, object]], ProviderPart | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Opaque:
+class OpaqueParts:
     """The parts of one message that are sent as they came."""
 
     items: tuple[object, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ProviderPart, ...] = ()
 
     @property
-    def calls(self) -> tuple[Part, ...]:
+    def calls(self) -> tuple[ProviderPart, ...]:
         """Return the calls among the parts."""
-        return tuple(part for part in self.parts if part.kind is Kind.CALL)
+        return tuple(part for part in self.parts if part.kind is PartKind.CALL)
 
     @property
     def replaces(self) -> bool:
         """Tell whether the parts are what the message says, not only what was thought before it."""
-        return any(part.kind in (Kind.TEXT, Kind.CALL) for part in self.parts)
+        return any(part.kind in (PartKind.TEXT, PartKind.CALL) for part in self.parts)
 
     def leaves_unsaid(self, message: ChatMessage) -> bool:
         """Tell whether the content is still to be sent: parts don't say it, and it says something.
@@ -71,16 +71,16 @@ class Opaque:
         """
         if self.replaces or not message.content.strip():
             return False
-        stands_alone = any(part.kind is Kind.OTHER for part in self.parts)
+        stands_alone = any(part.kind is PartKind.OTHER for part in self.parts)
         return not (stands_alone and message.content == WORDLESS)
 
     @property
     def leads(self) -> bool:
         """Tell whether the first part is a thought, before which nothing may stand."""
-        return bool(self.parts) and self.parts[0].kind is Kind.THOUGHT
+        return bool(self.parts) and self.parts[0].kind is PartKind.THOUGHT
 
 
-def opaque_of(message: ChatMessage, read: ReadPart) -> Opaque:
+def read_opaque_parts(message: ChatMessage, read: ReadPart) -> OpaqueParts:
     """Return the parts of a message that are of a provider's shape, or none of them.
 
     Left out is what is no list, has a part of another shape or one that has no place in such a
@@ -88,13 +88,13 @@ def opaque_of(message: ChatMessage, read: ReadPart) -> Opaque:
     """
     items = message.provider_parts
     if not isinstance(items, list):
-        return Opaque()
+        return OpaqueParts()
     allowed = _BY_ROLE.get(message.role, frozenset())
-    parts: list[Part] = []
+    parts: list[ProviderPart] = []
     for item in items:
         part = read(item) if isinstance(item, Mapping) else None
         if part is None or part.kind not in allowed or part.speaker not in (None, message.role):
-            return Opaque()
+            return OpaqueParts()
         parts.append(part)
-    opaque = Opaque(tuple(items), tuple(parts))
-    return opaque if len(opaque.calls) in (0, len(message.tool_calls)) else Opaque()
+    opaque = OpaqueParts(tuple(items), tuple(parts))
+    return opaque if len(opaque.calls) in (0, len(message.tool_calls)) else OpaqueParts()

@@ -12,18 +12,18 @@ from formatters.model import ChatMessage
 from formatters.providers.canonical import (
     Canonical,
     JsonObject,
-    parameters_of,
-    said,
+    has_text,
+    read_parameters,
 )
-from formatters.providers.opaque import Kind, Opaque, Part
-from formatters.providers.references import NameForm, References, Rules, refer
+from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
+from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = NameForm(_WORD, 64)
 _ID: Final = NameForm(_WORD, 64)
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "reasoning": Kind.THOUGHT,
+_KINDS: Final[Mapping[str, PartKind]] = {
+    "reasoning": PartKind.THOUGHT,
     **dict.fromkeys(
         (
             "compaction",
@@ -34,15 +34,15 @@ _KINDS: Final[Mapping[str, Kind]] = {
             "mcp_call",
             "mcp_list_tools",
         ),
-        Kind.OTHER,
+        PartKind.OTHER,
     ),
 }
 
 
 def openai_responses(chat: Canonical) -> JsonObject:
     """Return ``instructions``, ``input`` and ``tools`` of a Responses call."""
-    references = refer(chat, RULES)
-    body: JsonObject = {"instructions": chat.system} if said(chat.system) else {}
+    references = resolve_references(chat, RULES)
+    body: JsonObject = {"instructions": chat.system} if has_text(chat.system) else {}
     body["input"] = [
         item
         for message, opaque in zip(chat.messages, references.opaque, strict=True)
@@ -60,12 +60,12 @@ def _tool(function: Mapping[str, object], references: References) -> JsonObject:
         "type": "function",
         "name": references.names[str(function["name"])],
         **described,
-        "parameters": parameters_of(function),
+        "parameters": read_parameters(function),
         "strict": bool(function.get("strict")),
     }
 
 
-def _items(message: ChatMessage, opaque: Opaque, references: References) -> Iterator[object]:
+def _items(message: ChatMessage, opaque: OpaqueParts, references: References) -> Iterator[object]:
     if message.role == "tool":
         call_id = references.calls[str(message.tool_call_id)].id
         yield {"type": "function_call_output", "call_id": call_id, "output": message.content}
@@ -85,18 +85,18 @@ def _items(message: ChatMessage, opaque: Opaque, references: References) -> Iter
         }
 
 
-def _read(item: Mapping[str, object]) -> Part | None:
+def _read(item: Mapping[str, object]) -> ProviderPart | None:
     kind = item.get("type")
     if kind == "message":
         speaker = str(item.get("role"))
-        return Part(kind=Kind.TEXT, speaker=speaker) if item.get("content") else None
+        return ProviderPart(kind=PartKind.TEXT, speaker=speaker) if item.get("content") else None
     if kind != "function_call":
         known = _KINDS.get(kind) if isinstance(kind, str) else None
-        return Part(kind=known) if known else None
+        return ProviderPart(kind=known) if known else None
     call_id, name, text = item.get("call_id"), item.get("name"), item.get("arguments")
     if not (_ID.fits(call_id) and _NAME.fits(name) and isinstance(text, str)):
         return None
-    return Part(kind=Kind.CALL, id=str(call_id), name=str(name))
+    return ProviderPart(kind=PartKind.CALL, id=str(call_id), name=str(name))
 
 
-RULES: Final = Rules(name=_NAME, id=_ID, read=_read)
+RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read)

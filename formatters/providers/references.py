@@ -9,7 +9,7 @@ from typing import Final
 
 from formatters.model import ChatMessage
 from formatters.providers.canonical import Canonical
-from formatters.providers.opaque import Opaque, ReadPart, opaque_of
+from formatters.providers.opaque import OpaqueParts, ReadPart, read_opaque_parts
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _BAD_START: Final = re.compile(r"^(?![A-Za-z_])")
@@ -33,7 +33,7 @@ class NameForm:
         return self.pattern.fullmatch(name) is not None
 
 
-def fitted(names: Iterable[str], form: NameForm, taken: Collection[str] = ()) -> dict[str, str]:
+def fit_names(names: Iterable[str], form: NameForm, taken: Collection[str] = ()) -> dict[str, str]:
     """Map each name to one of the form, and no two to the same, nor to one that is ``taken``.
 
     A name that fits stays as it is. Another keeps what it can and gets a hash of itself, so that it
@@ -60,7 +60,7 @@ def _hash(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ProviderRules:
     """What a provider takes as the name of a tool, the id of a call and a part of its own."""
 
     name: NameForm
@@ -86,16 +86,16 @@ class References:
     #: From a call's canonical id.
     calls: Mapping[str, Reference]
     #: What each message sends as it came.
-    opaque: tuple[Opaque, ...]
+    opaque: tuple[OpaqueParts, ...]
 
 
-def refer(chat: Canonical, rules: Rules) -> References:
+def resolve_references(chat: Canonical, rules: ProviderRules) -> References:
     """Find names and ids that fit, each for one thing, the same for a call and its result.
 
     Calls that are sent as they came keep theirs, and their results take them over.
     """
     calls = [call for message in chat.messages for call in message.tool_calls]
-    names = fitted(
+    names = fit_names(
         [*(str(function["name"]) for function in chat.tools), *(call.name for call in calls)],
         rules.name,
     )
@@ -106,7 +106,7 @@ def refer(chat: Canonical, rules: Rules) -> References:
         for pair in _paired(message, parts)
     )
     taken = {reference.id for reference in kept.values() if reference.id is not None}
-    made = fitted([str(call.id) for call in calls if call.id not in kept], rules.id, taken)
+    made = fit_names([str(call.id) for call in calls if call.id not in kept], rules.id, taken)
     ours = {
         str(call.id): Reference(id=made[str(call.id)], name=names[call.name])
         for call in calls
@@ -115,20 +115,20 @@ def refer(chat: Canonical, rules: Rules) -> References:
     return References(names=names, calls={**kept, **ours}, opaque=opaque)
 
 
-def _without_repeats(chat: Canonical, rules: Rules) -> Iterator[Opaque]:
+def _without_repeats(chat: Canonical, rules: ProviderRules) -> Iterator[OpaqueParts]:
     """Yield what each message sends as it came, unless it has a call whose id was there before."""
     seen: set[str] = set()
     for message in chat.messages:
-        opaque = opaque_of(message, rules.read)
+        opaque = read_opaque_parts(message, rules.read)
         ids = [part.id for part in opaque.calls if part.id is not None]
         if len({*ids} - seen) < len(ids):
-            yield Opaque()
+            yield OpaqueParts()
         else:
             seen.update(ids)
             yield opaque
 
 
-def _paired(message: ChatMessage, opaque: Opaque) -> Iterator[tuple[str, Reference]]:
+def _paired(message: ChatMessage, opaque: OpaqueParts) -> Iterator[tuple[str, Reference]]:
     """Pair the calls of a message with those that are sent as they came: by id, else by place."""
     if not opaque.calls:
         return

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from scripts.reference.comments import in_markdown, of_model
 from scripts.reference.types import Schema, in_words
+from service.config.content import Injection, McpServerSettings, PromptSection
 from service.config.documents import EXAMPLE, comments
 from service.config.paths import Keys, dotted
-from service.config.sections import Injection, McpServerSettings, PromptSection
 from service.config.settings import ModelLimit, Settings
 
 _HEAD: Final = """\

@@ -8,7 +8,8 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.binaries import ServerBinary
 from service.adapters.store_records import Clock, Stores
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.config.sections import StoreSettings, SummarizerSettings, ToolsSettings
+from service.config.content import SummarizerSettings, ToolsSettings
+from service.config.endpoints import StoreSettings
 from service.errors import ConfigError
 from service.observe.metrics import Metrics
 from service.ports.bus import Bus

@@ -18,7 +18,7 @@ from service.errors import InvalidRequestError, Problem
 from service.ports.services import TokenCounter
 from service.ports.stores import HistoryStore, ProfileStore
 from service.ports.summaries import SummaryStore
-from service.recall.terms import terms_of
+from service.recall.terms import row_terms
 from service.wire.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 
 #: Characters of a message that ``[SHARED_MEMORY]`` prints, the mark of the cut included.
@@ -58,7 +58,7 @@ class Record:
     @cached_property
     def terms(self) -> Sequence[str]:
         """What the row is found by; worked out when it is asked for, as for new rows alone."""
-        return terms_of(self.searched)
+        return row_terms(self.searched)
 
 
 async def read_batch(
@@ -148,7 +148,7 @@ def to_json(value: object, pointer: str) -> str:
 def terms_in(body: str) -> Sequence[str]:
     """Return what a stored row is found by."""
     row = json.loads(body)
-    return terms_of(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
+    return row_terms(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
 
 
 def _body(row: object, conversation_id: str | None, pointer: str) -> str:

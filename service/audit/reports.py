@@ -25,13 +25,13 @@ from formatters.guard import GUARD_VERSION
 from service.budget.groups import Strategy
 from service.budget.strategies.composite import Composite
 from service.budget.strategy_names import PLAIN
-from service.build.after_answer import Afterwards, Losses, held_bytes
+from service.build.after_answer import BuildQueue, Losses, build_bytes
 from service.build.report import Built, decided, record, stable_messages
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
 from service.errors import BusError
 from service.ports.bus import ReportStore
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 log = structlog.get_logger()
@@ -358,9 +358,9 @@ class BuildReports:
         self._clock = clock
         self._stored = stored
         self._losses = Losses(_log_loss, _log_resumption)
-        self._queue = Afterwards(self.store, self._is_enabled, self._losses, batch=BATCH)
+        self._queue = BuildQueue(self.store, self._is_enabled, self._losses, batch=BATCH)
 
-    def keep(self, built: Built | None) -> None:
+    def keep(self, built: Built) -> None:
         """Queue the report of a build; neither waits nor raises."""
         self._queue.keep(built)
 
@@ -377,8 +377,6 @@ class BuildReports:
 
     async def store(self, builds: Sequence[Built]) -> None:
         """Store the reports of builds in one round trip; one that can't be written is left out."""
-        if not self._settings.ttl_seconds:
-            return
         written = [pair for built in builds if (pair := await self._write(built))]
         try:
             packed = {report.build_id: data for report, data in written}
@@ -386,7 +384,7 @@ class BuildReports:
         except BusError as error:
             self._losses.add(builds, str(error))
             return
-        self._queue.done()
+        self._queue.succeeded()
         if self._stored:
             for report, _ in written:
                 self._stored(report)
@@ -394,7 +392,7 @@ class BuildReports:
     async def _write(self, built: Built) -> tuple[BuildReport, bytes] | None:
         """Return a report and its stored form; None if it can't be written, which is logged."""
         try:
-            if held_bytes(built) < _LARGE_BUILD:
+            if build_bytes(built) < _LARGE_BUILD:
                 report, packed = self._pack(built)
             else:
                 report, packed = await asyncio.to_thread(self._pack, built)

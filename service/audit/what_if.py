@@ -12,8 +12,8 @@ from service.build.report import Built
 from service.builder import ContextBuilder
 from service.errors import ContextBuilderError
 from service.ports.stores import HistoryStore
-from service.wire.protocol import SCHEMA_VERSION, RejectedError, decode
-from service.wire.request import set_options
+from service.wire.protocol import SCHEMA_VERSION
+from service.wire.request import RejectedError, decode, set_options
 
 
 class NotReplayableError(ContextBuilderError, code="not_replayable"):

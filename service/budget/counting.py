@@ -35,7 +35,7 @@ class Counter(Protocol):
         ...
 
 
-def counting(counter: Counter) -> Count:
+def count_function(counter: Counter) -> Count:
     """Return how a counter counts blocks: a text at a time, or rounding once for a whole."""
     return counter if isinstance(counter, Estimate) else counter.count
 

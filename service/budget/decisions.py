@@ -55,7 +55,7 @@ REASONS: Final = {
 
 
 #: Said of codes that a strategy of another package gives.
-OWN_REASON: Final = "its strategy gives this reason"
+THIRD_PARTY_REASON: Final = "its strategy gives this reason"
 
 
 class Decision(NamedTuple):
@@ -81,7 +81,8 @@ class Decision(NamedTuple):
     def detail(self) -> str:
         """Return the reason as a sentence."""
         size = f" ({self.tokens} tokens)" if self.tokens is not None else ""
-        return f"{self.outcome.replace('_', ' ')}{size}: {REASONS.get(self.reason, OWN_REASON)}"
+        reason = REASONS.get(self.reason, THIRD_PARTY_REASON)
+        return f"{self.outcome.replace('_', ' ')}{size}: {reason}"
 
 
 def tally(decisions: Iterable[Decision]) -> tuple[int, int]:
@@ -92,7 +93,7 @@ def tally(decisions: Iterable[Decision]) -> tuple[int, int]:
     return counts[True], counts[False]
 
 
-class Shown(NamedTuple):
+class SentEntry(NamedTuple):
     """An entry as it is sent."""
 
     entry: Entry
@@ -109,13 +110,13 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class BlockOutcome:
     """What became of the candidates of a block."""
 
     block: Block
     groups: Sequence[Group]
     #: What is sent, by the index of its group.
-    shown: Mapping[int, Shown]
+    shown: Mapping[int, SentEntry]
     fit: Fit
     #: Tell the least budget that would keep a group, by its index, where that is defined.
     least: Callable[[], Mapping[int, int]] = dict
@@ -158,12 +159,12 @@ class Fates:
 
     def _replaced(self, message_ids: Sequence[str]) -> tuple[Outcome, str] | None:
         """Return the fate of messages for which stored summaries stand, or None."""
-        stand_in = self.fit.stand_in
-        covered = stand_in is not None and stand_in.form.covers_all(message_ids)
+        stored_summary = self.fit.stored_summary
+        covered = stored_summary is not None and stored_summary.form.covers_all(message_ids)
         return ("summarized", "in_summary") if covered else None
 
     def _left_out(self, group: Group, least: int | None) -> Decision:
-        verdict = self.fit.verdicts.get(group.index)
+        verdict = self.fit.decisions.get(group.index)
         ids = _ids(group.messages)
         fate: tuple[Outcome, str] = ("dropped", verdict.reason if verdict else "too_large")
         if self.fit.summary:
@@ -179,9 +180,9 @@ class Fates:
             smallest_budget=least,
         )
 
-    def _sent(self, group: Group, shown: Shown) -> list[Decision]:
+    def _sent(self, group: Group, shown: SentEntry) -> list[Decision]:
         """Decide on a group that is sent; messages that share a fate share a decision."""
-        verdict = self.fit.verdicts.get(group.index)
+        verdict = self.fit.decisions.get(group.index)
         return [
             Decision(
                 message_ids=ids,
@@ -199,7 +200,7 @@ class Fates:
 
 
 def _fates(
-    messages: Sequence[Message], shown: Shown, entry: Entry
+    messages: Sequence[Message], shown: SentEntry, entry: Entry
 ) -> list[tuple[tuple[Outcome, str], tuple[str, ...]]]:
     """Return what became of messages, by the ids of neighbours that share a fate."""
     ids = _ids(messages)
@@ -209,7 +210,7 @@ def _fates(
     return [(fate, tuple(same)) for fate, same in fates]
 
 
-def _fate(id_: str, shown: Shown, entry: Entry) -> tuple[Outcome, str]:
+def _fate(id_: str, shown: SentEntry, entry: Entry) -> tuple[Outcome, str]:
     if id_ in shown.cleared:
         return "cleared", "result_cleared"
     if id_ in entry.repairs and not shown.shortened:
@@ -217,7 +218,7 @@ def _fate(id_: str, shown: Shown, entry: Entry) -> tuple[Outcome, str]:
     return _common_fate(shown, entry)
 
 
-def _common_fate(shown: Shown, entry: Entry) -> tuple[Outcome, str]:
+def _common_fate(shown: SentEntry, entry: Entry) -> tuple[Outcome, str]:
     if shown.shortened:
         return "truncated", "shortened"
     return ("truncated", "message_chars") if entry.cut else ("kept", "fits")

@@ -8,16 +8,22 @@ from typing import Final
 
 from formatters.model import Block, Count, TrimPolicy
 from service.budget.counting import block_tokens, measure
-from service.budget.decisions import Decision, Fates
-from service.budget.fit_history import fit_history, smallest
-from service.budget.fit_recall import FittedRecall, Rank, RecallFates, Recalling, fit_recall
+from service.budget.decisions import BlockOutcome, Decision
+from service.budget.fit_history import fit_history, placeholder_only
+from service.budget.fit_recall import (
+    FittedRecall,
+    RankRows,
+    RecallOutcome,
+    RecallRequest,
+    fit_recall,
+)
 from service.budget.fit_run import fit_run, newest_alone
-from service.budget.groups import Steady, Strategy, keeps_still, recalls
+from service.budget.groups import StableBudget, Strategy, has_stable_prefix, recalls
 from service.budget.strategies.oldest_first import OldestFirst
 from service.errors import BudgetExceededError
 
 #: Of the tokens that the blocks which stay leave to others, what history may have in every build.
-STEADY_SHARE: Final = 7 / 8
+STABLE_SHARE: Final = 7 / 8
 #: How blocks give way that a request brings along; the next one may bring others.
 _ITS_OWN: Final = TrimPolicy.WHOLE
 
@@ -37,10 +43,10 @@ class Budget:
     #: Tokens for the message that holds history; None for what the rest leaves.
     memory: int | None = None
     #: Scores rows of history for a strategy that has them recalled.
-    rank: Rank | None = None
+    rank: RankRows | None = None
     #: Of these, what history may have in every build, whatever is asked; None where nobody wants
     #: to know.
-    steady: int | None = None
+    stable_tokens: int | None = None
 
     @property
     def claims(self) -> Strategy:
@@ -49,7 +55,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Yielded:
+class ReducedBlock:
     """A block other than history that gave way."""
 
     tag: str
@@ -66,14 +72,14 @@ class Fitted:
     tokens: dict[str, int]
     tools: int = 0
     #: What became of the candidates, by the blocks that they were in.
-    fates: tuple[Fates | RecallFates, ...] = ()
-    yielded: tuple[Yielded, ...] = ()
+    outcomes: tuple[BlockOutcome | RecallOutcome, ...] = ()
+    reduced_blocks: tuple[ReducedBlock, ...] = ()
     insufficient: bool = False
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
         """Return the decision on every candidate; they are made when this is first asked."""
-        return tuple(decision for fates in self.fates for decision in fates.decisions)
+        return tuple(decision for fates in self.outcomes for decision in fates.decisions)
 
 
 def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
@@ -104,8 +110,8 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
         blocks=sent,
         tokens=measure(sent, count),
         tools=budget.tools,
-        fates=(*(part.fates for part in history), *(run.fates for run in runs.values())),
-        yielded=yielded,
+        outcomes=(*(part.outcome for part in history), *(run.outcome for run in runs.values())),
+        reduced_blocks=yielded,
         insufficient=any(part.history.insufficient for part in history),
     )
 
@@ -115,12 +121,12 @@ def _steady(blocks: Sequence[Block], budget: Budget, count: Count) -> Budget:
 
     Where history is not bound otherwise, a share is left to what changes from build to build.
     """
-    if not keeps_still(budget.strategy):
+    if not has_stable_prefix(budget.strategy):
         return budget
     stays = (b for b in blocks if not (_is_history(b) or b.volatile or b.gives_way is _ITS_OWN))
     left = max(budget.available - budget.tools - _total(stays, count), 0)
-    tokens = min(int(left * STEADY_SHARE), budget.memory or left)
-    return replace(budget, steady=tokens)
+    tokens = min(int(left * STABLE_SHARE), budget.memory or left)
+    return replace(budget, stable_tokens=tokens)
 
 
 def _history(
@@ -128,12 +134,14 @@ def _history(
 ) -> FittedRecall:
     """Fit history, with what is recalled where there are rows for it and a strategy that does."""
     strategy = budget.strategy
-    if budget.steady is not None and keeps_still(strategy):
-        strategy = strategy.steadied(Steady(budget.steady, whole=not block.moves))
+    if budget.stable_tokens is not None and has_stable_prefix(strategy):
+        strategy = strategy.with_stable_budget(
+            StableBudget(budget.stable_tokens, whole=not block.moves)
+        )
     if rows and budget.rank and recalls(strategy):
-        return fit_recall(block, Recalling(rows, strategy, budget.rank), room, count)
+        return fit_recall(block, RecallRequest(rows, strategy, budget.rank), room, count)
     history = fit_history(block, strategy, room, count)
-    return FittedRecall(block, history, history.fates)
+    return FittedRecall(block, history, history.outcome)
 
 
 def _is_history(block: Block) -> bool:
@@ -154,7 +162,7 @@ def _least(block: Block, budget: Budget, count: Count) -> Block:
         return newest_alone(block)
     if not _is_history(block):
         return block
-    least = smallest(block)
+    least = placeholder_only(block)
     if len(block.entries) > block_tokens(least, count):  # an entry takes a token at least
         return least
     # the placeholder, unless the whole of it takes less and the strategy leaves it whole
@@ -189,18 +197,18 @@ def _all_or_nothing(blocks: Sequence[Block], budget: Budget, count: Count) -> Fi
         raise _exceeded("the strategy none leaves nothing out: all parts", tokens, budget)
     histories = [fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)]
     runs = [fit_run(b, budget.available, count) for b in _runs(blocks)]
-    fates = (*(part.fates for part in histories), *(run.fates for run in runs))
-    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, fates=fates)
+    fates = (*(part.outcome for part in histories), *(run.outcome for run in runs))
+    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, outcomes=fates)
 
 
 def _make_room(
     blocks: Sequence[Block], budget: Budget, count: Count
-) -> tuple[list[Block], tuple[Yielded, ...]]:
+) -> tuple[list[Block], tuple[ReducedBlock, ...]]:
     """Let blocks give way, in the order of `_WAYS`, until what is left fits."""
     limit = budget.available - budget.tools
     left = list(blocks)
     total = _total(left, count)
-    yielded: list[Yielded] = []
+    yielded: list[ReducedBlock] = []
     for way, smaller in _WAYS:
         for block in reversed([block for block in blocks if block.gives_way is way]):
             if total <= limit:
@@ -213,7 +221,9 @@ def _make_room(
             size = _total(shrunk, count)
             if size < total:
                 gone = len(shrunk) < len(left)
-                yielded.append(Yielded(block.tag, "block_dropped" if gone else "block_shortened"))
+                yielded.append(
+                    ReducedBlock(block.tag, "block_dropped" if gone else "block_shortened")
+                )
                 left, total = shrunk, size
     if total > limit:
         raise _exceeded("the parts that may not be left out", measure(left, count), budget)

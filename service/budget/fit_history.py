@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.model import COUNT_MARK, Block, Count, Entry
 from formatters.native import clear_result
-from formatters.turns import stored_block, summary_block, summary_entry
+from prompts.summary import summary_block, summary_entry
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
     block_tokens,
@@ -15,21 +15,21 @@ from service.budget.counting import (
     last_tokens,
     message_tokens,
 )
-from service.budget.decisions import Decision, Fates, Shown
+from service.budget.decisions import BlockOutcome, Decision, SentEntry
 from service.budget.groups import (
     Fit,
     Group,
-    StandIn,
+    GroupDecision,
     Strategy,
-    Verdict,
+    SummaryCandidate,
+    apply_strategy,
     cost,
-    fit_with,
     newest_that_fit,
-    tells_least,
+    reports_minimum,
 )
 
 
-def priced(block: Block, count: Count) -> list[Group]:
+def make_groups(block: Block, count: Count) -> list[Group]:
     """Return a group for each entry."""
     if block.native:
         return [
@@ -57,7 +57,7 @@ def fixed_tokens(block: Block, count: Count) -> int:
     return MESSAGE_OVERHEAD + count(block.header.replace(COUNT_MARK, f"count={rows}"))
 
 
-def clamped(group: Group, room: int) -> Group:
+def clamp(group: Group, room: int) -> Group:
     """Weigh a group that is larger than ``room`` as if it filled it.
 
     What clearing it saves goes on from there: the excess is taken from the first results.
@@ -73,7 +73,7 @@ def clamped(group: Group, room: int) -> Group:
     return group._replace(tokens=room, tokens_last=room, savings=savings, excess=excess)
 
 
-def with_cleared(entry: Entry, ids: frozenset[str]) -> Entry:
+def clear_results(entry: Entry, ids: frozenset[str]) -> Entry:
     """Return the entry with the tool results of these rows cleared."""
     if not ids:
         return entry
@@ -88,7 +88,7 @@ def with_cleared(entry: Entry, ids: frozenset[str]) -> Entry:
 
 
 def _shorter(shorten: Callable[[int], Entry], ids: frozenset[str], chars: int) -> Entry:
-    return with_cleared(shorten(chars), ids)
+    return clear_results(shorten(chars), ids)
 
 
 def _start(block: Block, entry: Entry) -> int | None:
@@ -125,7 +125,7 @@ class FittedHistory:
     """The block of history as it is sent, and what became of every candidate."""
 
     block: Block
-    fates: Fates
+    outcome: BlockOutcome
     #: True where the strategy kept more than the budget holds.
     insufficient: bool = False
     #: Stands before native history for what was left out.
@@ -134,7 +134,7 @@ class FittedHistory:
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """Return the decision on every candidate."""
-        return self.fates.decisions
+        return self.outcome.decisions
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -150,7 +150,7 @@ def fit_history(
     A turn that is larger than the whole block is weighed as if it filled it; once it is chosen, it
     stands alone and is shortened. One that no shortening makes fit makes way for the others.
     """
-    groups = priced(block, count)
+    groups = make_groups(block, count)
     if budget is None or not groups:
         largest = max((group.tokens_last for group in groups), default=0)
         return _Fitting(block, groups, largest, count).fitted(Fit(kept=tuple(groups)), dict)
@@ -163,7 +163,7 @@ def fit_history(
     return replace(fitted, insufficient=True) if len(fit.kept) < len(choice.kept) else fitted
 
 
-def smallest(block: Block) -> Block:
+def placeholder_only(block: Block) -> Block:
     """Return the block with nothing but its placeholder."""
     if not block.entries:
         return block
@@ -182,17 +182,17 @@ class _Fitting:
 
     def chosen(self, strategy: Strategy) -> tuple[Fit, Fit]:
         """Return what the strategy chose, and what of it is sent."""
-        weighed = [clamped(group, self.room) for group in self.groups]
-        stand_ins = self._stand_ins()
-        choice = fit_with(strategy, weighed, self.room, stand_ins)
+        weighed = [clamp(group, self.room) for group in self.groups]
+        candidates = self._stand_ins()
+        choice = apply_strategy(strategy, weighed, self.room, candidates)
         fit = self._cut(choice)
         if all(map(self._has_form, fit.kept)):
             return choice, fit
-        hopeless = {g.index: Verdict("too_large") for g in weighed if not self._has_form(g)}
+        hopeless = {g.index: GroupDecision("too_large") for g in weighed if not self._has_form(g)}
         hopeful = [g for g in weighed if g.index not in hopeless]
-        choice = fit_with(strategy, hopeful, self.room, stand_ins)
+        choice = apply_strategy(strategy, hopeful, self.room, candidates)
         fit = self._cut(choice)
-        return choice, replace(fit, verdicts={**fit.verdicts, **hopeless})
+        return choice, replace(fit, decisions={**fit.decisions, **hopeless})
 
     def fitted(self, fit: Fit, least: Callable[[], Mapping[int, int]]) -> FittedHistory:
         """Put the chosen entries together, each as a whole or in its shortened text."""
@@ -201,35 +201,36 @@ class _Fitting:
         whole = all(each.whole for each in shown.values())
         cut = len(shown) < len(self.groups) or not whole
         block = replace(
-            self.block if entries else smallest(self.block),
+            self.block if entries else placeholder_only(self.block),
             entries=entries,
-            moves=(cut or self.block.moves) and not (fit.still and whole),
+            moves=(cut or self.block.moves) and not (fit.stable_prefix and whole),
         )
-        fates = Fates(self.block, self.groups, shown, fit, least)
+        fates = BlockOutcome(self.block, self.groups, shown, fit, least)
         summary = self._summary(fit, shown)
         if summary is None:
-            return FittedHistory(block=block, fates=fates)
+            return FittedHistory(block=block, outcome=fates)
         if block.native:
-            return FittedHistory(block=block, fates=fates, summary=summary)
+            return FittedHistory(block=block, outcome=fates, summary=summary)
         entries = (*summary.entries, *entries)
-        return FittedHistory(block=replace(block, entries=entries), fates=fates)
+        return FittedHistory(block=replace(block, entries=entries), outcome=fates)
 
-    def _summary(self, fit: Fit, shown: Mapping[int, Shown]) -> Block | None:
+    def _summary(self, fit: Fit, shown: Mapping[int, SentEntry]) -> Block | None:
         """Return what stands for the groups that are not shown."""
-        if fit.stand_in:
-            return stored_block(fit.stand_in.form.entry)
+        if fit.stored_summary:
+            return summary_block(fit.stored_summary.form.entry)
         if fit.summary is None or len(shown) == len(self.groups):
             return None
         left = [group for group in self.groups if group.index not in shown]
-        return summary_block(fit.summary(left), self.block.tags)
+        entry = summary_entry(fit.summary(left), self.block.tags)
+        return summary_block(entry, volatile=True)
 
-    def _stand_ins(self) -> list[StandIn]:
-        return [StandIn(self._price(form.entry), form) for form in self.block.forms]
+    def _stand_ins(self) -> list[SummaryCandidate]:
+        return [SummaryCandidate(self._price(form.entry), form) for form in self.block.forms]
 
     def _price(self, summary: Entry) -> int:
         """Return what a summary costs before the entries, or as a message of its own."""
         if self.block.native:
-            return block_tokens(stored_block(summary), self.count)
+            return block_tokens(summary_block(summary), self.count)
         return entry_tokens(summary, self.count)
 
     def _cut(self, choice: Fit) -> Fit:
@@ -238,21 +239,21 @@ class _Fitting:
         A summary goes first where it does not fit, or leaves no room for any chosen group.
         """
         weights = [self._weight(group) for group in choice.kept]
-        summarized = choice.summary is not None or choice.stand_in is not None
+        summarized = choice.summary is not None or choice.stored_summary is not None
         if not summarized and cost(weights) <= self.room:
             return choice
         room = self.room - self._summary_tokens(choice)
         kept = self._newest(weights, room)
         if summarized and (room < 0 or (weights and not kept)):
-            choice = replace(choice, summary=None, stand_in=None)
+            choice = replace(choice, summary=None, stored_summary=None)
             kept = self._newest(weights, self.room)
         left = {group.index for group in kept}
-        cut = {g.index: Verdict("insufficient") for g in choice.kept if g.index not in left}
+        cut = {g.index: GroupDecision("insufficient") for g in choice.kept if g.index not in left}
         return replace(
             choice,
             kept=tuple(group for group in choice.kept if group.index in left),
-            verdicts={**choice.verdicts, **cut},
-            still=choice.still and not cut,
+            decisions={**choice.decisions, **cut},
+            stable_prefix=choice.stable_prefix and not cut,
         )
 
     def _newest(self, groups: Sequence[Group], room: int) -> Sequence[Group]:
@@ -260,12 +261,12 @@ class _Fitting:
 
     def _weight(self, group: Group) -> Group:
         """Weigh a chosen group by what it costs as it was left, or as filling the room."""
-        return clamped(self.groups[group.index].without_results(group.cleared), self.room)
+        return clamp(self.groups[group.index].without_results(group.cleared), self.room)
 
     def _summary_tokens(self, choice: Fit) -> int:
         """Price the summary by the largest numbers that can stand in it."""
-        if choice.stand_in:
-            return choice.stand_in.tokens
+        if choice.stored_summary:
+            return choice.stored_summary.tokens
         if choice.summary is None:
             return 0
         return self._price(summary_entry(choice.summary(self.groups), self.block.tags))
@@ -275,15 +276,15 @@ class _Fitting:
         whole = self.groups[group.index]
         return whole.tokens_last <= self.room or self._shown(group) is not None
 
-    def _shown(self, group: Group) -> Shown | None:
+    def _shown(self, group: Group) -> SentEntry | None:
         """Return the entry of a group as it is sent; None where no shortening makes it fit."""
         whole = self.groups[group.index].without_results(group.cleared)
-        entry = with_cleared(self.block.entries[group.index], group.cleared)
+        entry = clear_results(self.block.entries[group.index], group.cleared)
         if whole.tokens_last <= self.room:
-            return Shown(entry, whole.tokens, cleared=group.cleared)
+            return SentEntry(entry, whole.tokens, cleared=group.cleared)
         return self._shortened(entry, group.cleared)
 
-    def _shortened(self, entry: Entry, cleared: frozenset[str]) -> Shown | None:
+    def _shortened(self, entry: Entry, cleared: frozenset[str]) -> SentEntry | None:
         """Return the entry with as many characters a message as fit."""
         if entry.shorten is None or self.room <= 0:
             return None
@@ -295,7 +296,7 @@ class _Fitting:
             shorter = entry.shorten(middle)
             tokens = last_tokens(shorter, self.count)
             if tokens <= self.room:
-                best, low = Shown(shorter, tokens, shortened=True, cleared=cleared), middle + 1
+                best, low = SentEntry(shorter, tokens, shortened=True, cleared=cleared), middle + 1
             else:
                 high = middle - 1
         return best
@@ -303,5 +304,5 @@ class _Fitting:
 
 def _least(strategy: Strategy, groups: Sequence[Group], fixed: int) -> dict[int, int]:
     """Return the least budgets of groups, in tokens for the block."""
-    told = strategy.least(groups) if tells_least(strategy) else {}
+    told = strategy.least(groups) if reports_minimum(strategy) else {}
     return {index: tokens + fixed for index, tokens in told.items()}

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Passage, Role
 from formatters.recalled import day_line, insert_day_lines
 from service.budget.counting import block_tokens, entry_tokens, last_tokens
-from service.budget.decisions import PRESENT, Decision, Fates, Outcome
-from service.budget.fit_history import FittedHistory, fit_history, fixed_tokens, priced
+from service.budget.decisions import PRESENT, BlockOutcome, Decision, Outcome
+from service.budget.fit_history import FittedHistory, fit_history, fixed_tokens, make_groups
 from service.budget.groups import Fit, Recalls, recalls
 from service.budget.strategies.oldest_first import OldestFirst
 
@@ -23,7 +23,7 @@ CHARS_A_TOKEN: Final = 12
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
-def buy(
+def select_rows(
     rows: Sequence[Entry], ranked: Iterable[int], said: Set[str], room: int, count: Count
 ) -> tuple[dict[int, int], set[int]]:
     """Return what rows cost that fit together, by their place, and places that repeat others.
@@ -39,7 +39,7 @@ def buy(
     for place in ranked:
         if misses == MOST_MISSES:
             break
-        words, section = words_of(rows[place]), sections[place]
+        words, section = normalized_words(rows[place]), sections[place]
         if words in heard:
             repeated.add(place)
             continue
@@ -56,7 +56,7 @@ def buy(
     return bought, repeated
 
 
-def words_of(row: Entry) -> str:
+def normalized_words(row: Entry) -> str:
     """Return the words of a row, whatever their case and what stands between them."""
     text = row.passage.text if row.passage else row.text
     return " ".join(_WORD.findall(text.casefold())) or text
@@ -81,26 +81,26 @@ _SETTLED: Final = PRESENT | {"filtered"}
 _NEWEST: Final = OldestFirst()
 
 #: Score the rows that may be recalled, by what is asked now.
-Rank = Callable[[Sequence[Passage]], Sequence[float]]
+RankRows = Callable[[Sequence[Passage]], Sequence[float]]
 
 
-def ranking(strategy: object, question: str, now: datetime | None) -> Rank | None:
+def make_ranker(strategy: object, question: str, now: datetime | None) -> RankRows | None:
     """Return how a strategy scores rows by what is asked now; None where it recalls none."""
     ranker = strategy.rank if recalls(strategy) else None
     return (lambda passages: ranker(question, passages, now)) if ranker else None
 
 
 @dataclass(frozen=True, slots=True)
-class Recalling:
+class RecallRequest:
     """What may be recalled, and how that is decided."""
 
     #: A block with an entry for each row of the history, in order.
     rows: Block
     strategy: Recalls
-    rank: Rank
+    rank: RankRows
 
 
-class Recalled(NamedTuple):
+class RowOutcome(NamedTuple):
     """What became of a row that is in none of the newest turns."""
 
     #: Its place among the rows.
@@ -114,16 +114,16 @@ class Recalled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RecallFates:
+class RecallOutcome:
     """What became of the candidates of the newest turns, and of the rows beside them."""
 
     #: The block of history before any of it was left out.
     block: Block
     #: Of the newest turns.
-    shown: Fates
+    shown: BlockOutcome
     rows: Block
     #: Rows that are in none of these, in their order.
-    recalled: Sequence[Recalled]
+    recalled: Sequence[RowOutcome]
 
     @property
     def fit(self) -> Fit:
@@ -171,7 +171,7 @@ class FittedRecall:
     #: Before any of it was left out.
     whole: Block
     history: FittedHistory
-    fates: Fates | RecallFates
+    outcome: BlockOutcome | RecallOutcome
     #: None where nothing was recalled.
     recalled: Block | None = None
 
@@ -182,7 +182,7 @@ class FittedRecall:
         return {self.whole.tag: self.history.blocks, **recalled}
 
 
-def fit_recall(block: Block, recalling: Recalling, room: int, count: Count) -> FittedRecall:
+def fit_recall(block: Block, recalling: RecallRequest, room: int, count: Count) -> FittedRecall:
     """Share so many tokens between the newest turns and rows of older ones.
 
     Where all of history fits it is shown as ever, and nothing is recalled.
@@ -190,15 +190,15 @@ def fit_recall(block: Block, recalling: Recalling, room: int, count: Count) -> F
     entries = _newest_that_fit(block, room - fixed_tokens(block, count), count)
     beyond = any(each.reason == BEYOND_LIMIT for each in block.omissions)
     # what was not read may not let the first row move where that is to stay
-    moves = block.moves and recalling.strategy.keeps_still
+    moves = block.moves and recalling.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (beyond or moves):
         history = fit_history(block, _NEWEST, room, count)
-        return FittedRecall(block, history, history.fates)
+        return FittedRecall(block, history, history.outcome)
     newest = _newest_turns(replace(block, entries=entries), recalling.strategy, room, count)
     history = fit_history(newest, _NEWEST, room, count)
     choice = _Choice(recalling, room - block_tokens(history.block, count), count)
     fates, recalled = choice.made(block, history)
-    told = RecallFates(block, history.fates, recalling.rows, fates)
+    told = RecallOutcome(block, history.outcome, recalling.rows, fates)
     return FittedRecall(block, history, told, recalled)
 
 
@@ -214,20 +214,20 @@ def _newest_that_fit(block: Block, room: int, count: Count) -> tuple[Entry, ...]
 
 def _newest_turns(block: Block, strategy: Recalls, room: int, count: Count) -> Block:
     """Return the block with the newest turns that the strategy has in their place."""
-    recent = strategy.recent(priced(block, count), room - fixed_tokens(block, count))
+    recent = strategy.recent(make_groups(block, count), room - fixed_tokens(block, count))
     entries = tuple(block.entries[group.index] for group in recent.kept)
-    return replace(block, entries=entries, moves=not recent.still)
+    return replace(block, entries=entries, moves=not recent.stable_prefix)
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """Rows to choose from, and the tokens for them."""
 
-    recalling: Recalling
+    recalling: RecallRequest
     room: int
     count: Count
 
-    def made(self, whole: Block, history: FittedHistory) -> tuple[list[Recalled], Block | None]:
+    def made(self, whole: Block, history: FittedHistory) -> tuple[list[RowOutcome], Block | None]:
         """Recall what scores highest; return what became of each row, and the block."""
         rows = self.recalling.rows.entries
         shown = {message.id for entry in history.block.entries for message in entry.messages}
@@ -248,25 +248,27 @@ class _Choice:
             if place not in there and not _is_filtered(entry, filtered)
         ]
         return (
-            self._of(places, {words_of(rows[place]) for place in there}) if places else ([], None)
+            self._of(places, {normalized_words(rows[place]) for place in there})
+            if places
+            else ([], None)
         )
 
-    def _of(self, places: Sequence[int], said: Set[str]) -> tuple[list[Recalled], Block | None]:
+    def _of(self, places: Sequence[int], said: Set[str]) -> tuple[list[RowOutcome], Block | None]:
         rows = self.recalling.rows
         scores = self.recalling.rank([each.passage for each in rows.entries if each.passage])
         # of two that score alike the newer goes first
         ranked = sorted(places, key=lambda place: (scores[place], place), reverse=True)
         room = self.room - fixed_tokens(rows, self.count)
-        bought, repeated = buy(rows.entries, ranked, said, room, self.count)
+        bought, repeated = select_rows(rows.entries, ranked, said, room, self.count)
         fates = []
         for place in places:
             tokens = bought.get(place)
             if tokens is None:
                 reason = "repeated" if place in repeated else "score"
-                fates.append(Recalled(place, "dropped", reason, None, scores[place]))
+                fates.append(RowOutcome(place, "dropped", reason, None, scores[place]))
             else:
                 outcome: Outcome = "truncated" if rows.entries[place].cut else "kept"
-                fates.append(Recalled(place, outcome, "recalled", tokens, scores[place]))
+                fates.append(RowOutcome(place, outcome, "recalled", tokens, scores[place]))
         entries = insert_day_lines([rows.entries[place] for place in sorted(bought)])
         return fates, replace(rows, entries=entries) if bought else None
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from formatters.model import Block, Count
-from service.budget.decisions import Decision, Fates, Shown
-from service.budget.fit_history import priced, with_cleared
-from service.budget.groups import Fit, Group, Verdict, cost, newest_that_fit, suffix_costs
+from service.budget.decisions import BlockOutcome, Decision, SentEntry
+from service.budget.fit_history import clear_results, make_groups
+from service.budget.groups import Fit, Group, GroupDecision, cost, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,31 +15,31 @@ class FittedRun:
     """The run as it is sent, and what became of its messages."""
 
     block: Block
-    fates: Fates
+    outcome: BlockOutcome
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """Return the decision on every candidate."""
-        return self.fates.decisions
+        return self.outcome.decisions
 
 
 def fit_run(block: Block, budget: int, count: Count) -> FittedRun:
     """Give a run ``budget`` tokens; its newest group stays whole, even where that takes more."""
-    groups = priced(block, count)
+    groups = make_groups(block, count)
     kept = _kept(groups, budget)
     shown = {
-        group.index: Shown(
-            with_cleared(block.entries[group.index], group.cleared),
+        group.index: SentEntry(
+            clear_results(block.entries[group.index], group.cleared),
             group.tokens,
             cleared=group.cleared,
         )
         for group in kept
     }
-    older = Verdict("run_older")
-    fit = Fit(kept=kept, verdicts={group.index: older for group in groups})
+    older = GroupDecision("run_older")
+    fit = Fit(kept=kept, decisions={group.index: older for group in groups})
     return FittedRun(
         block=replace(block, entries=tuple(each.entry for each in shown.values())),
-        fates=Fates(block, groups, shown, fit, partial(suffix_costs, groups)),
+        outcome=BlockOutcome(block, groups, shown, fit, partial(suffix_costs, groups)),
     )
 
 

@@ -53,7 +53,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GroupDecision:
     """What a strategy says of a group that it drops or scores."""
 
     #: A code of `service.budget.decisions.REASONS`.
@@ -61,7 +61,7 @@ class Verdict:
     score: float | None = None
 
 
-class StandIn(NamedTuple):
+class SummaryCandidate(NamedTuple):
     """Summaries that may stand for groups that are left out, and what showing them costs."""
 
     tokens: int
@@ -83,21 +83,21 @@ class Fit:
     #: In their order.
     kept: tuple[Group, ...]
     #: By the index of the group.
-    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
+    decisions: Mapping[int, GroupDecision] = field(default_factory=dict)
     #: True where the groups that the strategy protects exceed the budget by themselves.
     over_budget: bool = False
     #: Says what was in the groups that are left out, where a sentence is to stand for them.
     summary: Summarize | None = None
     #: The stored summaries that are shown; they go before a sentence.
-    stand_in: StandIn | None = None
+    stored_summary: SummaryCandidate | None = None
     #: True where summaries should be made, for the builds to come.
     wanted_summary: bool = False
     #: True where it begins at the same group in most of the builds that follow.
-    still: bool = False
+    stable_prefix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
+class StableBudget:
     """What stays from build to build of one history, whatever is asked."""
 
     #: Tokens that history may have beside the blocks that stay.
@@ -124,7 +124,7 @@ class Strategy(Protocol):
         ...
 
 
-class TellsLeast(Protocol):
+class ReportsMinimum(Protocol):
     """What a strategy may do besides: tell how much more budget would have kept a group."""
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
@@ -145,25 +145,27 @@ class UsesSummaries(Protocol):
         """Whether stored summaries are worth reading for it."""
         ...
 
-    def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
+    def fit_with_summaries(
+        self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
+    ) -> Fit:
         """Return what fits; of the ``stand_ins``, each with fewer summaries, one at most."""
         ...
 
 
-class KeepsStill(Protocol):
+class HasStablePrefix(Protocol):
     """What a strategy may do besides: begin where it did in the build before."""
 
     @property
-    def keeps_still(self) -> bool:
+    def stable_prefix(self) -> bool:
         """Whether it does, as its parameters are."""
         ...
 
-    def steadied(self, steady: Steady) -> Strategy:
+    def with_stable_budget(self, stable_budget: StableBudget) -> Strategy:
         """Return the strategy for one build, that knows what stays from build to build."""
         ...
 
 
-class Recalls(KeepsStill, Protocol):
+class Recalls(HasStablePrefix, Protocol):
     """What a strategy may do besides: have rows of older turns recalled beside the newest."""
 
     @property
@@ -181,7 +183,7 @@ def recalls(strategy: object) -> TypeGuard[Recalls]:
     return getattr(strategy, "rank", None) is not None and hasattr(strategy, "recent")
 
 
-def tells_least(strategy: object) -> TypeGuard[TellsLeast]:
+def reports_minimum(strategy: object) -> TypeGuard[ReportsMinimum]:
     """Tell whether a strategy says how much more budget would have kept a group."""
     return getattr(strategy, "least", None) is not None
 
@@ -192,17 +194,17 @@ def uses_summaries(strategy: Strategy) -> bool:
     return getattr(strategy, "uses_summaries", False) is True
 
 
-def keeps_still(strategy: object) -> TypeGuard[KeepsStill]:
+def has_stable_prefix(strategy: object) -> TypeGuard[HasStablePrefix]:
     """Tell whether a strategy begins where it did in the build before."""
-    return getattr(strategy, "keeps_still", False) is True
+    return getattr(strategy, "stable_prefix", False) is True
 
 
-def fit_with(
-    strategy: Strategy, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]
+def apply_strategy(
+    strategy: Strategy, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
 ) -> Fit:
     """Let a strategy choose, with the summaries there are where it uses any."""
-    if stand_ins and isinstance(strategy, UsesSummaries):
-        return strategy.fit_beside(groups, budget, stand_ins)
+    if candidates and isinstance(strategy, UsesSummaries):
+        return strategy.fit_with_summaries(groups, budget, candidates)
     return strategy.fit(groups, budget)
 
 
@@ -213,13 +215,13 @@ def cost(groups: Sequence[Group]) -> int:
     return sum(group.tokens for group in groups[:-1]) + groups[-1].tokens_last
 
 
-def chosen(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason: str) -> Fit:
+def make_fit(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason: str) -> Fit:
     """Return the fit that keeps some of the groups and drops the others for one reason."""
     indices = {group.index for group in kept}
-    dropped = Verdict(reason)
+    dropped = GroupDecision(reason)
     return Fit(
         kept=tuple(kept),
-        verdicts={group.index: dropped for group in groups if group.index not in indices},
+        decisions={group.index: dropped for group in groups if group.index not in indices},
         over_budget=cost(kept) > budget,
     )
 

@@ -84,11 +84,11 @@ class Window:
 
 def lookup(model: str, table: Mapping[str, T]) -> T | None:
     """Return the value of the longest start of a model's name that a table has, or None."""
-    known = known_name(model, table)
+    known = longest_known_prefix(model, table)
     return None if known is None else table[known]
 
 
-def known_name(model: str, names: Container[str]) -> str | None:
+def longest_known_prefix(model: str, names: Container[str]) -> str | None:
     """Return the longest start of a model's name that is among others, or None.
 
     Those are in lower case; the model's name is read in any. What a router puts before a name
@@ -111,7 +111,7 @@ def _starts(name: str) -> Iterator[str]:
             yield name[:place]
 
 
-def window(
+def compute_window(
     model: str | None, limits: ModelLimits | None, max_tokens: int | None, reserve: int | None
 ) -> Window:
     """Return the window for a model with these ``limits`` (None: unknown), and what it leaves.

@@ -21,7 +21,7 @@ PARTS: Final = 64
 _BITS: Final = 3
 
 
-def still_window(
+def chunked_window(
     groups: Sequence[Group], limit: int, chunk: int, *, whole: bool
 ) -> Sequence[Group]:
     """Return the newest groups from where a chunk ends; none where not even the newest one fits.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from formatters.model import Block, Tool
@@ -57,7 +58,7 @@ class Toolset:
         """Return the block that shows the tools, made once for the tags it has to guard."""
         block = self._blocks.get(tags)
         if block is None:
-            block = show()
+            block = replace(show(), volatile=self.chosen)
             _remember(self._blocks, tags, block, KNOWN_BLOCKS)
         return block
 

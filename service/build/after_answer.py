@@ -1,4 +1,4 @@
-"""Work for later, when answers are out: a bounded queue, and the task that works it off."""
+"""Work on builds after their answers: the protocol, and bounded queues."""
 
 import asyncio
 import sys
@@ -10,53 +10,23 @@ from service.build.report import Built
 
 T = TypeVar("T")
 
-#: Builds that wait for one kind of work; they hold all that was read, so there is a bound.
-WAITING: Final = 256
-#: Seconds for what still waits when a process ends.
-DRAIN: Final = 2.0
-#: Bytes that wait at most in one backlog, by `held_bytes`; an item that is larger waits alone.
-MOST_BYTES: Final = 32 * 1_048_576
-#: Bytes that a build takes, and each row that it read, besides the texts: measured with
-#: tracemalloc on builds that read 20 to 2,000 rows, which came within a tenth of it.
+#: Limit of the builds in one queue; each holds all that it read.
+MAX_BUILDS: Final = 256
+#: Seconds that a queue gets to finish when the process ends.
+DRAIN_SECONDS: Final = 2.0
+#: Limit of the bytes in one queue, by `build_bytes`; a larger item is queued alone.
+MAX_BYTES: Final = 32 * 1_048_576
+#: Bytes of a build, and of each row that it read, without the texts. Measured with tracemalloc on
+#: builds that read 20 to 2,000 rows; all were within 10 %.
 BUILD_BYTES: Final = 10_000
 ROW_BYTES: Final = 1_100
 
 
-class Losses:
-    """Builds that went without some work: told of at the start of an outage, and at its end.
-
-    ``begun`` is told of the first, ``over`` of how many there were. A reason that was told
-    is told again with the next outage.
-    """
-
-    def __init__(
-        self, begun: Callable[[Built, str], object], over: Callable[[int], object]
-    ) -> None:
-        self._begun = begun
-        self._over = over
-        self._told: set[str] = set()
-        self._count = 0
-
-    def add(self, builds: Sequence[Built], reason: str) -> None:
-        """Count builds, of which there is at least one."""
-        self._count += len(builds)
-        if reason not in self._told:
-            self._told.add(reason)
-            self._begun(builds[0], reason)
-
-    def end(self) -> None:
-        """Note that the work is done again, or done for good."""
-        if self._count:
-            self._over(self._count)
-        self._told.clear()
-        self._count = 0
-
-
 class AfterAnswer(Protocol):
-    """Work on builds in the background, once their answers are out."""
+    """Work on builds after their answers have been sent."""
 
-    def keep(self, built: Built | None) -> None:
-        """Queue a build, if there is one; neither waits nor raises."""
+    def keep(self, built: Built) -> None:
+        """Queue a build if there is work to do for it; neither waits nor raises."""
         ...
 
     async def run(self) -> None:
@@ -64,53 +34,82 @@ class AfterAnswer(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait for `run` to finish what is queued, for a limited time."""
+        """Wait for `run` to finish what is queued, for a bounded time."""
         ...
 
 
-class Afterwards:
-    """Work on builds that is done when their answers are out."""
+class Losses:
+    """Counts builds whose work was lost, and reports the start and the end of an outage.
+
+    Calls ``begun`` with the first build and the reason, and ``ended`` with the number of builds
+    that were lost. Each reason is reported once per outage.
+    """
+
+    def __init__(
+        self, begun: Callable[[Built, str], object], ended: Callable[[int], object]
+    ) -> None:
+        self._begun = begun
+        self._ended = ended
+        self._reasons: set[str] = set()
+        self._count = 0
+
+    def add(self, builds: Sequence[Built], reason: str) -> None:
+        """Count one or more builds."""
+        self._count += len(builds)
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            self._begun(builds[0], reason)
+
+    def end(self) -> None:
+        """Report the end of the outage, if there was one."""
+        if self._count:
+            self._ended(self._count)
+        self._reasons.clear()
+        self._count = 0
+
+
+class BuildQueue:
+    """Work on builds from a bounded queue; an `AfterAnswer`."""
 
     def __init__(
         self,
         work: Callable[[Sequence[Built]], Awaitable[object]],
-        wanted: Callable[[Built], bool],
+        is_wanted: Callable[[Built], bool],
         losses: Losses,
         *,
         batch: int,
     ) -> None:
-        self._backlog = Backlog(work, size=WAITING, batch=batch, weigh=held_bytes)
-        self._wanted = wanted
+        """Call ``work`` with up to ``batch`` builds at a time; those not wanted are skipped."""
+        self._backlog = Backlog(work, size=MAX_BUILDS, batch=batch, size_of=build_bytes)
+        self._is_wanted = is_wanted
         self._losses = losses
 
-    def keep(self, built: Built | None) -> None:
-        """Take a build, if there is one that is to be worked on; neither waits nor raises."""
-        if built is None or not self._wanted(built):
-            return
-        if not self._backlog.put(built):
-            self._losses.add([built], "too many others wait already")
+    def keep(self, built: Built) -> None:
+        """Queue a build if it is wanted; one that has no room is counted as lost."""
+        if self._is_wanted(built) and not self._backlog.put(built):
+            self._losses.add([built], "the queue is full")
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._backlog.run()
 
     async def drain(self) -> None:
-        """Wait for `run` to finish what it has, but not for long."""
+        """Wait for `run` to finish what is queued, for a bounded time."""
         await self._backlog.drain()
         self._losses.end()
 
-    def done(self) -> None:
-        """Note that some work was done: once none waits, what was lost is told."""
+    def succeeded(self) -> None:
+        """Record that work succeeded; an outage ends when the queue is empty."""
         if self._backlog.empty:
             self._losses.end()
 
 
 class Backlog(Generic[T]):
-    """Items that wait for ``work``, in their order; ``work`` must not raise.
+    """A bounded queue of items for ``work``, which must not raise.
 
-    It gets those that have come together since the last time, at most ``batch`` of them. At most
-    ``size`` items wait, and `MOST_BYTES` as ``weigh`` tells them, so that a few long histories
-    don't take what hundreds of short ones may. It is done as often at a time as `run` runs.
+    ``work`` gets the items that have accumulated, at most ``batch`` of them. The queue holds at
+    most ``size`` items and `MAX_BYTES` by ``size_of``, so that a few long histories don't take
+    the room of hundreds of short ones. Each concurrent call of `run` adds a consumer.
     """
 
     def __init__(
@@ -119,29 +118,29 @@ class Backlog(Generic[T]):
         *,
         size: int,
         batch: int,
-        weigh: Callable[[T], int] = lambda _: 1,
+        size_of: Callable[[T], int] = lambda _: 1,
     ) -> None:
         self._work = work
         self._batch = batch
-        self._weigh = weigh
+        self._size_of = size_of
         self._bytes = 0
         self._waiting: asyncio.Queue[tuple[T, int]] = asyncio.Queue(size)
 
     def put(self, item: T) -> bool:
-        """Add an item; returns False where there is no room for it."""
-        weight = self._weigh(item)
-        if self._bytes and self._bytes + weight > MOST_BYTES:
+        """Add an item; return False if there is no room."""
+        size = self._size_of(item)
+        if self._bytes and self._bytes + size > MAX_BYTES:
             return False
         try:
-            self._waiting.put_nowait((item, weight))
+            self._waiting.put_nowait((item, size))
         except asyncio.QueueFull:
             return False
-        self._bytes += weight
+        self._bytes += size
         return True
 
     @property
     def empty(self) -> bool:
-        """Tell whether none waits; some may be in work."""
+        """Return whether no item is queued; some may be in work."""
         return self._waiting.empty()
 
     async def run(self) -> None:
@@ -153,20 +152,20 @@ class Backlog(Generic[T]):
             try:
                 await self._work([item for item, _ in taken])
             finally:
-                self._bytes -= sum(weight for _, weight in taken)
+                self._bytes -= sum(size for _, size in taken)
                 for _ in taken:
                     self._waiting.task_done()
-                del taken  # else the last ones are held until the next come
+                del taken  # or the last items stay in memory until the next ones arrive
 
     async def drain(self) -> None:
-        """Wait for `run` to work off what there is, but no longer than `DRAIN`."""
+        """Wait for `run` to finish all items, for at most `DRAIN_SECONDS`."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 await self._waiting.join()
 
 
-def held_bytes(built: Built) -> int:
-    """Return about how many bytes a build holds: its rows and their texts, and its messages."""
+def build_bytes(built: Built) -> int:
+    """Estimate the bytes that a build holds: its rows, their texts and its messages."""
     gathered = built.gathered
     rows = (*gathered.history.messages, *gathered.history.current, *gathered.run)
     texts = sum(sys.getsizeof(row.content) for row in rows)

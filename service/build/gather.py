@@ -24,8 +24,8 @@ from service.errors import (
 from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
 from service.ports.stores import HistoryStore, ProfileStore
-from service.ports.summaries import Lacking, Scope, SummaryStore
-from service.wire.protocol import BuildRequest
+from service.ports.summaries import FailedScopes, Scope, SummaryStore
+from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
 log = structlog.get_logger()
@@ -50,7 +50,7 @@ class Sources:
     #: None where there are none.
     summaries: SummaryStore | None = None
     #: The histories that should have a summary and couldn't get one.
-    lacking: Lacking = field(default_factory=Lacking)
+    failed_scopes: FailedScopes = field(default_factory=FailedScopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ async def gather(
         warnings=(
             *(read.warning for read in reads if read.warning),
             *_shortcomings(plan, history.result().value, run),
-            *_unsummarized(request, plan, sources.lacking),
+            *_unsummarized(request, plan, sources.failed_scopes),
             *unlisted(request, sources.tools),
         ),
     )
@@ -213,9 +213,11 @@ def _intact(
             yield summary
 
 
-def _unsummarized(request: BuildRequest, plan: Plan, lacking: Lacking) -> Iterator[WarningRecord]:
+def _unsummarized(
+    request: BuildRequest, plan: Plan, failed: FailedScopes
+) -> Iterator[WarningRecord]:
     scope = Scope(request.owner_key, plan.conversation_id)
-    if uses_summaries(plan.strategy) and request.options.past is None and scope in lacking:
+    if uses_summaries(plan.strategy) and request.options.past is None and scope in failed:
         detail = "the last summary could not be made; older turns are left out without one"
         yield WarningRecord(code="summary_unavailable", detail=detail)
 

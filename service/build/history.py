@@ -10,13 +10,13 @@ from formatters.rows import read_content, read_role, read_rows
 from formatters.turns import count_rows, sort_messages
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
-from service.budget.groups import keeps_still, recalls
+from service.budget.groups import has_stable_prefix, recalls
 from service.build.plan import STORED_CHARS, Plan
 from service.config.settings import MemorySettings
 from service.ports.stores import HistoryPage, HistoryStore
-from service.recall.question import TELLING
-from service.recall.terms import asked_terms
-from service.wire.protocol import BuildRequest
+from service.recall.question import LANGUAGE_PASSAGES
+from service.recall.terms import question_terms
+from service.wire.request import BuildRequest
 
 #: What rows are measured by that no store has counted.
 _ESTIMATE: Final = HeuristicTokenCounter()
@@ -47,7 +47,7 @@ class History:
         They are those that a store tells of the rows of ``page``, as the layout shows these;
         without any they are estimated, from the first row that there is.
         """
-        if not keeps_still(plan.strategy):
+        if not has_stable_prefix(plan.strategy):
             return self
         told = page.native_starts if plan.layout == "chat" else page.starts
         ids = (str(row["id"]) for row in page.rows)
@@ -142,7 +142,7 @@ class _Stored:
 
     async def _found(self, newest: Sequence[Row], most: int) -> list[Row]:
         """Return older rows that tell about the question, newest first."""
-        terms = asked_terms(self.request.current_input, self._passages(newest))
+        terms = question_terms(self.request.current_input, self._passages(newest))
         if not terms:
             return []
         found = await self.store.search(
@@ -160,10 +160,10 @@ class _Stored:
         """Return what was said last, oldest first, as far as a question is read with it."""
         told = [
             Passage(read_content(row["content"])[:STORED_CHARS], read_role(row["role"]))
-            for row in newest[: 2 * TELLING]
+            for row in newest[: 2 * LANGUAGE_PASSAGES]
             if row["id"] != self.request.input_id
         ]
-        return [passage for passage in told if passage.speaker in _SAID][:TELLING][::-1]
+        return [passage for passage in told if passage.speaker in _SAID][:LANGUAGE_PASSAGES][::-1]
 
     async def _page(self, rows: int, tokens: int | None) -> HistoryPage:
         scope = (self.request.owner_key, self.plan.conversation_id)

@@ -8,12 +8,18 @@ from typing import Final, Literal
 from formatters.model import MemoryView
 from formatters.times import parse_minutes_west, parse_timestamp, to_local_time
 from service.budget.groups import Strategy
-from service.budget.limits import ModelLimits, Models, Window, known_name, lookup, window
+from service.budget.limits import (
+    ModelLimits,
+    Models,
+    Window,
+    compute_window,
+    longest_known_prefix,
+    lookup,
+)
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
 from service.errors import InvalidRequestError, Problem
-from service.wire.protocol import BuildRequest
-from service.wire.request import RunMetadata
+from service.wire.request import BuildRequest, RunMetadata
 from service.wire.response import WarningRecord
 
 #: Characters a message for which stores keep the tokens that history takes; with fewer shown, more
@@ -138,7 +144,9 @@ def limits_of(model: str, models: Models, budget: BudgetSettings) -> ModelLimits
 
 def _known(model: str, models: Models, budget: BudgetSettings) -> str | None:
     configured = {name.lower() for name in budget.model_limits}
-    names = filter(None, (known_name(model, configured), known_name(model, models)))
+    names = filter(
+        None, (longest_known_prefix(model, configured), longest_known_prefix(model, models))
+    )
     return max(names, key=len, default=None)
 
 
@@ -162,7 +170,7 @@ def _window(
     options, defaults = request.options, settings.budget
     reserve = options.reserve_tokens
     try:
-        return window(
+        return compute_window(
             model,
             limits,
             defaults.max_tokens if options.max_tokens is None else options.max_tokens,

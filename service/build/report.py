@@ -7,21 +7,21 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block, Tag, TrimPolicy
+from formatters.model import Block, Tag
 from formatters.providers.context_management import ContextManagement, unsupported_edits
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from prompts.system_prompt import SystemPrompt
-from service.budget.counting import block_tokens, counting
+from service.budget.counting import block_tokens, count_function
 from service.budget.decisions import Decision, tally
 from service.budget.fit_blocks import Fitted
 from service.build.gather import Gathered
 from service.build.plan import Plan
-from service.observe.tracing import Carried
+from service.observe.tracing import TraceHeaders
 from service.ports.services import TokenCounter
 from service.wire.events import EventMetadata
 from service.wire.payload import canonical, written_digest
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 #: The block in which a layout shows history.
@@ -33,7 +33,7 @@ CANONICAL: Final = "openai"
 #: Made once, since each build writes several messages.
 _DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-_YIELDED: Final = {
+_REDUCED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is short",
     "block_shortened": "the block [{tag}] was shortened, since the budget is short",
 }
@@ -74,7 +74,7 @@ def stable_messages(gathered: Gathered, fitted: Fitted) -> int | None:
 
 def _marked(stable: Sequence[Block]) -> int | None:
     """Return how many messages at the beginning the next build has as they are; None for none."""
-    return len(render(block for block in stable if block.native or not _grows(block))) or None
+    return len(render(block for block in stable if block.native or not block.is_history)) or None
 
 
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
@@ -100,8 +100,8 @@ def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
 
 
 def _management(request: BuildRequest) -> ContextManagement | None:
-    asked = request.options.context_management
-    return asked.asked() if asked else None
+    option = request.options.context_management
+    return option.to_management() if option else None
 
 
 def _form_warnings(
@@ -143,34 +143,26 @@ def _stable(fitted: Fitted, gathered: Gathered) -> list[Block]:
         return []
     stable: list[Block] = []
     for block in fitted.blocks:
-        if not (_stays(block) or (chosen and _is_tools(block))):
+        if not (_stays(block) or (chosen and block.is_tools)):
             break
         entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
         if len(entries) < len(block.entries):
             return [*stable, replace(block, entries=entries)]
         stable.append(block)
-        if _grows(block):
+        if block.is_history:
             break  # what follows stands elsewhere in the next build
     return stable
 
 
 def _stays(block: Block) -> bool:
     """Tell whether the next build has a block as it is, or with more at its end."""
-    placeholder = _grows(block) and not block.entries
+    placeholder = block.is_history and not block.entries
     return not (block.volatile or block.moves or placeholder)
-
-
-def _is_tools(block: Block) -> bool:
-    return block.gives_way is TrimPolicy.BY_DETAIL
-
-
-def _grows(block: Block) -> bool:
-    return block.gives_way is TrimPolicy.BY_STRATEGY
 
 
 def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:
     return sum(
-        fitted.tokens[block.tag] if block is whole else block_tokens(block, counting(counter))
+        fitted.tokens[block.tag] if block is whole else block_tokens(block, count_function(counter))
         for block, whole in zip(stable, fitted.blocks, strict=False)
     )
 
@@ -207,8 +199,8 @@ def record(decision: Decision) -> DecisionRecord:
 
 
 def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
-    for block in fitted.yielded:
-        yield WarningRecord(code=block.code, detail=_YIELDED[block.code].format(tag=block.tag))
+    for block in fitted.reduced_blocks:
+        yield WarningRecord(code=block.code, detail=_REDUCED[block.code].format(tag=block.tag))
     if fitted.insufficient:
         detail = f"{plan.strategy.name} kept more than the budget holds; the oldest turns went too"
         yield WarningRecord(code="strategy_insufficient", detail=detail)
@@ -227,17 +219,17 @@ class Built:
     #: How long its parts took, by their names among the stages of `service.observe.metrics`.
     seconds: Mapping[str, float] = field(default_factory=dict)
     #: Where in a trace it was built; None where spans of ours are not collected.
-    traced: Carried | None
+    trace: TraceHeaders | None
 
     @property
     def cause(self) -> EventMetadata:
         """Return what events name of the build that led to them."""
-        asked = self.request.metadata
-        trace = self.traced or asked
+        metadata = self.request.metadata
+        traceparent, tracestate = self.trace or metadata.trace
         return EventMetadata(
             request_id=self.request.id,
-            correlation_id=asked.correlation_id,
+            correlation_id=metadata.correlation_id,
             build_id=self.content.build_id,
-            traceparent=trace.traceparent,
-            tracestate=trace.tracestate,
+            traceparent=traceparent,
+            tracestate=tracestate,
         )

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from service.budget.groups import Fit, Group, Strategy, Verdict
+from service.budget.groups import Fit, Group, GroupDecision, Strategy
 from service.budget.strategies.count_summary import count_sentence
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.summarization import Summarization
@@ -77,7 +77,9 @@ class Foreign:
             fit = self.strategy.fit(groups, budget)
             if _is_choice(fit, groups):
                 return replace(fit, summary=partial(self._summary, fit)) if fit.summary else fit
-            reason = "it did not choose from the groups in their order, or not with verdicts"
+            reason = (
+                "it did not choose from the groups in their order, or its decisions are invalid"
+            )
         except Exception as error:  # noqa: BLE001 - strangers' code may do anything
             reason = f"{type(error).__name__}: {error}"
         log.warning("plugin.failed", plugin=self.name, reason=reason)
@@ -118,14 +120,14 @@ def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
         group.index in known and known[group.index].without_results(group.cleared) == group
         for group in fit.kept
     )
-    return chosen and all(map(_is_verdict, fit.verdicts.values()))
+    return chosen and all(map(_is_decision, fit.decisions.values()))
 
 
-def _is_verdict(verdict: object) -> bool:
-    if not isinstance(verdict, Verdict):
+def _is_decision(decision: object) -> bool:
+    if not isinstance(decision, GroupDecision):
         return False
-    reason: object = verdict.reason
-    score: object = verdict.score
+    reason: object = decision.reason
+    score: object = decision.score
     return isinstance(reason, str) and (
         score is None or (isinstance(score, int | float) and isfinite(score))
     )

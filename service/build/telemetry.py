@@ -6,9 +6,16 @@ from typing import Final
 from opentelemetry.trace import Span, Tracer
 
 from service.build.report import Built
-from service.observe.tracing import NOTHING, Attributes, Beginning, Spanning, current, remote
+from service.observe.tracing import (
+    NO_SPAN,
+    ActiveSpan,
+    Attributes,
+    SpanStart,
+    current_span,
+    remote_context,
+)
 from service.wire.events import EventMetadata
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 #: Names of the field's, where it has any.
 MODEL: Final = "gen_ai.request.model"
@@ -17,16 +24,16 @@ CONVERSATION: Final = "gen_ai.conversation.id"
 OURS: Final = "contextbuilder."
 
 
-def building(tracer: Tracer | None, request: BuildRequest) -> AbstractContextManager[Span | None]:
+def build_span(tracer: Tracer | None, request: BuildRequest) -> AbstractContextManager[Span | None]:
     """Return the span of a build, below the one that is current."""
     if tracer is None:
-        return NOTHING
-    return Spanning(tracer, Beginning(name="build context", attributes=_asked(request)))
+        return NO_SPAN
+    return ActiveSpan(tracer, SpanStart(name="build context", attributes=_asked(request)))
 
 
-def built_as(built: Built) -> None:
+def describe_build(built: Built) -> None:
     """Tell what a context came to."""
-    span = current()
+    span = current_span()
     if span is None:
         return
     usage, content = built.content.usage, built.content
@@ -47,12 +54,14 @@ def built_as(built: Built) -> None:
     )
 
 
-def summarizing(tracer: Tracer | None, cause: EventMetadata) -> AbstractContextManager[Span | None]:
+def summary_span(
+    tracer: Tracer | None, cause: EventMetadata
+) -> AbstractContextManager[Span | None]:
     """Return the span of what is made of older history, below the build that asked for it."""
     if tracer is None:
-        return NOTHING
-    place = remote(cause.traceparent, cause.tracestate)
-    return Spanning(tracer, Beginning(name="summarize history", parent=place))
+        return NO_SPAN
+    place = remote_context(cause.traceparent, cause.tracestate)
+    return ActiveSpan(tracer, SpanStart(name="summarize history", parent=place))
 
 
 def _asked(request: BuildRequest) -> Attributes:

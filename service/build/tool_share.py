@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.model import Block, Facts, Message, Role, Tool
 from prompts.capabilities import capabilities
-from service.budget.counting import block_tokens, counting, entry_tokens
+from service.budget.counting import block_tokens, count_function, entry_tokens
 from service.budget.toolset import Toolset, tools_json
 from service.build.gather import Gathered
 from service.ports.services import TokenCounter
@@ -76,7 +76,7 @@ class _Choice:
     def tokens(self, toolset: Toolset) -> int:
         """Return what tools take: the array, and the block in full."""
         block = self._block(toolset)
-        return toolset.tokens(self.counter) + block_tokens(block, counting(self.counter))
+        return toolset.tokens(self.counter) + block_tokens(block, count_function(self.counter))
 
     def _ranked(self, costs: Sequence[int], kept: Sequence[int]) -> list[int]:
         """Return the places of the others, those with the most of what is asked for a token first.
@@ -101,7 +101,7 @@ class _Choice:
         return [text for text, _ in zip(spoken, range(SAID), strict=False)]
 
     def _costs(self) -> tuple[int, ...]:
-        count = counting(self.counter)
+        count = count_function(self.counter)
         entries = self._block(self.toolset).entries
         return tuple(
             count(tools_json([tool])) + entry_tokens(entry, count)

@@ -7,7 +7,7 @@ from formatters.model import Tool
 from service.budget.toolset import Toolset, Toolsets
 from service.errors import InvalidRequestError, Problem, ToolError, shown
 from service.ports.services import ToolRegistry
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 from service.wire.tools import check_definition
 

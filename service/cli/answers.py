@@ -7,8 +7,7 @@ import typer
 from service.cli.exits import BY_CODE, Exit, tell
 from service.cli.tables import print_warnings, printable
 from service.errors import Problem
-from service.wire.protocol import BuildResponse
-from service.wire.response import BuildSuccess, ErrorBody
+from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 
 
 def show_answer(

@@ -22,7 +22,7 @@ def build(ctx: typer.Context, *, asked: RequestOptions, as_json: Json = False) -
     from service.cli.answers import show_answer
     from service.cli.start import start
     from service.cli.tables import print_account, print_context
-    from service.wire.protocol import BuildResponse
+    from service.wire.response import BuildResponse
 
     settings = start(ctx.obj)
     request = make_request(asked)

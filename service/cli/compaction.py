@@ -1,16 +1,17 @@
 """A history summarised on demand, as far as its newest turns."""
 
 from service.app import open_builder
-from service.compaction.job import job_of
-from service.compaction.summarize import Made, Unmade
+from service.compaction.compactor import find_compactor
+from service.compaction.job import find_job
+from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
 from service.errors import ConfigError
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 
 async def compact_history(
     settings: Settings, owner_key: str, conversation_id: str | None
-) -> Made | Unmade:
+) -> NewSummary | SkipReason:
     """Summarise what has no summary yet, for builds without wishes of their own.
 
     Raises:
@@ -25,22 +26,23 @@ async def compact_history(
         }
     )
     async with open_builder(settings) as builder:
-        if builder.compactor is None:
+        compactor = find_compactor(builder.after_answer)
+        if compactor is None:
             raise ConfigError("summaries.enabled: no summaries are made")
-        job = job_of(await builder.built(request), force=True)
-        return await builder.compactor.make(job) if job else Unmade.NOT_NEEDED
+        job = find_job(await builder.built(request), force=True)
+        return await compactor.make(job) if job else SkipReason.NOT_NEEDED
 
 
-def told(made: Made | Unmade) -> str:
+def told(made: NewSummary | SkipReason) -> str:
     """Say what came of it."""
-    if isinstance(made, Made):
+    if isinstance(made, NewSummary):
         covered = len(made.summary.message_ids)
         return (
             f"{covered} rows have a summary of {made.summary.tokens} tokens, in place of "
             f"{made.replaced}; {made.kept} have none"
         )
     return {
-        Unmade.NOT_NEEDED: "nothing to summarise: too little has no summary, or all of it is new",
-        Unmade.BUSY: "another process summarises this owner's history just now",
-        Unmade.OVERTAKEN: "the history changed meanwhile; try again",
+        SkipReason.NOT_NEEDED: "nothing to summarise: rows without one are too few or too new",
+        SkipReason.BUSY: "another process summarises this owner's history just now",
+        SkipReason.OVERTAKEN: "the history changed meanwhile; try again",
     }[made]

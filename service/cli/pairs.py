@@ -18,8 +18,8 @@ from service.connect import now
 from service.errors import InvalidRequestError
 from service.http.builds import BUILD_ID
 from service.http.error_responses import NotFoundError
-from service.wire.protocol import BuildResponse, decode
-from service.wire.response import BuildSuccess
+from service.wire.request import decode
+from service.wire.response import BuildResponse, BuildSuccess
 
 PAIR: Final = 2
 

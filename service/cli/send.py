@@ -40,7 +40,7 @@ def send(
     from service.cli.start import shared_bus, start
     from service.cli.tables import print_account, print_summary
     from service.connect import connect_client, open_bus, open_tracer
-    from service.wire.protocol import BuildResponse
+    from service.wire.response import BuildResponse
 
     settings = shared_bus(start(ctx.obj))
     request = make_request(asked)

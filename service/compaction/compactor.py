@@ -1,7 +1,7 @@
 """Makes the summaries that builds turn out to need, when their answers are out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -10,15 +10,15 @@ import structlog
 from opentelemetry.trace import Tracer
 
 from service.aio import Remembered
-from service.build.after_answer import Backlog
+from service.build.after_answer import AfterAnswer, Backlog
 from service.build.report import Built
-from service.build.telemetry import summarizing
-from service.compaction.job import Job, job_of
-from service.compaction.summarize import Made, Maker, Unmade
+from service.build.telemetry import summary_span
+from service.compaction.job import Job, find_job
+from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
 from service.errors import StoreError, SummarizerError
 from service.observe.metrics import UNMEASURED, Metrics
-from service.observe.tracing import current, fail
-from service.ports.summaries import Lacking, Scope
+from service.observe.tracing import current_span, record_failure
+from service.ports.summaries import FailedScopes, Scope
 from service.wire.events import Compacted, Events, Summarized
 from service.wire.protocol import Topics
 
@@ -71,8 +71,8 @@ class Compactor:
 
     def __init__(
         self,
-        maker: Maker,
-        lacking: Lacking,
+        maker: SummaryMaker,
+        lacking: FailedScopes,
         events: Events | None = None,
         metrics: Metrics = UNMEASURED,
         tracer: Tracer | None = None,
@@ -89,9 +89,9 @@ class Compactor:
         #: How many rows there were when nothing could be done.
         self._vain: Remembered[tuple[Scope, int], int] = Remembered(REMEMBERED)
 
-    def keep(self, built: Built | None) -> None:
-        """Have made what a build needs; neither waits nor raises."""
-        job = job_of(built) if built and self._settings.enabled else None
+    def keep(self, built: Built) -> None:
+        """Queue the summary that a build needs; neither waits nor raises."""
+        job = find_job(built) if self._settings.enabled else None
         if job is None or job.scope in self._scopes or self._is_vain(job):
             return
         if self._resting.passes(job.scope):
@@ -117,7 +117,7 @@ class Compactor:
         """Wait for `run` to make what it was asked for, but not for long."""
         await self._backlog.drain()
 
-    async def make(self, job: Job) -> Made | Unmade:
+    async def make(self, job: Job) -> NewSummary | SkipReason:
         """Make the next summary of a history and tell of it, or tell why there is none.
 
         Raises:
@@ -132,7 +132,7 @@ class Compactor:
         for job in jobs:
             made = None
             try:
-                with summarizing(self._tracer, job.cause):
+                with summary_span(self._tracer, job.cause):
                     made = await self._attempt(job)
                 await self._tell(made, job)
             except Exception:  # whatever a summariser does, builds go on
@@ -142,21 +142,21 @@ class Compactor:
             finally:
                 self._scopes.discard(job.scope)
 
-    async def _attempt(self, job: Job) -> Made | Unmade | None:
+    async def _attempt(self, job: Job) -> NewSummary | SkipReason | None:
         try:
             made = await self._maker.make(job)
         except (StoreError, SummarizerError) as error:
-            fail(current(), error)
+            record_failure(current_span(), error)
             log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
             self._failed(job.scope)
             return None
-        if made is Unmade.NOT_NEEDED:
+        if made is SkipReason.NOT_NEEDED:
             self._vain[job.kind] = job.rows
-        if made is Unmade.NOT_NEEDED or isinstance(made, Made):
+        if made is SkipReason.NOT_NEEDED or isinstance(made, NewSummary):
             self._lacking.discard(job.scope)
             self._resting.succeeded(job.scope)
-        self._metrics.summarized("made" if isinstance(made, Made) else made.value)
-        if isinstance(made, Made):
+        self._metrics.summarized("made" if isinstance(made, NewSummary) else made.value)
+        if isinstance(made, NewSummary):
             log.info(
                 "summary.made",
                 owner_key=job.scope.owner_key,
@@ -167,8 +167,8 @@ class Compactor:
             )
         return made
 
-    async def _tell(self, made: Made | Unmade | None, job: Job) -> None:
-        if isinstance(made, Made) and self._events:
+    async def _tell(self, made: NewSummary | SkipReason | None, job: Job) -> None:
+        if isinstance(made, NewSummary) and self._events:
             await _tell(self._events, made, job)
 
     def _failed(self, scope: Scope) -> None:
@@ -182,7 +182,7 @@ class Compactor:
 
 
 @asynccontextmanager
-async def running(compactor: Compactor) -> AsyncIterator[Compactor]:
+async def running_compactor(compactor: Compactor) -> AsyncIterator[Compactor]:
     """Run a compactor until the context ends, which waits for it a while."""
     # no task group: it would wrap what is raised inside the context
     task = asyncio.create_task(compactor.run())
@@ -194,7 +194,7 @@ async def running(compactor: Compactor) -> AsyncIterator[Compactor]:
         await asyncio.wait([task])
 
 
-async def _tell(events: Events, made: Made, job: Job) -> None:
+async def _tell(events: Events, made: NewSummary, job: Job) -> None:
     summary = made.summary
     summarized = Summarized(
         summarized=len(summary.message_ids),
@@ -222,3 +222,8 @@ async def _tell(events: Events, made: Made, job: Job) -> None:
             run_id=job.run_id,
             cause=job.cause,
         )
+
+
+def find_compactor(work: Iterable[AfterAnswer]) -> Compactor | None:
+    """Return the compactor among the work after answers, None if there are no summaries."""
+    return next((item for item in work if isinstance(item, Compactor)), None)

@@ -38,7 +38,7 @@ class Job:
         return self.scope, self.room.bit_length()
 
 
-def job_of(built: Built, *, force: bool = False) -> Job | None:
+def find_job(built: Built, *, force: bool = False) -> Job | None:
     """Return what a build shows to be needed; None where nothing is, or nothing is stored."""
     request, plan = built.request, built.plan
     if not uses_summaries(plan.strategy) or request.options.past is not None:
@@ -61,8 +61,8 @@ def job_of(built: Built, *, force: bool = False) -> Job | None:
 
 def _needed(built: Built) -> bool:
     """Tell whether the strategy wants summaries, or rows that it never saw have none."""
-    fates = built.fitted.fates
-    if any(each.fit.wanted_summary for each in fates):
+    outcomes = built.fitted.outcomes
+    if any(outcome.fit.wanted_summary for outcome in outcomes):
         return True
     summaries = built.gathered.summaries
     history = built.gathered.history
@@ -73,9 +73,9 @@ def _needed(built: Built) -> bool:
     shown = HISTORY_BLOCKS[built.plan.layout]
     return any(
         not any(id_ in summary.covers for summary in summaries)
-        for each in fates
-        if each.block.tag == shown
-        for omission in each.block.omissions
+        for outcome in outcomes
+        if outcome.block.tag == shown
+        for omission in outcome.block.omissions
         if omission.reason == BEYOND_LIMIT
         for id_ in omission.message_ids
     )

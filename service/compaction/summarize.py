@@ -14,11 +14,11 @@ from formatters.native import native_history
 from formatters.rows import fix_surrogates, read_rows
 from formatters.shared_memory import shared_memory
 from formatters.turns import sort_messages
-from prompts.summary import summary_text
-from service.budget.fit_history import priced
+from prompts.summary import format_summary
+from service.budget.fit_history import make_groups
 from service.budget.groups import Group, cost
 from service.compaction.job import Job
-from service.config.sections import SummariesSettings
+from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
 from service.ports.stores import HistoryStore
@@ -53,7 +53,7 @@ def oldest_stretch(
     It is empty where they are too few or too new. Takes some 10 µs a row, and more for long ones.
     """
     messages = read_rows(rows)
-    groups = priced(_shown(messages, job), count)
+    groups = make_groups(_shown(messages, job), count)
     chosen = _until_run(groups[: _reach(groups, job, settings)], job.run_id)
     inside = {message.id for group in chosen for message in group.messages}
     last = max((place for place, m in enumerate(messages) if m.id in inside), default=-1)
@@ -71,7 +71,7 @@ def oldest_stretch(
 def whole(rows: Sequence[Row], job: Job, count: Count) -> Stretch:
     """Return rows as a stretch, whatever they cost."""
     messages = read_rows(rows)
-    groups = priced(_shown(messages, job), count)
+    groups = make_groups(_shown(messages, job), count)
     return Stretch(
         messages=tuple(message for group in groups for message in group.messages),
         ids=tuple(message.id for message in messages),
@@ -140,7 +140,7 @@ def _newest(groups: Sequence[Group], job: Job, ratio: float) -> int:
 MARGIN: Final = 30.0
 
 
-class Unmade(StrEnum):
+class SkipReason(StrEnum):
     """Why there is no new summary, where nothing went wrong."""
 
     #: Too little has none, or it is too new, or a summary has no room.
@@ -152,7 +152,7 @@ class Unmade(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class NewSummary:
     """A summary that was kept, and what it stands for."""
 
     summary: Summary
@@ -179,7 +179,7 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class SummaryMaker:
     """Makes summaries, one at a time for each owner over all workers."""
 
     history: HistoryStore
@@ -189,7 +189,7 @@ class Maker:
     clock: Callable[[], datetime]
     settings: SummariesSettings
 
-    async def make(self, job: Job) -> Made | Unmade:
+    async def make(self, job: Job) -> NewSummary | SkipReason:
         """Make the next summary of a history, or tell why there is none.
 
         Raises:
@@ -198,10 +198,10 @@ class Maker:
         """
         owner, token = job.scope.owner_key, uuid.uuid4().hex
         if not await self.summaries.claim(owner, token, self.settings.timeout_seconds + MARGIN):
-            return Unmade.BUSY
+            return SkipReason.BUSY
         try:
             draft = await self._draft(job)
-            return await self._made(job, draft) if draft else Unmade.NOT_NEEDED
+            return await self._made(job, draft) if draft else SkipReason.NOT_NEEDED
         finally:
             with suppress(StoreError):  # the right ends by itself
                 await self.summaries.release(owner, token)
@@ -216,7 +216,7 @@ class Maker:
             return None
         covered, places = set(new.ids), {str(row["id"]): place for place, row in enumerate(rows)}
         last = max(places[name] for name in new.ids)
-        header = count(summary_text("", self.clock()))
+        header = count(format_summary("", self.clock()))
         share = int(job.room * self.settings.summary_budget_ratio) - header
         taken = sum(summary.tokens for summary in stored)
         room = allowance(share, taken)
@@ -273,7 +273,7 @@ class Maker:
             rows=rows,
         )
 
-    async def _made(self, job: Job, draft: _Draft) -> Made | Unmade:
+    async def _made(self, job: Job, draft: _Draft) -> NewSummary | SkipReason:
         """Have a draft summarised, and keep what came of it unless the history has changed."""
         text = await self._summarized(draft)
         tokens = self.tokenizers.counter(job.tokenizer).count(text)
@@ -296,8 +296,8 @@ class Maker:
         )
         replaces = [each.id for each in draft.replaces]
         if not await self.summaries.put(summary, draft.expected, replaces=replaces):
-            return Unmade.OVERTAKEN
-        return Made(summary=summary, replaced=draft.replaced, kept=draft.stretch.kept)
+            return SkipReason.OVERTAKEN
+        return NewSummary(summary=summary, replaced=draft.replaced, kept=draft.stretch.kept)
 
     async def _summarized(self, draft: _Draft) -> str:
         messages: tuple[Message, ...] = draft.stretch.messages

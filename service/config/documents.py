@@ -1,4 +1,4 @@
-"""The settings as documents: a JSON Schema, and a commented example file."""
+"""The settings as documents: a commented file to start from, and a JSON Schema."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,119 +10,114 @@ from service.config.layers import ALIASES, REMOVED, RENAMED
 from service.config.paths import Keys
 from service.config.settings import Settings
 
-#: A copy of `config.example.yml`, since the folder above is in no package; a test compares them.
+Schema = dict[str, Any]
+
+#: A copy of `config.example.yml`, which is in no package; a test compares them.
 EXAMPLE: Final = Path(__file__).with_name("example.yml")
 
-#: Stands before the example's own words on where values come from.
+#: Replaces the first paragraph of the example in the template.
 _HEAD: Final = """\
 # Settings of context-builder. A line that begins with "#" and a letter is a setting with its
-# default: take the "#" away where you change the value. All other lines with "#" are comments.
+# default: delete the "#" to change the value. All other lines with "#" are comments.
 """
-#: The words of the example that say what `_HEAD` says of a file that was made of it.
-_COPY_IT: Final = re.compile(r"\A# Every setting .*?shown here\.\n", re.DOTALL)
+_EXAMPLE_HEAD: Final = re.compile(r"\A# Every setting .*?shown here\.\n", re.DOTALL)
 
 _KEY: Final = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<value> .*)?")
-#: Blanks by which a section is set in.
-_STEP: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """A line of the example that has a key, and the comment above it."""
-
-    number: int
-    keys: Keys
-    #: Whether it has a value, and is no section.
-    leaf: bool
-    #: As its lines are written, without their signs.
-    comment: str
+_INDENT: Final = 2
 
 
 def template() -> str:
-    """Return a file of all settings in which none is set."""
-    text = _example()
+    """Return the example file with all settings commented out."""
+    text = EXAMPLE.read_text(encoding="utf-8")
     lines = text.splitlines()
-    for line in _lines(text):
-        if line.leaf:
-            indent = " " * _STEP * (len(line.keys) - 1)
+    for line in _key_lines(text):
+        if line.is_leaf:
+            indent = " " * _INDENT * (len(line.keys) - 1)
             lines[line.number] = f"{indent}#{lines[line.number].lstrip()}"
-    return _HEAD + _COPY_IT.sub("", "\n".join(lines) + "\n")
+    return _HEAD + _EXAMPLE_HEAD.sub("", "\n".join(lines) + "\n")
 
 
 def comments() -> Mapping[Keys, str]:
-    """Return what the example says of each setting and section, by its path, line by line.
+    """Return the example's comment on each setting and section, by its path, line by line.
 
-    A setting directly below another of its section, without words of its own, shares the other's.
+    A setting without a comment shares that of the setting directly above it in its section.
     """
-    return {line.keys: line.comment for line in _lines(_example()) if line.comment}
+    text = EXAMPLE.read_text(encoding="utf-8")
+    return {line.keys: line.comment for line in _key_lines(text) if line.comment}
 
 
-def _example() -> str:
-    return EXAMPLE.read_text(encoding="utf-8")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeyLine:
+    """A line of the example with a key, and the comment above it."""
+
+    number: int
+    keys: Keys
+    #: Whether it has a value; otherwise it begins a section.
+    is_leaf: bool
+    #: Its lines without "#".
+    comment: str
 
 
-def _lines(text: str) -> Iterator[_Line]:
-    said: list[str] = []
+def _key_lines(text: str) -> Iterator[_KeyLine]:
+    comment: list[str] = []
     path: list[str] = []
-    above: _Line | None = None
+    previous: _KeyLine | None = None
     for number, line in enumerate(text.splitlines()):
         if line.lstrip().startswith("#"):
-            said.append(line.lstrip().removeprefix("#").removeprefix(" "))
+            comment.append(line.lstrip().removeprefix("#").removeprefix(" "))
             continue
-        if found := _KEY.fullmatch(line):
-            path[len(found["indent"]) // _STEP :] = [found["key"]]
-            above = _Line(
+        if match := _KEY.fullmatch(line):
+            path[len(match["indent"]) // _INDENT :] = [match["key"]]
+            previous = _KeyLine(
                 number=number,
                 keys=tuple(path),
-                leaf=found["value"] is not None,
-                comment="\n".join(said) or _shared(above, path),
+                is_leaf=match["value"] is not None,
+                comment="\n".join(comment) or _shared_comment(previous, path),
             )
-            yield above
+            yield previous
         else:
-            above = None
-        said = []
+            previous = None
+        comment = []
 
 
-def _shared(above: _Line | None, path: Sequence[str]) -> str:
-    """Return what the line above says, where it is of a setting beside this one."""
-    beside = above is not None and above.leaf and list(above.keys[:-1]) == path[:-1]
-    return above.comment if above is not None and beside else ""
+def _shared_comment(previous: _KeyLine | None, path: Sequence[str]) -> str:
+    if previous is None or not previous.is_leaf or list(previous.keys[:-1]) != path[:-1]:
+        return ""
+    return previous.comment
 
 
-Schema = dict[str, Any]
-
-#: A variable in place of a value that is no text.
+#: A reference to a variable, in place of a value that is not text.
 REFERENCE: Final[Schema] = {"type": "string", "pattern": r"\$\{[A-Za-z_]\w*(:-[^}]*)?\}"}
 
-#: Types that are read from text where a variable stands for them.
-_READ_FROM_TEXT: Final = {"integer", "number", "boolean"}
+#: Types whose values may be references.
+_PARSED_FROM_TEXT: Final = {"integer", "number", "boolean"}
 
 
 def config_schema() -> Schema:
-    """Return the schema, with what the example says of each setting as its description."""
+    """Return the JSON Schema of configuration files, described with the example's comments."""
     schema = Settings.model_json_schema()
     sections: dict[str, Schema] = schema["$defs"]
     _describe(schema, (), sections, comments())
     _add_other_names(schema, sections)
-    opened: Schema = _opened(schema)
+    relaxed: Schema = _relax(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **opened,
+        **relaxed,
         "title": "Settings of context-builder",
         "description": "config.yml of context-builder",
     }
 
 
 def _describe(
-    section: Schema, keys: Keys, sections: Mapping[str, Schema], said: Mapping[Keys, str]
+    section: Schema, parents: Keys, sections: Mapping[str, Schema], texts: Mapping[Keys, str]
 ) -> None:
-    """Give each setting the example's words, from a section on downwards."""
-    for name, each in section.get("properties", {}).items():
-        path = (*keys, name)
-        if path in said:
-            each["description"] = said[path]
-        if "$ref" in each:
-            _describe(sections[_name(each)], path, sections, said)
+    """Describe the settings of a section and of those below it."""
+    for name, setting in section.get("properties", {}).items():
+        keys = (*parents, name)
+        if keys in texts:
+            setting["description"] = texts[keys]
+        if "$ref" in setting:
+            _describe(sections[_definition(setting)], keys, sections, texts)
 
 
 def _add_other_names(schema: Schema, sections: Mapping[str, Schema]) -> None:
@@ -131,7 +126,7 @@ def _add_other_names(schema: Schema, sections: Mapping[str, Schema]) -> None:
     def properties(keys: Sequence[str]) -> Schema:
         section = schema
         for key in keys[:-1]:
-            section = sections[_name(section["properties"][key])]
+            section = sections[_definition(section["properties"][key])]
         found: Schema = section["properties"]
         return found
 
@@ -145,34 +140,30 @@ def _add_other_names(schema: Schema, sections: Mapping[str, Schema]) -> None:
         properties(old_keys)[old_keys[-1]] = {"deprecated": True, "description": advice}
 
 
-def _name(reference: Schema) -> str:
+def _definition(reference: Schema) -> str:
     return str(reference["$ref"]).rpartition("/")[2]
 
 
-def _opened(schema: Any) -> Any:  # noqa: ANN401 - whatever stands in a schema
-    """Let variables stand for values, and sections be empty; leave out titles, which are names."""
+def _relax(schema: Any) -> Any:  # noqa: ANN401 - any part of a schema
+    """Allow references in place of values, and empty sections; remove titles, which are names."""
     if isinstance(schema, list):
-        return [_opened(each) for each in schema]
+        return [_relax(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    opened = {
-        key: _properties(value) if key in {"properties", "$defs"} else _opened(value)
-        for key, value in schema.items()
-        if key != "title"
-    }
-    if opened.get("type") in _READ_FROM_TEXT or "enum" in opened:
-        return _either(opened, REFERENCE)
-    return _either(opened, {"type": "null"}) if "$ref" in opened else opened
-
-
-def _properties(named: Mapping[str, Schema]) -> Schema:
-    """Return schemas by their names, which are no words of a schema's own."""
-    return {name: _opened(each) for name, each in named.items()}
+    relaxed: Schema = {}
+    for key, value in schema.items():
+        if key in {"properties", "$defs"}:  # their keys are names, not keywords
+            relaxed[key] = {name: _relax(item) for name, item in value.items()}
+        elif key != "title":
+            relaxed[key] = _relax(value)
+    if relaxed.get("type") in _PARSED_FROM_TEXT or "enum" in relaxed:
+        return _either(relaxed, REFERENCE)
+    return _either(relaxed, {"type": "null"}) if "$ref" in relaxed else relaxed
 
 
 def _either(schema: Schema, other: Schema) -> Schema:
-    about: Schema = {
-        key: schema[key] for key in ("description", "default", "deprecated") if key in schema
-    }
-    one = {key: value for key, value in schema.items() if key not in about}
-    return {**about, "anyOf": [one, other]}
+    """Return a schema that allows another one as well, with the annotations of the first."""
+    annotations = ("description", "default", "deprecated")
+    about: Schema = {key: schema[key] for key in annotations if key in schema}
+    rest = {key: value for key, value in schema.items() if key not in annotations}
+    return {**about, "anyOf": [rest, other]}

@@ -1,6 +1,6 @@
 """Layers of settings: what one source sets, where it sets each value, and what is wrong with it."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +19,7 @@ RENAMED: Final[Mapping[str, str]] = {"bus.socket_timeout": "bus.socket_timeout_s
 
 #: Settings and whole sections that no longer exist. They are ignored with a warning: this
 #: sentence, which names the successor or says that there is none.
-REMOVED: Final[MutableMapping[str, str]] = {
+REMOVED: Final[Mapping[str, str]] = {
     "manifests": "Build reports replace them: set reports.ttl_seconds and reports.max_bytes."
 }
 

@@ -1,4 +1,4 @@
-"""Fill the settings in from all sources, and say where each value came from."""
+"""Load the settings from all sources, with the origin of each value."""
 
 import os
 import re
@@ -16,20 +16,20 @@ from service.config.settings import Settings
 from service.config.sources import (
     CONFIG_VARIABLE,
     ENV_FILE_VARIABLE,
-    env_file,
-    read_yaml,
+    read_env_file,
     variables_layer,
+    yaml_layer,
 )
 from service.errors import ConfigError
 from service.observe.logs import MASK, mask_urls
 
-#: Read where no file is named.
+#: Read if no file is named.
 DEFAULT_FILE = Path("config.yml")
 
-#: How a problem of a YAML file begins: with the file, the line and the column.
+#: How a problem in a YAML file begins: with the file, the line and the column.
 _IN_FILE = re.compile(r"(.+?):(\d+):(\d+)  ")
 
-#: What pydantic says in terms of Python, by its type of error.
+#: Replacements for pydantic's messages in terms of Python, by its type of error.
 MESSAGES = {
     "tuple_type": "must be a list; in a variable, one in JSON",
     "dict_type": "must hold keys and values; in a variable, in JSON",
@@ -41,33 +41,76 @@ MESSAGES = {
 def load_settings(path: Path | None = None, **overrides: object) -> Settings:
     """Return the settings of this process.
 
-    Sources, the first going before the others: the arguments; variables that begin with
-    ``CTXB_``; the .env file that ``CTXB_ENV_FILE`` names, else ``.env`` in the working directory
-    if there is one; the YAML file that ``path`` or ``CTXB_CONFIG`` names, else ``config.yml`` in
-    the working directory if there is one; the preset; the defaults. Raises
-    `ConfigError` with a line for each problem, which gives its place, in the order of their places:
-    the YAML file's, then others.
+    Sources, in order of precedence: the arguments; variables that begin with ``CTXB_``; the .env
+    file that ``CTXB_ENV_FILE`` names, else ``.env`` in the working directory if it exists; the
+    YAML file that ``path`` or ``CTXB_CONFIG`` names, else ``config.yml`` in the working directory
+    if it exists; the preset; the defaults.
+
+    Raises `ConfigError` with a line for each problem and its location: first those in the YAML
+    file, from top to bottom, then the others.
     """
     environ = dict(os.environ)
-    env_name, from_file = env_file(environ.get(ENV_FILE_VARIABLE))
+    env_name, from_file = read_env_file(environ.get(ENV_FILE_VARIABLE))
     known = {**from_file, **environ}
     layers = [
         arguments_layer(overrides),
         variables_layer(environ),
         variables_layer(from_file, env_name),
-        _yaml_layer(path, known),
+        _config_file_layer(path, known),
     ]
     problems = [problem for layer in layers for problem in layer.problems]
     try:
         settings = Settings.model_validate(merge(layers))
     except ValidationError as error:
-        problems += [_line(problem, layers) for problem in error.errors(include_url=False)]
+        problems += [_describe_error(item, layers) for item in error.errors(include_url=False)]
     if problems:
-        raise ConfigError("\n".join(sorted(problems, key=_order)))
+        raise ConfigError("\n".join(sorted(problems, key=_sort_key)))
     layers.append(preset_layer(settings.preset))
-    origins = {dotted(keys): _place(keys, layers) for keys, _ in leaves(settings)}
-    warnings = [warning for layer in layers for warning in layer.warnings]
-    return settings.loaded({path: place for path, place in origins.items() if place}, warnings)
+    locations = {dotted(keys): _locate(keys, layers) for keys, _ in leaves(settings)}
+    origins = {name: location for name, location in locations.items() if location is not None}
+    return settings.loaded(origins, [warning for layer in layers for warning in layer.warnings])
+
+
+def _config_file_layer(path: Path | None, variables: dict[str, str]) -> Layer:
+    named = variables.get(CONFIG_VARIABLE)
+    file = path or (Path(named) if named else DEFAULT_FILE)
+    if file is DEFAULT_FILE and not file.is_file():
+        return Layer()
+    return yaml_layer(file, variables)
+
+
+def _locate(keys: Keys, layers: Sequence[Layer]) -> str | None:
+    """Return where the value in effect is set, or None for a default."""
+    locations = (layer.location(keys) for layer in layers)
+    return next((location for location in locations if location is not None), None)
+
+
+def _describe_error(error: ErrorDetails, layers: Sequence[Layer]) -> str:
+    """Return the line for an error of validation."""
+    keys = tuple(str(key) for key in error["loc"])
+    # a key that is missing has no location, so that its section's is reported
+    locations = (_locate(keys[:length], layers) for length in range(len(keys), 0, -1))
+    location = next((f"{location}  " for location in locations if location is not None), "")
+    return f"{location}{dotted(keys)}: {_message(error, keys)}"
+
+
+def _message(error: ErrorDetails, keys: Keys) -> str:
+    if error["type"] == "extra_forbidden":
+        *parents, last = keys
+        close = get_close_matches(last, known_keys(tuple(parents)), n=1)
+        suggestions = [f"; did you mean {dotted((*parents, key))}?" for key in close]
+        return "".join(["unknown key", *suggestions])
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return MESSAGES.get(error["type"]) or error["msg"][:1].lower() + error["msg"][1:]
+
+
+def _sort_key(problem: str) -> tuple[bool, str, int, int, str]:
+    match = _IN_FILE.match(problem)
+    if match is None:
+        return True, "", 0, 0, problem
+    file, line, column = match.groups()
+    return False, file, int(line), int(column), problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +121,7 @@ class Setting:
     path: str
     #: Secrets are masked.
     value: object
-    #: ``default``, ``argument``, a file with line and column, or a variable.
+    #: ``default``, ``argument``, a preset, a file with line and column, or a variable.
     origin: str
 
 
@@ -87,14 +130,15 @@ def describe(settings: Settings) -> list[Setting]:
     return [
         Setting(
             path=dotted(keys),
-            value=_shown(value),
+            value=_mask(value),
             origin=settings.origins.get(dotted(keys), "default"),
         )
         for keys, value in leaves(settings)
     ]
 
 
-def _shown(value: object) -> object:
+def _mask(value: object) -> object:
+    """Return a value as plain data, without secrets."""
     match value:
         case SecretStr():
             url = value.get_secret_value()
@@ -104,46 +148,6 @@ def _shown(value: object) -> object:
         case BaseModel():
             return value.model_dump(mode="json", exclude_none=True)
         case tuple():
-            return [_shown(item) for item in value]
+            return [_mask(item) for item in value]
         case _:
             return value
-
-
-def _yaml_layer(path: Path | None, known: dict[str, str]) -> Layer:
-    named = known.get(CONFIG_VARIABLE)
-    file = path or (Path(named) if named else DEFAULT_FILE)
-    if file is DEFAULT_FILE and not file.is_file():
-        return Layer()
-    return read_yaml(file, known)
-
-
-def _place(keys: Keys, layers: Sequence[Layer]) -> str | None:
-    places = (layer.location(keys) for layer in layers)
-    return next((place for place in places if place is not None), None)
-
-
-def _order(problem: str) -> tuple[bool, str, int, int, str]:
-    found = _IN_FILE.match(problem)
-    if found is None:
-        return True, "", 0, 0, problem
-    file, line, column = found.groups()
-    return False, file, int(line), int(column), problem
-
-
-def _line(problem: ErrorDetails, layers: Sequence[Layer]) -> str:
-    keys = tuple(str(key) for key in problem["loc"])
-    # what is missing stands nowhere: its section's place is the next best
-    places = (_place(keys[:length], layers) for length in range(len(keys), 0, -1))
-    place = next((f"{place}  " for place in places if place is not None), "")
-    return f"{place}{dotted(keys)}: {_message(problem, keys)}"
-
-
-def _message(problem: ErrorDetails, keys: Keys) -> str:
-    if problem["type"] == "extra_forbidden":
-        *parents, last = keys
-        close = get_close_matches(last, known_keys(tuple(parents)), n=1)
-        meant = [f"; did you mean {dotted((*parents, key))}?" for key in close]
-        return "".join(["unknown key", *meant])
-    if problem["type"] == "value_error":
-        return str(problem["ctx"]["error"])
-    return MESSAGES.get(problem["type"]) or problem["msg"][:1].lower() + problem["msg"][1:]

@@ -1,4 +1,4 @@
-"""The tree of settings: which keys there are, and which values they hold."""
+"""Paths into the tree of settings, such as ``bus.url``."""
 
 from collections.abc import Iterator, Mapping
 from typing import get_args, get_origin
@@ -12,41 +12,42 @@ Keys = tuple[str, ...]
 
 
 def dotted(keys: Keys) -> str:
-    """Return the path as it is written for people."""
+    """Return a path as people write it, such as ``bus.url``."""
     return ".".join(keys)
 
 
 def leaves(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
     """Yield every value that is not a section itself, in the order of the model."""
     if isinstance(value, BaseModel):
-        parts = [(name, getattr(value, name)) for name in type(value).model_fields]
+        children = [(name, getattr(value, name)) for name in type(value).model_fields]
     elif isinstance(value, Mapping) and value:
-        parts = list(value.items())
+        children = list(value.items())
     else:
         yield keys, value
         return
-    for name, part in parts:
-        yield from leaves(part, (*keys, name))
+    for name, child in children:
+        yield from leaves(child, (*keys, name))
 
 
-def type_at(keys: Keys) -> object:
-    """Return the annotation of the setting that a path leads to, or None."""
+def known_keys(keys: Keys) -> list[str]:
+    """Return the keys of a section; none if there is no such section."""
+    return list(_fields(_type_at(keys)))
+
+
+def is_nested(keys: Keys) -> bool:
+    """Return whether a path leads to a section, a mapping or a list."""
+    kind = _type_at(keys)
+    return bool(_fields(kind)) or get_origin(kind) in {Mapping, tuple}
+
+
+def _type_at(keys: Keys) -> object:
+    """Return the annotation of a setting, or None."""
     kind: object = Settings
     for key in keys:
         fields = _fields(kind)
         # below a mapping of sections, any key leads to a section
         kind = fields[key] if key in fields else next(iter(get_args(kind)[1:]), None)
     return kind
-
-
-def holds_values(kind: object) -> bool:
-    """Return whether a setting of this type is a section, a mapping or a list."""
-    return bool(_fields(kind)) or get_origin(kind) in {Mapping, tuple}
-
-
-def known_keys(keys: Keys) -> list[str]:
-    """Return the keys of a section; none if there is no such section."""
-    return list(_fields(type_at(keys)))
 
 
 def _fields(kind: object) -> dict[str, object]:

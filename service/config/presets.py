@@ -1,4 +1,4 @@
-"""Presets: defaults that belong together, for one use of the service."""
+"""Presets: sets of defaults for one use of the service."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -7,11 +7,11 @@ from pydantic import BaseModel
 
 Preset = Literal["classic", "recall"]
 
-#: What each sets, by section. Where anything else sets one of these, that goes before it.
+#: The defaults of each preset, by section. Every other source takes precedence over them.
 PRESETS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    # the defaults themselves: five tagged messages, the newest turns, as the source systems do it
+    # the defaults of the models: five tagged messages, the newest turns, as in the source systems
     "classic": {},
-    # the newest turns from a place that stays, and what tells about the input
+    # the newest turns from a stable start, and older turns that are relevant to the input
     "recall": {
         "budget": {
             "strategy": {"name": "relevance", "recent_share": 0.6, "chunk_share": 0.2},
@@ -22,17 +22,15 @@ PRESETS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
 
 
 def with_preset(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with what their preset sets of those that they leave out."""
+    """Return settings with the defaults of their preset filled in."""
     preset = values.get("preset")
     sections = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
-    return {
-        **values,
-        **{name: _over(section, values.get(name)) for name, section in sections.items()},
-    }
+    filled = {name: _fill(values.get(name), section) for name, section in sections.items()}
+    return {**values, **filled}
 
 
-def _over(section: Mapping[str, Any], given: object) -> object:
-    """Return a section with what was given of it; one that can't be read, as it is."""
-    if isinstance(given, BaseModel):
-        given = given.model_dump(exclude_unset=True)
-    return {**section, **(given or {})} if isinstance(given, Mapping | None) else given
+def _fill(section: object, defaults: Mapping[str, Any]) -> object:
+    """Return a section with defaults; a section of the wrong type is left to validation."""
+    if isinstance(section, BaseModel):
+        section = section.model_dump(exclude_unset=True)
+    return {**defaults, **(section or {})} if isinstance(section, Mapping | None) else section

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -14,75 +14,28 @@ from pydantic import (
     model_validator,
 )
 
-from service.config.presets import Preset, with_preset
-from service.config.sections import (
-    Count,
-    Factor,
+from service.config.content import PromptsSettings, SummariesSettings, ToolsSettings
+from service.config.endpoints import (
     HealthSettings,
     HttpSettings,
-    PromptsSettings,
+    StoreSettings,
+    TelemetrySettings,
+    TlsSettings,
+)
+from service.config.presets import Preset, with_preset
+from service.config.section import (
+    Count,
+    Days,
+    Factor,
     Ratio,
     Seconds,
     Section,
-    StoreSettings,
     StrategySpec,
-    SummariesSettings,
-    TelemetrySettings,
     Text,
-    TlsSettings,
-    ToolsSettings,
 )
 
-
-class BusSettings(Section):
-    """Where requests come from and responses go to."""
-
-    #: None starts a server of our own, for demonstrations and tests.
-    url: SecretStr | None = None
-    #: Put before every topic and key.
-    prefix: str = ""
-    #: A request whose worker has not been heard of for so long goes to another worker.
-    lease_seconds: Seconds = 5.0
-    heartbeat_seconds: Seconds = 1.0
-    #: Deliveries of one request, before it goes to the dead letter.
-    max_deliveries: Count = 3
-    result_ttl_seconds: Seconds = 60.0
-    #: Larger responses are sent but not stored; compressed size.
-    result_max_bytes: Count = 1_048_576
-    #: Waiting requests from which on new ones are refused as `overloaded`.
-    max_backlog: Count = 100_000
-    #: What a request's `reply_to` must begin with.
-    reply_prefixes: tuple[Text, ...] = ("context.reply.",)
-    #: Life of a reply of the kinds list and stream.
-    reply_ttl_seconds: Seconds = 300.0
-    #: For requests that bring neither a timeout nor a deadline.
-    default_timeout_ms: Count = 15_000
-    max_payload_bytes: Count = 4_194_304
-    socket_timeout_seconds: Seconds = 5.0
-    tls: TlsSettings = TlsSettings()
-
-    @field_validator("heartbeat_seconds")
-    @classmethod
-    def _beat_within_the_lease(cls, value: float, info: ValidationInfo) -> float:
-        lease = info.data.get("lease_seconds")
-        if lease is not None and value >= lease:
-            raise ValueError(f"must be less than bus.lease_seconds ({lease:g})")
-        return value
-
-    @field_validator("reply_prefixes")
-    @classmethod
-    def _keep_replies_off_our_keys(
-        cls, value: tuple[str, ...], info: ValidationInfo
-    ) -> tuple[str, ...]:
-        for ours in (f"{info.data.get('prefix', '')}{key}" for key in OWN_KEYS):
-            for prefix in value:
-                if prefix.startswith(ours) or ours.startswith(prefix):
-                    raise ValueError(f"{prefix!r} would let replies overwrite {ours!r}")
-        return value
-
-
-#: What our own topics and keys begin with, after the bus prefix.
-OWN_KEYS = (
+#: How the service's own topics and keys begin, after the bus prefix.
+OWN_KEYS: Final = (
     "context.build.",
     "llm.results",
     "tools.results",
@@ -92,34 +45,79 @@ OWN_KEYS = (
 )
 
 
+class BusSettings(Section):
+    """Where requests come from and responses go to."""
+
+    #: None starts a server of the process's own, for demonstrations and tests.
+    url: SecretStr | None = None
+    #: Prefix of every topic and key.
+    prefix: str = ""
+    #: A request is handed to another worker if its worker sends no heartbeat for this long.
+    lease_seconds: Seconds = 5.0
+    heartbeat_seconds: Seconds = 1.0
+    #: Deliveries of a request before it goes to the dead-letter stream.
+    max_deliveries: Count = 3
+    result_ttl_seconds: Seconds = 60.0
+    #: Larger responses are sent but not stored; compressed size.
+    result_max_bytes: Count = 1_048_576
+    #: With this many requests waiting, new ones are refused as `overloaded`.
+    max_backlog: Count = 100_000
+    #: Allowed prefixes of a request's `reply_to`.
+    reply_prefixes: tuple[Text, ...] = ("context.reply.",)
+    #: Lifetime of replies in lists and streams.
+    reply_ttl_seconds: Seconds = 300.0
+    #: For requests with neither a timeout nor a deadline.
+    default_timeout_ms: Count = 15_000
+    max_payload_bytes: Count = 4_194_304
+    socket_timeout_seconds: Seconds = 5.0
+    tls: TlsSettings = TlsSettings()
+
+    @field_validator("heartbeat_seconds")
+    @classmethod
+    def _check_heartbeat(cls, value: float, info: ValidationInfo) -> float:
+        lease = info.data.get("lease_seconds")
+        if lease is not None and value >= lease:
+            raise ValueError(f"must be less than bus.lease_seconds ({lease:g})")
+        return value
+
+    @field_validator("reply_prefixes")
+    @classmethod
+    def _protect_own_keys(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for own in (f"{info.data.get('prefix', '')}{key}" for key in OWN_KEYS):
+            for prefix in value:
+                if prefix.startswith(own) or own.startswith(prefix):
+                    raise ValueError(f"{prefix!r} would let replies overwrite {own!r}")
+        return value
+
+
 class WorkerSettings(Section):
     """The process that builds contexts."""
 
     #: Builds at the same time.
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 16
-    #: Time for running builds when the worker is told to stop.
+    #: Time for running builds when the worker is stopped.
     shutdown_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
     #: Touched by the loop that reads requests, for liveness probes.
     heartbeat_file: Path | None = None
-    #: The worker's name in the consumer group; None makes one that no other process has.
+    #: The worker's name in the consumer group; None generates a unique one.
     consumer: Text | None = None
 
 
 class ModelLimit(Section):
-    """What a model takes."""
+    """Limits and tokenizer of a model."""
 
-    #: Tokens of a context.
+    #: Tokens of the context window.
     max_input: Count
-    #: Tokens of an answer; None for what the shipped table says.
+    #: Tokens of an answer; None for the value in the built-in table.
     max_output: Count | None = None
-    #: By which tokens are counted; None for what the shipped table says.
+    #: None for the tokenizer in the built-in table.
     tokenizer: Text | None = None
-    #: What the tokenizer's counts are multiplied by; they are estimates then.
+    #: A factor by which the tokenizer's counts are raised; they are estimates then.
     factor: Factor | None = None
 
 
 class BudgetSettings(Section):
-    """Token budgets of requests that bring none; all in tokens."""
+    """Token budgets of requests that have none; all in tokens."""
 
     model: Text | None = None
     max_tokens: Count | None = None
@@ -127,16 +125,16 @@ class BudgetSettings(Section):
     #: A name, ``{"name": …, parameters}``, or a list of these.
     strategy: StrategySpec = "oldest_first"
     tokenizer: Text = "o200k_base"
-    #: What the tools may take of the available tokens, array and block together; None for all.
+    #: Share of the available tokens for tools, array and block together; None for all.
     tools_share: Annotated[Ratio, Field(gt=0)] | None = None
-    #: By model; these go before the table that is shipped.
+    #: By model; they take precedence over the built-in table.
     model_limits: Mapping[str, ModelLimit] = {}
-    #: By the start of a model's name: what counts are multiplied by where they are estimates.
+    #: By the start of a model's name: the factor of counts that are estimates.
     estimate_factors: Mapping[str, Factor] = {}
 
     @field_validator("reserve_tokens")
     @classmethod
-    def _leave_something(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_reserve(cls, value: int | None, info: ValidationInfo) -> int | None:
         limit = info.data.get("max_tokens")
         if value is not None and limit is not None and value >= limit:
             raise ValueError(f"must be less than budget.max_tokens ({limit})")
@@ -146,16 +144,16 @@ class BudgetSettings(Section):
 class MemorySettings(Section):
     """How history is shown."""
 
-    #: Printed rows at most; None for no limit.
+    #: Most rows that are printed; None for no limit.
     limit: Annotated[int, Field(ge=0)] | None = 20
-    #: Characters a message at most; None for no limit.
+    #: Most characters of a message; None for no limit.
     message_chars: Annotated[int, Field(ge=20)] | None = 500
     timezone: Literal["utc", "client"] = "utc"
-    #: still leaves the number of rows out of the header, so that it is the same each turn.
+    #: still omits the number of rows from the header, so that the header is the same each turn.
     header: Literal["counted", "still"] = "counted"
-    #: Rows read of a history at most.
+    #: Most rows that are read of a history.
     max_rows: Count = 5000
-    #: Rows up to which a strategy that recalls reads a history whole, instead of searching it.
+    #: A strategy that searches reads histories of up to this many rows whole instead.
     whole_rows: Count = 1000
 
 
@@ -165,7 +163,7 @@ class GatherSettings(Section):
     history_timeout_seconds: Seconds = 2.0
     tools_timeout_seconds: Seconds = 1.0
     profile_timeout_seconds: Seconds = 1.0
-    #: Build without history where it can't be read, instead of refusing.
+    #: Build without history if it can't be read, instead of answering with an error.
     degrade_history: bool = False
 
 
@@ -185,23 +183,26 @@ class ReportSettings(Section):
 
 
 class EventSettings(Section):
-    """What is told of contexts, and kept of what falls out of them."""
+    """Events about contexts, and the archive of rows that drop out of them."""
 
-    #: Tell on `context.pruned` of rows that fall out of their owner's context.
+    #: Publish rows that drop out of their owner's context on `context.pruned`.
     pruned: bool = True
     #: Whether those events carry the rows, and not only their ids.
     content: bool = False
-    #: Keep copies of rows that fall out, with the reason.
+    #: Copy rows that drop out to the archive, with the reason.
     archive: bool = False
-    #: Days after which copies are deleted.
-    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
+    #: Age after which copies are deleted.
+    retention_days: Days = 90.0
 
 
 class ProfilePrompt(Section):
-    """What stands in [FRIENDS_INFO] for owners who have no profile."""
+    """The profile of owners who have none."""
 
+    #: Shown in [FRIENDS_INFO].
     content: str = ""
+    #: For programs in which people edit profiles; this service has no use for it.
     editable: bool = True
+    #: Likewise.
     description: str = "About this friend: preferences, patterns and context"
 
 
@@ -227,16 +228,16 @@ class LogSettings(Section):
     level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
     ] = "info"
-    #: auto is console where stderr is a terminal, else json.
+    #: auto is console if stderr is a terminal, otherwise json.
     format: Annotated[Literal["auto", "json", "console"], BeforeValidator(_lower)] = "auto"
-    #: Whether fields that hold people's words are logged.
+    #: Whether fields with the text of messages are logged.
     content: bool = False
 
 
 class Settings(Section):
     """The configuration of a process; made directly, it reads no files and no environment."""
 
-    #: What sets the defaults of some of the others.
+    #: A set of defaults for other settings.
     preset: Preset = "classic"
     bus: BusSettings = BusSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -256,13 +257,13 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
+    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
+
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
         return with_preset(values)
-
-    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    _warnings: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def origins(self) -> Mapping[str, str]:

@@ -1,40 +1,42 @@
-"""Where settings come from: environment variables, ``.env`` files and YAML files."""
+"""The sources of settings: environment variables, ``.env`` files and YAML files."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 import yaml
 from dotenv import dotenv_values
 
 from service.config.layers import REMOVED, Layer, set_value, update
-from service.config.paths import Keys, dotted, holds_values, leaves, type_at
+from service.config.paths import Keys, dotted, is_nested, leaves
 from service.config.settings import Settings
 from service.errors import ConfigError
 
-PREFIX = "CTXB_"
+PREFIX: Final = "CTXB_"
 
-#: Name the YAML file and the .env file; no settings themselves.
-CONFIG_VARIABLE = "CTXB_CONFIG"
-ENV_FILE_VARIABLE = "CTXB_ENV_FILE"
+#: These name the YAML file and the .env file, and are no settings themselves.
+CONFIG_VARIABLE: Final = "CTXB_CONFIG"
+ENV_FILE_VARIABLE: Final = "CTXB_ENV_FILE"
 
 
-def env_file(named: str | None) -> tuple[str, dict[str, str]]:
-    """Return the name and the variables of the file named, else of ``.env`` if there is one.
+def read_env_file(name: str | None) -> tuple[str, dict[str, str]]:
+    """Return the name and the variables of a .env file: the one named, else ``.env``.
 
-    Raises `ConfigError` where a named file cannot be read.
+    Both are empty if no file is named and there is no ``.env``. Raises `ConfigError` if the file
+    can't be read.
     """
-    path = Path(named or ".env")
-    if not named and not path.is_file():
+    path = Path(name or ".env")
+    if not name and not path.is_file():
         return "", {}
     try:
         with path.open(encoding="utf-8-sig") as stream:
-            found = dotenv_values(stream=stream)
+            variables = dotenv_values(stream=stream)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return str(path), {name: value for name, value in found.items() if value is not None}
+    return str(path), {name: value for name, value in variables.items() if value is not None}
 
 
 def variables_layer(variables: Mapping[str, str], file: str = "") -> Layer:
@@ -54,8 +56,8 @@ def variables_layer(variables: Mapping[str, str], file: str = "") -> Layer:
         if keys[0] in Settings.model_fields or keys[0] in REMOVED:
             layer.locations[keys] = location
             set_value(layer.values, keys, _parse(value, keys))
-        elif len(keys) > 1 or _similar(keys):
-            layer.problems.append(f"{location}: unknown variable{_suggestion(keys)}")
+        elif len(keys) > 1 or _similar_names(keys):
+            layer.problems.append(f"{location}: unknown variable{_suggest(keys)}")
     return update(layer)
 
 
@@ -67,7 +69,7 @@ def _is_setting(name: str) -> bool:
 def _parse(value: str, keys: Keys) -> object:
     if value == "null":
         return None
-    if not holds_values(type_at(keys)):
+    if not is_nested(keys):
         return value
     try:
         return json.loads(value)
@@ -76,7 +78,7 @@ def _parse(value: str, keys: Keys) -> object:
         return value
 
 
-def _similar(keys: Keys) -> list[str]:
+def _similar_names(keys: Keys) -> list[str]:
     # Kubernetes adds variables of its own, such as CTXB_PORT, which never have two underscores.
     # A name without two is a mistake only if it is a setting's but for an underscore.
     known = {"_".join(path): "__".join(path) for path, _ in leaves(Settings())}
@@ -84,11 +86,36 @@ def _similar(keys: Keys) -> list[str]:
     return [PREFIX + known[name].upper() for name in close]
 
 
-def _suggestion(keys: Keys) -> str:
-    return "".join(f"; did you mean {name}?" for name in _similar(keys))
+def _suggest(keys: Keys) -> str:
+    return "".join(f"; did you mean {name}?" for name in _similar_names(keys))
 
 
-_REFERENCE = re.compile(
+def yaml_layer(path: Path, variables: Mapping[str, str]) -> Layer:
+    """Return the layer of a YAML file.
+
+    In values, ``${NAME}`` is replaced by a variable, ``${NAME:-default}`` by the default if the
+    variable is unset or empty, and ``$$`` by a dollar sign. Raises `ConfigError` if the file can't
+    be read or isn't YAML; what is wrong with single values is in the layer's problems.
+    """
+    reader = _YamlReader(str(path), variables)
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
+        values = None if root is None else reader.read(root, ())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        where = reader.location(error.problem_mark) if error.problem_mark else path
+        # the error itself quotes lines of the file, which may hold a password
+        raise ConfigError(f"{where}  {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: no usable YAML: {error}") from error
+    if not isinstance(values, dict | None):
+        raise ConfigError(f"{path}:1:1  must hold keys and values")
+    layer = Layer(values=values or {}, locations=reader.locations, problems=reader.problems)
+    return update(layer)
+
+
+_REFERENCE: Final = re.compile(
     r"""\$(?:
         (?P<dollar>\$)
         | \{ (?P<name>[A-Za-z_]\w*) (?: :- (?P<default>[^}]*) )? \}
@@ -98,35 +125,11 @@ _REFERENCE = re.compile(
 )
 
 
-def read_yaml(path: Path, variables: Mapping[str, str]) -> Layer:
-    """Return the layer of a YAML file.
-
-    In values, ``${NAME}`` is a variable, ``${NAME:-default}`` the default where it is unset or
-    empty, and ``$$`` a dollar sign. Raises `ConfigError` where the file can't be read or is no
-    YAML; what is wrong with single values is in the layer's problems.
-    """
-    reader = _Reader(str(path), variables)
-    try:
-        root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
-        values = None if root is None else reader.read(root, ())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    except yaml.MarkedYAMLError as error:
-        where = reader.place(error.problem_mark) if error.problem_mark else path
-        # not from the error, which quotes lines of the file, and so perhaps a password
-        raise ConfigError(f"{where}  {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: no usable YAML: {error}") from error
-    if not isinstance(values, dict | None):
-        raise ConfigError(f"{path}:1:1  must hold keys and values")
-    return update(Layer(values=values or {}, locations=reader.places, problems=reader.problems))
-
-
-class _Reader:
-    """Turns YAML's nodes into values, and notes where each stands."""
+class _YamlReader:
+    """Converts YAML nodes to values, and records the location of each."""
 
     def __init__(self, file: str, variables: Mapping[str, str]) -> None:
-        self.places: dict[Keys, str] = {}
+        self.locations: dict[Keys, str] = {}
         self.problems: list[str] = []
         self._file = file
         self._variables = variables
@@ -136,53 +139,51 @@ class _Reader:
         """Return the value of a node; raises `ValueError` for a scalar that can't be used."""
         match node:
             case yaml.MappingNode():
-                return dict(self._children(self._pairs(node), keys))
+                # keys are read as written: `on` and `1` are text here
+                pairs = [(str(key.value), key, value) for key, value in node.value]
+                return dict(self._read_children(pairs, keys))
             case yaml.SequenceNode():
-                items = ((str(index), item, item) for index, item in enumerate(node.value))
-                return [value for _, value in self._children(items, keys)]
+                items = [(str(index), item, item) for index, item in enumerate(node.value)]
+                return [value for _, value in self._read_children(items, keys)]
             case _:
-                return self._scalar(node)
+                return self._read_scalar(node)
 
-    def place(self, mark: yaml.Mark) -> str:
-        """Return a place as editors and compilers write it."""
+    def location(self, mark: yaml.Mark) -> str:
+        """Return a location as editors and compilers write it."""
         return f"{self._file}:{mark.line + 1}:{mark.column + 1}"
 
-    def _children(
-        self, children: Iterable[tuple[str, yaml.Node, yaml.Node]], keys: Keys
+    def _read_children(
+        self, children: Iterable[tuple[str, yaml.Node, yaml.Node]], parents: Keys
     ) -> Iterator[tuple[str, object]]:
+        """Yield the key and value of each child, given its key, the node to locate and its node."""
         seen: set[str] = set()
-        for key, marked, node in children:
-            below, place = (*keys, key), self.place(marked.start_mark)
+        for key, located, node in children:
+            keys, location = (*parents, key), self.location(located.start_mark)
             if key in seen:
-                self.problems.append(f"{place}  {dotted(below)}: is given twice")
+                self.problems.append(f"{location}  {dotted(keys)}: is given twice")
             seen.add(key)
-            self.places[below] = place
+            self.locations[keys] = location
             try:
-                yield key, self.read(node, below)
+                yield key, self.read(node, keys)
             except ValueError as error:
-                self.problems.append(f"{place}  {dotted(below)}: {error}")
+                self.problems.append(f"{location}  {dotted(keys)}: {error}")
 
-    def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-        for key, value in node.value:
-            # keys are taken as they are written: `on` and `1` are text here
-            yield str(key.value), key, value
-
-    def _scalar(self, node: yaml.Node) -> object:
+    def _read_scalar(self, node: yaml.Node) -> object:
         text = _REFERENCE.sub(self._substitute, node.value)
         if text == node.value:
             return self._scalars.construct_object(node)
-        # other types are read from text; that nothing is null has to be said
+        # validation parses other types from text, but not null
         plain = node.style is None  # type: ignore[attr-defined]  # missing in the stubs
         return None if plain and text in {"", "~", "null"} else text
 
-    def _substitute(self, found: re.Match[str]) -> str:
-        if found["dollar"]:
+    def _substitute(self, reference: re.Match[str]) -> str:
+        if reference["dollar"]:
             return "$"
-        if found["malformed"]:
+        if reference["malformed"]:
             raise ValueError("'${' needs a variable's name and '}'; '$${' gives the characters")
-        value = self._variables.get(found["name"])
-        if found["default"] is not None:
-            return value or found["default"]
+        value = self._variables.get(reference["name"])
+        if reference["default"] is not None:
+            return value or reference["default"]
         if value is None:
-            raise ValueError(f"the variable {found['name']} is not set")
+            raise ValueError(f"the variable {reference['name']} is not set")
         return value

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.config.sections import HttpSettings, bracketed, is_loopback
+from service.config.endpoints import HttpSettings, bracketed, is_loopback
 from service.errors import ContextBuilderError
 from service.http.endpoint import OWNER_HEADER
 from service.http.error_responses import (

@@ -115,6 +115,6 @@ def _body_in(form: str, report: BuildReport) -> Mapping[str, Any]:
     messages = [message.message or {} for message in report.messages]
     tools = [tool.definition or {} for tool in report.tools]
     option = report.request.options.get("context_management")
-    management = ManagementOption.model_validate(option).asked() if option else None
+    management = ManagementOption.model_validate(option).to_management() if option else None
     body = provider_request(form, messages, tools, report.stable_messages, management)
     return body or {"messages": messages, **({"tools": tools} if tools else {})}

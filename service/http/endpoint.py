@@ -16,7 +16,7 @@ from service.errors import InvalidRequestError, OverloadedError
 from service.http.error_responses import LateError, MediaTypeError, TooLargeError, TooSlowError
 from service.http.requests import Body, Query
 from service.wire.payload import MAX_OWNER_KEY, cleaned, read_json
-from service.wire.protocol import invalid
+from service.wire.validation import invalid
 
 #: Names the owner whose data is requested; percent-encoded UTF-8.
 OWNER_HEADER: Final = "X-Owner-Key"

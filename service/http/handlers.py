@@ -15,7 +15,7 @@ from service.http.recent_builds import RecentBuilds
 from service.http.submit import Submitter
 from service.http.timeline import ShownTimeline, Timeline
 from service.http.views import Page, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
-from service.observe.tracing import carried
+from service.observe.tracing import trace_headers
 from service.wire.protocol import SCHEMA_VERSION
 
 #: Listeners to the live feed at the same time; each holds a connection.
@@ -48,7 +48,7 @@ class Handlers:
 
     async def build(self, call: Call) -> Response:
         """Build a context."""
-        trace = carried(*map(call.request.headers.get, ("traceparent", "tracestate")))
+        trace = trace_headers(*map(call.request.headers.get, ("traceparent", "tracestate")))
         status, response = await self._submitter.submit(call.body, trace)
         return Response(
             response.model_dump_json(),

@@ -12,7 +12,8 @@ from service.http.endpoint import OWNER_HEADER, Endpoint
 from service.http.error_responses import STATUSES, ErrorAnswer
 from service.http.requests import Body
 from service.wire.payload import MAX_OWNER_KEY
-from service.wire.protocol import BuildRequest, BuildResponse
+from service.wire.request import BuildRequest
+from service.wire.response import BuildResponse
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ERROR: Final = {"$ref": "#/components/schemas/ErrorAnswer"}

@@ -15,7 +15,7 @@ import structlog
 from formatters.model import Role, Row
 from formatters.rows import read_content, read_role
 from service.audit.reports import Content
-from service.budget.limits import Window, window
+from service.budget.limits import Window, compute_window
 from service.budget.strategies.importance import Importance
 from service.budget.strategy_names import read_strategy
 from service.build.plan import STORED_CHARS, limits_of
@@ -170,7 +170,7 @@ class Pruning:
         budget = self._builder.settings.budget
         model = model or budget.model
         limits = limits_of(model, self._builder.models, budget) if model else None
-        return window(model, limits, budget.max_tokens, budget.reserve_tokens)
+        return compute_window(model, limits, budget.max_tokens, budget.reserve_tokens)
 
     def _preview(
         self, rows: Sequence[Row], target: int, counter: TokenCounter, not_read: int

@@ -17,7 +17,7 @@ from service.http.requests import (
 )
 from service.http.timeline import ShownTimeline
 from service.http.views import Page, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 
 ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
     Endpoint(

@@ -7,9 +7,10 @@ from typing import Any, Final, Protocol
 
 from service.config.settings import Settings
 from service.http.error_responses import LateError, RefusedError, status_of
-from service.observe.tracing import UNTRACED, Carried
+from service.observe.tracing import NO_TRACE, TraceHeaders
 from service.wire.payload import cleaned, read_json
-from service.wire.protocol import BuildRequest, BuildResponse, RejectedError, decode, failed
+from service.wire.request import BuildRequest, RejectedError, decode
+from service.wire.response import BuildResponse, error_response
 
 #: Seconds that a caller waits for a response at most, whatever the request says.
 LONGEST_WAIT: Final = 120.0
@@ -36,7 +37,9 @@ class Submitter:
         self._now = now
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def submit(self, payload: bytes, trace: Carried = UNTRACED) -> tuple[int, BuildResponse]:
+    async def submit(
+        self, payload: bytes, trace: TraceHeaders = NO_TRACE
+    ) -> tuple[int, BuildResponse]:
         """Return the HTTP status and the response of the wire.
 
         ``trace`` is the caller's place in a trace, unless the request has one itself.
@@ -55,7 +58,7 @@ class Submitter:
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise rejected.error from rejected
-            response = failed(rejected.envelope, rejected.error, self._now())
+            response = error_response(rejected.envelope, rejected.error, self._now())
         else:
             raw: Any = cleaned(read_json(payload, max_bytes=limit))
             response = await self._response(raw, request, trace)
@@ -66,11 +69,11 @@ class Submitter:
         return 200, response
 
     async def _response(
-        self, raw: dict[str, Any], request: BuildRequest, trace: Carried
+        self, raw: dict[str, Any], request: BuildRequest, trace: TraceHeaders
     ) -> BuildResponse:
         """Send a request under the id derived from its bytes, so that a retry is recognised."""
         now, default_ms = self._now(), self._settings.bus.default_timeout_ms
-        wanted = (request.metadata.wanted_until(now, default_ms) - now).total_seconds()
+        wanted = (request.metadata.expires_at(now, default_ms) - now).total_seconds()
         seconds = max(min(wanted, LONGEST_WAIT), 0)
         metadata = {**(raw.get("metadata") or {}), "timeout_ms": max(int(seconds * 1000), 1)}
         if request.metadata.traceparent is None and trace.traceparent is not None:

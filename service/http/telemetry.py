@@ -13,7 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.access import GUARDED
 from service.observe.metrics import HttpRequest, Metrics
-from service.observe.tracing import Beginning, Spanning, current, fail, following, remote
+from service.observe.tracing import (
+    ActiveSpan,
+    SpanStart,
+    current_span,
+    record_failure,
+    remote_context,
+    with_caller_trace,
+)
 
 #: Stands for whatever is no method or no route of ours.
 OTHER: Final = "other"
@@ -66,14 +73,14 @@ class Observed:
         self, method: str, traceparent: str | None, tracestate: str | None
     ) -> AbstractContextManager[object]:
         if self.tracer is None:
-            return following(traceparent)
-        beginning = Beginning(
+            return with_caller_trace(traceparent)
+        beginning = SpanStart(
             name=method,
             kind=SpanKind.SERVER,
             attributes={"http.request.method": method.replace(OTHER, "_OTHER")},
-            parent=remote(traceparent, tracestate),
+            parent=remote_context(traceparent, tracestate),
         )
-        return Spanning(self.tracer, beginning)
+        return ActiveSpan(self.tracer, beginning)
 
 
 def _route(scope: Scope) -> str:
@@ -84,7 +91,7 @@ def _route(scope: Scope) -> str:
 
 
 def _tell(scope: Scope, method: str, status: int) -> None:
-    span = current()
+    span = current_span()
     if span is None:
         return
     route = _route(scope)
@@ -93,4 +100,4 @@ def _tell(scope: Scope, method: str, status: int) -> None:
         span.set_attribute("http.route", route)
     span.set_attribute("http.response.status_code", status)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        fail(span, str(status))
+        record_failure(span, str(status))

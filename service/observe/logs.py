@@ -18,7 +18,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from service.observe.tracing import ids
+from service.observe.tracing import current_ids
 
 #: Characters that are written together: of ASCII, Linux lets so many reach a pipe in one piece,
 #: whoever else writes there (`PIPE_BUF`).
@@ -238,7 +238,7 @@ def keep_to_stderr() -> None:
 
 def _with_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Name the trace and the span that a line was written in, where there are any."""
-    place = ids()
+    place = current_ids()
     if place is not None:
         event["trace_id"], event["span_id"] = place
     return event

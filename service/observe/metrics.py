@@ -9,7 +9,7 @@ from typing import Final, Literal, Protocol, Self
 
 from opentelemetry.trace import SpanKind
 
-from service.observe.tracing import is_traced, within
+from service.observe.tracing import child_span, is_traced
 
 #: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
 Part = Literal["queue", "build", "gather", "fit", "record", "send"]
@@ -197,6 +197,6 @@ class timed:  # noqa: N801 - read as a verb; as a generator it would take three 
 
 
 def _begun(stage: Stage) -> AbstractContextManager[object]:
-    span = within(stage, _KINDS.get(stage, SpanKind.INTERNAL))
+    span = child_span(stage, _KINDS.get(stage, SpanKind.INTERNAL))
     span.__enter__()
     return span

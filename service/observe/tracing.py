@@ -28,9 +28,6 @@ SCOPE: Final = "context-builder"
 #: Stable names of the field's, for what our own modules tell of themselves.
 ERROR_TYPE: Final = "error.type"
 
-#: What a caller may say of its trace: characters at most, of which 55 are used today, and 512.
-MAX_TRACEPARENT: Final = 256
-MAX_TRACESTATE: Final = 512
 
 _W3C: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = re.compile(
@@ -50,17 +47,17 @@ _callers: ContextVar[str | None] = ContextVar("callers", default=None)
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
-class Carried(NamedTuple):
+class TraceHeaders(NamedTuple):
     """What a message says of its trace."""
 
     traceparent: str | None
     tracestate: str | None
 
 
-UNTRACED: Final = Carried(None, None)
+NO_TRACE: Final = TraceHeaders(None, None)
 
 
-class Ids(NamedTuple):
+class SpanIds(NamedTuple):
     """A place in a trace, in hex digits as they stand on the wire."""
 
     trace_id: str
@@ -68,7 +65,7 @@ class Ids(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class SpanStart:
     """What a span is begun with."""
 
     name: str
@@ -79,7 +76,7 @@ class Beginning:
     links: Sequence[Link] = ()
 
 
-class Spanning(AbstractContextManager[Span]):
+class ActiveSpan(AbstractContextManager[Span]):
     """A span as long as its context, and what is begun within it hangs below.
 
     What is raised through it is told by its code or its class alone: messages may quote anything.
@@ -87,7 +84,7 @@ class Spanning(AbstractContextManager[Span]):
 
     __slots__ = ("_begin", "_span", "_tokens", "_tracer")
 
-    def __init__(self, tracer: Tracer, begin: Beginning) -> None:
+    def __init__(self, tracer: Tracer, begin: SpanStart) -> None:
         self._tracer = tracer
         self._begin = begin
 
@@ -107,7 +104,7 @@ class Spanning(AbstractContextManager[Span]):
         _tracer.reset(self._tokens[1])
         detach(self._tokens[0])
         if error is not None:
-            fail(self._span, error)
+            record_failure(self._span, error)
         self._span.end()
 
 
@@ -139,7 +136,7 @@ class _Nothing(AbstractContextManager[None]):
 
 
 #: The context of what is not traced.
-NOTHING: Final = _Nothing()
+NO_SPAN: Final = _Nothing()
 
 
 def find_tracer() -> Tracer | None:
@@ -152,9 +149,9 @@ def find_tracer() -> Tracer | None:
     return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 
-def following(traceparent: str | None) -> AbstractContextManager[None]:
+def with_caller_trace(traceparent: str | None) -> AbstractContextManager[None]:
     """Let logs name the caller's trace, where spans of our own are not collected."""
-    return _Following(traceparent) if traceparent else NOTHING
+    return _Following(traceparent) if traceparent else NO_SPAN
 
 
 def is_traced() -> bool:
@@ -162,17 +159,22 @@ def is_traced() -> bool:
     return _tracer.get() is not None
 
 
-def within(
+def own_trace() -> TraceHeaders | None:
+    """Return the headers of our current span; None if no spans are collected here."""
+    return trace_headers() if is_traced() else None
+
+
+def child_span(
     name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes | None = None
 ) -> AbstractContextManager[Span | None]:
     """Return a span below the one that is current, if that is ours; else nothing."""
     tracer = _tracer.get()
     if tracer is None:
-        return NOTHING
-    return Spanning(tracer, Beginning(name=name, kind=kind, attributes=attributes or {}))
+        return NO_SPAN
+    return ActiveSpan(tracer, SpanStart(name=name, kind=kind, attributes=attributes or {}))
 
 
-def current() -> Span | None:
+def current_span() -> Span | None:
     """Return the span that is current, if it is ours and somebody collects it."""
     if _tracer.get() is None:
         return None
@@ -180,14 +182,14 @@ def current() -> Span | None:
     return span if span.is_recording() else None
 
 
-def tell(attributes: Attributes) -> None:
+def set_attributes(attributes: Attributes) -> None:
     """Add to what the current span tells."""
-    span = current()
+    span = current_span()
     if span is not None:
         span.set_attributes(attributes)
 
 
-def fail(span: Span | None, error: BaseException | str) -> None:
+def record_failure(span: Span | None, error: BaseException | str) -> None:
     """Mark a span as failed, by the code of the error or the name of its class."""
     if span is None:
         return
@@ -205,28 +207,28 @@ def _kind(error: BaseException) -> str:
 # --- the wire --------------------------------------------------------------------------------
 
 
-def carried(traceparent: str | None = None, tracestate: str | None = None) -> Carried:
+def trace_headers(traceparent: str | None = None, tracestate: str | None = None) -> TraceHeaders:
     """Return what a message says of its trace: our span, else what the caller said."""
     if _tracer.get() is None:
-        return Carried(traceparent, tracestate)
+        return TraceHeaders(traceparent, tracestate)
     carrier: dict[str, str] = {}
     _W3C.inject(carrier)
-    return Carried(carrier.get("traceparent"), carrier.get("tracestate"))
+    return TraceHeaders(carrier.get("traceparent"), carrier.get("tracestate"))
 
 
-def remote(traceparent: str | None, tracestate: str | None = None) -> Context:
+def remote_context(traceparent: str | None, tracestate: str | None = None) -> Context:
     """Return the place in a trace that a caller names; what can't be read begins another trace."""
     if traceparent is None:
         return Context()
     if not _TRACEPARENT.match(traceparent):
-        ignored("traceparent")
+        log_ignored_header("traceparent")
         return Context()
     said = {"traceparent": traceparent}
     if tracestate is not None:
         if all(map(_MEMBER.fullmatch, tracestate.split(","))):
             said["tracestate"] = tracestate
         else:
-            ignored("tracestate")
+            log_ignored_header("tracestate")
     return _W3C.extract(said, Context())
 
 
@@ -237,16 +239,16 @@ def remote_span(place: Context) -> SpanContext | None:
 
 
 @cache  # once a process: who sends such a thing sends many
-def ignored(key: str) -> None:
+def log_ignored_header(key: str) -> None:
     """Tell that callers name their trace in a way that can't be read."""
     log.warning("trace.ignored", key=key)
 
 
-def ids() -> Ids | None:
+def current_ids() -> SpanIds | None:
     """Return where in a trace this is: in our span, or below the caller's."""
     if _tracer.get() is not None:
         found = trace.get_current_span().get_span_context()
-        return Ids(trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id))
+        return SpanIds(trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id))
     callers = _callers.get()
     read = _TRACEPARENT.match(callers) if callers else None
-    return Ids(read[1], read[2]) if read else None
+    return SpanIds(read[1], read[2]) if read else None

@@ -46,10 +46,10 @@ class HistoryStats:
     summaries: int = 0
 
 
-class Marks(Protocol):
+class RowFlags(Protocol):
     """Marks on the rows of a history; none of them deletes a row. Raises `StoreError`."""
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Mark rows as fallen out of their owner's context, and archive them where asked to.
@@ -90,7 +90,7 @@ class HistoryPage:
     native_starts: Sequence[int] = ()
 
 
-class HistoryStore(Marks, Protocol):
+class HistoryStore(RowFlags, Protocol):
     """Conversations by owner. Raises `StoreError`; never shows one owner's rows to another."""
 
     async def append(

@@ -80,7 +80,7 @@ def fingerprint(rows: Iterable[Row]) -> str:
     return digest.hexdigest()
 
 
-class Lacking:
+class FailedScopes:
     """The scopes for which the last summary could not be made, as far as this process knows."""
 
     def __init__(self) -> None:

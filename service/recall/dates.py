@@ -52,12 +52,12 @@ _NUMBERS: Final = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5,
 _LAST_WEEKDAY: Final = re.compile(rf"\blast\s+({'|'.join(_WEEKDAYS)})\b")
 
 #: Characters before a month that tell whether it is one.
-LEADING: Final = 20
+LEADING_CHARS: Final = 20
 #: Dates that a question names at most; one that names more is no question.
-MOST: Final = 10
+MAX_DATES: Final = 10
 
 #: For so many days after a time people still speak of what happened then.
-AFTER: Final = 10
+DAYS_AFTER: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Days:
 
     def just_before(self, day: date) -> bool:
         """Tell whether a day is none of them, but comes soon after one."""
-        if self.has(day) or day.toordinal() <= AFTER:
+        if self.has(day) or day.toordinal() <= DAYS_AFTER:
             return False
-        return any(self.has(day - timedelta(days=back)) for back in range(1, AFTER + 1))
+        return any(self.has(day - timedelta(days=back)) for back in range(1, DAYS_AFTER + 1))
 
 
-def days_of(question: str, now: datetime | None) -> tuple[Days, ...]:
+def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
     """Return the days that a question names; what it tells from today needs its moment."""
     today = now.date() if now else None
     # a year that belongs to a month says nothing alone
@@ -95,7 +95,7 @@ def days_of(question: str, now: datetime | None) -> tuple[Days, ...]:
         *(Days(year=int(year)) for year in _LONE_YEAR.findall(rest)),
         *(_relative(question.lower(), today) if today else ()),
     )
-    return tuple(dict.fromkeys(found))[:MOST]
+    return tuple(dict.fromkeys(found))[:MAX_DATES]
 
 
 def _int(digits: str | None) -> int | None:
@@ -110,7 +110,7 @@ def _iso(question: str) -> Iterator[Days]:
 def _named(question: str, today: date | None) -> Iterator[Days]:
     for found in _NAMED.finditer(question):
         before, name, behind, year = found.groups()
-        leading = question[max(found.start() - LEADING, 0) : found.start()]
+        leading = question[max(found.start() - LEADING_CHARS, 0) : found.start()]
         # "may" and "march" are words as well
         plain = name.lower() not in _AMBIGUOUS or (name[0].isupper() and bool(leading.strip()))
         if not (plain or before or behind or year or _BEFORE_MONTH.search(leading)):

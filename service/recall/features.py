@@ -9,10 +9,10 @@ from typing import Final
 
 from formatters.model import Passage
 from formatters.times import to_local_time
-from service.recall.dates import days_of
+from service.recall.dates import find_days
 from service.recall.question import Question
-from service.recall.sessions import Sessions, sessions
-from service.recall.words import Analysis, analysed, words
+from service.recall.sessions import Sessions, split_sessions
+from service.recall.words import Analysis, analyze, words
 
 #: The values of Lucene's authors for short texts (Kamphuis et al., "Which BM25 do you mean?").
 K1: Final = 0.9
@@ -51,22 +51,22 @@ def bm25(query: Mapping[str, float], found: Postings, lengths: Sequence[int]) ->
 
 
 #: How far around a passage others count for it, in tokens: an exchange, a subject, a conversation.
-NEAR: Final = (100, 300, 2500)
+NEAR_TOKENS: Final = (100, 300, 2500)
 #: How far around it the question's words may stand.
-COVERED: Final = (120, 400)
+COVERAGE_TOKENS: Final = (120, 400)
 #: Characters before a colon that may be a speaker's name.
-NAME_CHARS: Final = 30
+SPEAKER_CHARS: Final = 30
 #: Names in a passage, from which on more tell no more.
-NAMES: Final = 3
+MAX_NAMES: Final = 3
 #: Tokens of a session from which on it is a long one, and at which it is one wholly.
-LONG: Final = (1_500, 8_000)
+LONG_SESSION: Final = (1_500, 8_000)
 
 #: What the logarithm of a passage's length, in usual lengths, counts at least and at most: twice a
 #: usual length tells something, ten times it no more than three times.
 SHORTEST, LONGEST = -1.5, 1.0
 
 #: A value for each passage.
-Column = Sequence[float]
+Values = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ class _Searched:
     found: Postings
 
 
-def features(question: Question, passages: Sequence[Passage]) -> dict[str, Column]:
+def features(question: Question, passages: Sequence[Passage]) -> dict[str, Values]:
     """Return the columns by their names, for passages in their order; there has to be one."""
-    analyses = [analysed(passage.text, question.language) for passage in passages]
+    analyses = [analyze(passage.text, question.language) for passage in passages]
     found = postings(question.stems, [each.stems for each in analyses])
-    searched = _Searched(passages, analyses, sessions(passages), question, found)
+    searched = _Searched(passages, analyses, split_sessions(passages), question, found)
     days, long = _days(searched), _longness(searched.sessions)
     return {
         **_by_grams(searched),
         **_by_stems(searched),
-        **{f"cov{reach}": _covered(searched, reach) for reach in COVERED},
+        **{f"cov{reach}": _covered(searched, reach) for reach in COVERAGE_TOKENS},
         "length": _lengths(searched.sessions),
         "date": [float(told > 0) for told in days],
         "after": [float(told < 0) for told in days],
@@ -100,23 +100,24 @@ def features(question: Question, passages: Sequence[Passage]) -> dict[str, Colum
     }
 
 
-def _scaled(column: Column) -> Column:
+def _scaled(column: Values) -> Values:
     """Divide by the largest value, so that the best passage has 1."""
     most = max(column)
     return [value / most for value in column] if most > 0 else column
 
 
-def _by_grams(searched: _Searched) -> Mapping[str, Column]:
+def _by_grams(searched: _Searched) -> Mapping[str, Values]:
     query = searched.question.grams
     found = postings(query, [each.grams for each in searched.analyses])
     scores = bm25(query, found, [each.gram_count for each in searched.analyses])
     around = {
-        f"near{reach}": _scaled(searched.sessions.near(scores, float(reach))) for reach in NEAR
+        f"near{reach}": _scaled(searched.sessions.near(scores, float(reach)))
+        for reach in NEAR_TOKENS
     }
     return {"ngram": _scaled(scores), **around}
 
 
-def _by_stems(searched: _Searched) -> Mapping[str, Column]:
+def _by_stems(searched: _Searched) -> Mapping[str, Values]:
     query, found = searched.question.stems, searched.found
     lengths = [each.stem_count for each in searched.analyses]
     of, count = searched.sessions.of, len(searched.sessions.totals)
@@ -141,7 +142,7 @@ def _joined(found: Postings, of: Sequence[int]) -> Postings:
     return joined
 
 
-def _covered(searched: _Searched, reach: int) -> Column:
+def _covered(searched: _Searched, reach: int) -> Values:
     """Return the share of the question, by the rarity of its words, that stands so close by."""
     count = len(searched.passages)
     around = searched.sessions.within(float(reach))
@@ -160,14 +161,14 @@ def _covered(searched: _Searched, reach: int) -> Column:
     return [value / total for value in covered] if total else covered
 
 
-def _lengths(told: Sessions) -> Column:
+def _lengths(told: Sessions) -> Values:
     usual = median(told.tokens)
     return [min(max(math.log(size / usual), SHORTEST), LONGEST) for size in told.tokens]
 
 
-def _longness(told: Sessions) -> Column:
+def _longness(told: Sessions) -> Values:
     """Return how far each passage stands in a long unbroken session, from 0 to 1."""
-    low, high = map(math.log, LONG)
+    low, high = map(math.log, LONG_SESSION)
     shares = [min(max((math.log(t) - low) / (high - low), 0.0), 1.0) for t in told.totals]
     return [shares[session] for session in told.of]
 
@@ -175,7 +176,7 @@ def _longness(told: Sessions) -> Column:
 def _days(searched: _Searched) -> Sequence[int]:
     """Return 1 for passages of the days that the question names, -1 for those soon after."""
     question = searched.question
-    named = days_of(question.text, question.now)
+    named = find_days(question.text, question.now)
     if not named:
         return [0] * len(searched.passages)
     offset = question.now.utcoffset() if question.now else None
@@ -194,18 +195,18 @@ def _days(searched: _Searched) -> Sequence[int]:
     return [told(passage.at) for passage in searched.passages]
 
 
-def _named(searched: _Searched) -> Column:
+def _named(searched: _Searched) -> Values:
     """Return 1 for passages that open with ``Name: …`` of somebody whom the question names."""
     asked = frozenset(words(searched.question.text))
     return [float(not asked.isdisjoint(_name(each.text))) for each in searched.passages]
 
 
-def _names(searched: _Searched, long: Column) -> Column:
+def _names(searched: _Searched, long: Values) -> Values:
     """Return how many names each passage has, from 0 to 1; in long sessions they tell nothing."""
-    counts = [min(each.names, NAMES) / NAMES for each in searched.analyses]
+    counts = [min(each.names, MAX_NAMES) / MAX_NAMES for each in searched.analyses]
     return [count * (1 - share) for count, share in zip(counts, long, strict=True)]
 
 
 def _name(text: str) -> Sequence[str]:
-    name, colon, _ = text[: NAME_CHARS + 1].partition(":")
+    name, colon, _ = text[: SPEAKER_CHARS + 1].partition(":")
     return words(name) if colon else ()

@@ -98,13 +98,13 @@ def is_japanese(text: str) -> bool:
     return _KANA.search(text) is not None
 
 
-def subject_of(question: str) -> str:
+def strip_question_words(question: str) -> str:
     """Return a question without the words that ask, where these would run into others."""
     left = _ASKS.sub(" ", question)
     return left if is_japanese(question) else _BETWEEN.sub(" ", left)
 
 
-def language_of(words: Iterable[str]) -> str:
+def detect_language(words: Iterable[str]) -> str:
     """Return the language with the largest share of its stop words among these words."""
     told = list(words)
     hits = Counter(chain.from_iterable(map(_HAVING.get, told, repeat(_NONE))))

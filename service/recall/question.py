@@ -7,26 +7,26 @@ from datetime import datetime
 from typing import Final
 
 from formatters.model import Passage, Role
-from service.recall.languages import STOP_HAN, is_japanese, language_of, subject_of
-from service.recall.words import analysed, is_cjk, is_hiragana, words
+from service.recall.languages import STOP_HAN, detect_language, is_japanese, strip_question_words
+from service.recall.words import analyze, is_cjk, is_hiragana, words
 
 #: Of a longer question so many characters count at its beginning and at its end: it is asked before
 #: or behind whatever was pasted.
-MOST_CHARS: Final = 2_000
+MAX_QUESTION_CHARS: Final = 2_000
 #: Newest passages that tell the language, with the question.
-TELLING: Final = 20
+LANGUAGE_PASSAGES: Final = 20
 #: What words of the last turn count: less than any of a question would. Passages that a last turn
 #: has at most.
-BORROWED: Final = 0.5
-LAST_TURN: Final = 2
+LAST_TURN_WEIGHT: Final = 0.5
+LAST_TURN_PASSAGES: Final = 2
 #: What a pair of Hiragana counts: most are endings, which tell of no subject.
-LIGHT: Final = 0.3
+HIRAGANA_WEIGHT: Final = 0.3
 #: What a Han character counts beside its pairs, and a pair for each small word of Chinese in it.
-CHARACTER: Final = 0.3
-SMALL: Final = 0.3
+HAN_WEIGHT: Final = 0.3
+STOP_HAN_WEIGHT: Final = 0.3
 #: What a pair of Han and Hiragana counts in Japanese, where the stem of a verb is often a character
 #: and the next one changes; that character counts as a word.
-MIXED: Final = 0.5
+HAN_HIRAGANA_WEIGHT: Final = 0.5
 _LONE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
 
 
@@ -43,18 +43,20 @@ class Question:
 
 def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
     """Read a question that was asked after these passages, oldest first."""
-    if len(text) > 2 * MOST_CHARS:
-        text = f"{text[:MOST_CHARS]} {text[-MOST_CHARS:]}"
-    newest = " ".join([text, *(each.text[:MOST_CHARS] for each in passages[-TELLING:])])
-    language = language_of(word for word in words(newest) if not is_cjk(word))
-    subject = subject_of(text)
-    asked = analysed(subject, language)
+    if len(text) > 2 * MAX_QUESTION_CHARS:
+        text = f"{text[:MAX_QUESTION_CHARS]} {text[-MAX_QUESTION_CHARS:]}"
+    newest = " ".join(
+        [text, *(each.text[:MAX_QUESTION_CHARS] for each in passages[-LANGUAGE_PASSAGES:])]
+    )
+    language = detect_language(word for word in words(newest) if not is_cjk(word))
+    subject = strip_question_words(text)
+    asked = analyze(subject, language)
     stems, grams = _weighed(asked.stems, subject), _weighed(asked.grams, subject)
     # "and when was that?" has no word of its own
     for passage in () if stems else _last_turn(passages):
-        borrowed = analysed(passage.text, language)
-        stems |= dict.fromkeys(borrowed.stems, BORROWED)
-        grams |= dict.fromkeys(borrowed.grams, BORROWED)
+        borrowed = analyze(passage.text, language)
+        stems |= dict.fromkeys(borrowed.stems, LAST_TURN_WEIGHT)
+        grams |= dict.fromkeys(borrowed.grams, LAST_TURN_WEIGHT)
     return Question(text=text, language=language, stems=stems, grams=grams, now=now)
 
 
@@ -67,16 +69,16 @@ def _weighed(counts: Mapping[str, int], text: str) -> dict[str, float]:
 def _weight(term: str, stems: Set[str] | None) -> float:
     """Return what a term without blanks counts; ``stems`` are given where it is Japanese."""
     if is_hiragana(term):
-        return LIGHT
+        return HIRAGANA_WEIGHT
     if len(term) == 1:
-        return 1.0 if stems and term in stems else CHARACTER
+        return 1.0 if stems and term in stems else HAN_WEIGHT
     if stems is None:
-        return float(SMALL ** sum(map(STOP_HAN.__contains__, term)))
-    return MIXED if any(map(is_hiragana, term)) else 1.0
+        return float(STOP_HAN_WEIGHT ** sum(map(STOP_HAN.__contains__, term)))
+    return HAN_HIRAGANA_WEIGHT if any(map(is_hiragana, term)) else 1.0
 
 
 def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:
     """Return the last human message with its answer, or the newest passages where that is far."""
-    last = passages[-LAST_TURN:]
+    last = passages[-LAST_TURN_PASSAGES:]
     humans = [place for place, passage in enumerate(last) if passage.speaker is Role.HUMAN]
     return last[humans[-1] :] if humans else last

@@ -39,8 +39,8 @@ WEIGHTS: Final[Mapping[str, float]] = {
 LONG_WEIGHTS: Final[Mapping[str, float]] = {"near2500": 2.5, "length": -1.0}
 #: There each passage has besides so many times the mean of the scores around it, as many passages
 #: on either side: what answers is a stretch of talk.
-SMOOTHED: Final = 3.0
-AROUND: Final = 8
+SMOOTHING_WEIGHT: Final = 3.0
+SMOOTHING_RADIUS: Final = 8
 
 
 def rank(question: str, passages: Sequence[Passage], now: datetime | None = None) -> list[float]:
@@ -59,13 +59,16 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
         shares = zip(scores, columns[name], columns["long"], strict=True)
         scores = [s + weight * value * share for s, value, share in shares]
     around = zip(scores, _around(scores), columns["long"], strict=True)
-    return [score + SMOOTHED * mean * share for score, mean, share in around]
+    return [score + SMOOTHING_WEIGHT * mean * share for score, mean, share in around]
 
 
 def _around(scores: Sequence[float]) -> list[float]:
     """Return the mean of each score with those around it."""
     sums = [0.0, *accumulate(scores)]
-    ends = [(max(at - AROUND, 0), min(at + AROUND + 1, len(scores))) for at in range(len(scores))]
+    ends = [
+        (max(at - SMOOTHING_RADIUS, 0), min(at + SMOOTHING_RADIUS + 1, len(scores)))
+        for at in range(len(scores))
+    ]
     return [(sums[last] - sums[first]) / (last - first) for first, last in ends]
 
 

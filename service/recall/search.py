@@ -14,21 +14,21 @@ from typing import Final, NamedTuple
 from service.recall.features import idf
 
 #: Rows that an index is asked for at most: to read and score so many takes some milliseconds.
-MOST_FOUND: Final = 2_000
+MAX_FOUND: Final = 2_000
 #: Terms that are asked for alone at most, and common ones of which pairs are.
-MOST_ALONE: Final = 24
-MOST_PAIRED: Final = 5
+MAX_SINGLE_TERMS: Final = 24
+MAX_PAIRED_TERMS: Final = 5
 #: Rows in turn among which a row's neighbours are, and what their terms count for it.
-NEAR: Final = 4
-NEARBY: Final = 0.5
+NEIGHBOUR_DISTANCE: Final = 4
+NEIGHBOUR_WEIGHT: Final = 0.5
 #: How far around a row its neighbours are read, in printed tokens.
-REACH: Final = 150
+CONTEXT_TOKENS: Final = 150
 #: Rows that are read at most for each one that is found.
-ROWS_A_HIT: Final = 4
+ROWS_PER_HIT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchRequest:
     """What is looked for: rows older than the one with the id ``before``, and so many."""
 
     terms: Sequence[str]
@@ -37,7 +37,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TermStatistics:
     """How many rows of an owner there are, of the scope that is asked, and with each term."""
 
     rows: int
@@ -50,14 +50,14 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class IndexQuery:
     """Rows with any of these terms, or with both of a pair, are asked for."""
 
     alone: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
 
 
-class Spot(NamedTuple):
+class RowPosition(NamedTuple):
     """Where a row stands: the tokens of its scope up to its end, and its own."""
 
     total: int
@@ -71,28 +71,30 @@ class Hit(NamedTuple):
     terms: Set[int]
 
 
-def to_ask(known: Known) -> Query:
+def choose_query(known: TermStatistics) -> IndexQuery:
     """Choose what to ask for, so that no more than so many rows are found."""
     alone: list[int] = []
-    left = MOST_FOUND
+    left = MAX_FOUND
     rarest = sorted(known.having, key=lambda term: (known.having[term], term))
-    for term in rarest[:MOST_ALONE]:
+    for term in rarest[:MAX_SINGLE_TERMS]:
         left -= min(known.having[term], known.scope)
         if left < 0:
             break
         alone.append(term)
-    common = rarest[len(alone) : len(alone) + MOST_PAIRED]
+    common = rarest[len(alone) : len(alone) + MAX_PAIRED_TERMS]
     pairs = combinations(common, 2)
-    return Query(tuple(alone), tuple(pair for pair in pairs if _expected(pair, known) < MOST_FOUND))
+    return IndexQuery(
+        tuple(alone), tuple(pair for pair in pairs if _expected(pair, known) < MAX_FOUND)
+    )
 
 
-def _expected(pair: tuple[int, int], known: Known) -> float:
+def _expected(pair: tuple[int, int], known: TermStatistics) -> float:
     """Return how many rows have both terms, if one says nothing of the other."""
     one, other = (known.having[term] / known.rows for term in pair)
     return one * other * known.scope
 
 
-def best(hits: Sequence[Hit], known: Known, most: int) -> list[int]:
+def rank_hits(hits: Sequence[Hit], known: TermStatistics, most: int) -> list[int]:
     """Return the numbers of the best rows, the best first; neighbours count for each other."""
     weights = {term: known.weight(term) for term in known.having}
     ordered = sorted(hits, key=lambda hit: hit.sequence)
@@ -104,7 +106,7 @@ def best(hits: Sequence[Hit], known: Known, most: int) -> list[int]:
     return sorted(scores, key=lambda number: (scores[number], number), reverse=True)[:most]
 
 
-def stretches(spots: Sequence[Spot], end: int) -> list[tuple[int, int]]:
+def token_ranges(spots: Sequence[RowPosition], end: int) -> list[tuple[int, int]]:
     """Return the totals, first and last, between which these rows and their neighbours stand.
 
     None goes beyond the total ``end``. They don't overlap, and come in the order of ``spots``, the
@@ -115,8 +117,8 @@ def stretches(spots: Sequence[Spot], end: int) -> list[tuple[int, int]]:
     taken: list[tuple[int, int]] = []
     for spot in spots:
         if spot.total <= end:
-            last = min(spot.total + REACH, end)
-            left = list(_left(taken, spot.total - spot.own - REACH + 1, last))
+            last = min(spot.total + CONTEXT_TOKENS, end)
+            left = list(_left(taken, spot.total - spot.own - CONTEXT_TOKENS + 1, last))
             found += left
             for stretch in left:
                 insort(taken, stretch)
@@ -139,11 +141,15 @@ def _left(taken: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[t
 def _around(ordered: Sequence[Hit], place: int) -> Set[int]:
     """Return the terms of the rows close by."""
     at = ordered[place].sequence
-    near = ordered[max(place - NEAR, 0) : place + NEAR + 1]
-    return frozenset().union(*(hit.terms for hit in near if abs(hit.sequence - at) <= NEAR))
+    near = ordered[max(place - NEIGHBOUR_DISTANCE, 0) : place + NEIGHBOUR_DISTANCE + 1]
+    return frozenset().union(
+        *(hit.terms for hit in near if abs(hit.sequence - at) <= NEIGHBOUR_DISTANCE)
+    )
 
 
 def _score(own: Set[int], around: Set[int], weights: Mapping[int, float]) -> float:
     # summed in one order, as sums of floats depend on it
-    shares = ((1.0 if term in own else NEARBY, term) for term in weights if term in around)
+    shares = (
+        (1.0 if term in own else NEIGHBOUR_WEIGHT, term) for term in weights if term in around
+    )
     return sum(share * weights[term] for share, term in shares)

@@ -11,13 +11,13 @@ from formatters.model import Passage
 from service.recall.words import cjk_chars
 
 #: A break that ends a session.
-BREAK: Final = timedelta(hours=1)
+SESSION_BREAK: Final = timedelta(hours=1)
 #: Characters that are taken for a token, and the tokens of a row besides its text. A character of
 #: Chinese, Japanese or Korean is taken for a whole one.
 CHARS_PER_TOKEN: Final = 4
 ROW_TOKENS: Final = 3
 #: How far sessions lie apart, in tokens: further than anything is looked for.
-APART: Final = 10_000.0
+SESSION_DISTANCE: Final = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Sessions:
         return totals
 
 
-def sessions(passages: Sequence[Passage]) -> Sessions:
+def split_sessions(passages: Sequence[Passage]) -> Sessions:
     """Part passages, given in their order, where nothing was said for a while.
 
     A passage without a time belongs to the session that it stands in.
     """
     of = [0]
     for one, other in pairwise(passages):
-        gap = one.at is not None and other.at is not None and other.at - one.at > BREAK
+        gap = one.at is not None and other.at is not None and other.at - one.at > SESSION_BREAK
         of.append(of[-1] + gap)
     tokens = [_size(passage.text) for passage in passages]
     totals = [0.0] * (of[-1] + 1)
@@ -71,7 +71,7 @@ def sessions(passages: Sequence[Passage]) -> Sessions:
         totals[session] += size
     ends = accumulate(tokens)
     middles = [
-        end - size / 2 + session * APART
+        end - size / 2 + session * SESSION_DISTANCE
         for end, size, session in zip(ends, tokens, of, strict=True)
     ]
     return Sessions(of, tokens, middles, totals)

@@ -7,39 +7,39 @@ from itertools import islice
 from typing import Final
 
 from formatters.model import Passage
-from service.recall.languages import STOP_WORDS, language_of
+from service.recall.languages import STOP_WORDS, detect_language
 from service.recall.question import read_question
-from service.recall.words import analysed, is_cjk, words
+from service.recall.words import analyze, is_cjk, words
 
 #: Characters of a row that it is found by, and terms: what a store writes for one is bounded. It is
 #: all of 500 characters, as many as are shown; of Chinese each of them and each pair is a term.
-MOST_CHARS: Final = 5_000
-MOST_TERMS: Final = 1_000
+MAX_ROW_CHARS: Final = 5_000
+MAX_ROW_TERMS: Final = 1_000
 #: Terms of a question that count at its beginning and at its end.
-ASKED: Final = 100
+QUESTION_TERMS: Final = 100
 
 
-def terms_of(text: str) -> tuple[str, ...]:
+def row_terms(text: str) -> tuple[str, ...]:
     """Return the terms of a row: the stems of its words, the words, and pairs of characters.
 
     A row may be too short to tell its language, and then has other stems than the question; so the
     words themselves count as well.
     """
-    text = text[:MOST_CHARS]
+    text = text[:MAX_ROW_CHARS]
     plain = [word for word in words(text) if not is_cjk(word)]
-    language = language_of(plain)
-    told = (*analysed(text, language).stems, *_telling(plain, language))
-    return tuple(islice(dict.fromkeys(told), MOST_TERMS))
+    language = detect_language(plain)
+    told = (*analyze(text, language).stems, *_telling(plain, language))
+    return tuple(islice(dict.fromkeys(told), MAX_ROW_TERMS))
 
 
-def asked_terms(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
+def question_terms(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
     """Return what is looked for, for a question that was asked after these passages."""
     asked = read_question(question, passages, None)
     plain = (word for word in words(asked.text) if not is_cjk(word))
     terms = tuple(dict.fromkeys((*asked.stems, *_telling(plain, asked.language))))
-    if len(terms) <= 2 * ASKED:
+    if len(terms) <= 2 * QUESTION_TERMS:
         return terms
-    return (*terms[:ASKED], *terms[-ASKED:])
+    return (*terms[:QUESTION_TERMS], *terms[-QUESTION_TERMS:])
 
 
 def _telling(plain: Iterable[str], language: str) -> Iterator[str]:
@@ -69,5 +69,5 @@ def term_rules() -> str:
     """Return the name of the rules: the same as long as they make the same terms."""
     digest = blake2b(digest_size=6)
     for text in _TEXTS:
-        digest.update("\n".join((*terms_of(text), "")).encode())
+        digest.update("\n".join((*row_terms(text), "")).encode())
     return f"{VERSION}-{digest.hexdigest()}"

@@ -6,14 +6,14 @@ from typing import Final
 
 from formatters.model import Tool
 from service.recall.features import bm25, postings
-from service.recall.languages import language_of
-from service.recall.question import MOST_CHARS
-from service.recall.words import analysed, is_cjk, words
+from service.recall.languages import detect_language
+from service.recall.question import MAX_QUESTION_CHARS
+from service.recall.words import analyze, is_cjk, words
 
 #: What the words of a message count that was said before, for each step further back.
-FADES: Final = 0.5
+FADE: Final = 0.5
 #: What runs of characters count beside stems, which a name has in other forms.
-GRAMS: Final = 0.5
+GRAM_WEIGHT: Final = 0.5
 
 #: Where a name goes on with a capital: ``getUserDetails``, ``parseHTMLPage``.
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -27,15 +27,15 @@ def rank_tools(question: str, said: Sequence[str], tools: Sequence[Tool]) -> lis
     if not tools:
         return []
     asked = [_bounded(text) for text in (question, *said)]
-    language = language_of(word for word in words(" ".join(asked)) if not is_cjk(word))
-    texts = [analysed(tool_text(tool), language) for tool in tools]
-    terms = [analysed(text, language) for text in asked]
+    language = detect_language(word for word in words(" ".join(asked)) if not is_cjk(word))
+    texts = [analyze(tool_text(tool), language) for tool in tools]
+    terms = [analyze(text, language) for text in asked]
     stems = _faded([each.stems for each in terms])
     grams = _faded([each.grams for each in terms])
     by_stems = bm25(stems, postings(stems, [t.stems for t in texts]), [t.stem_count for t in texts])
     by_grams = bm25(grams, postings(grams, [t.grams for t in texts]), [t.gram_count for t in texts])
     pairs = zip(_scaled(by_stems), _scaled(by_grams), strict=True)
-    return [stem + GRAMS * gram for stem, gram in pairs]
+    return [stem + GRAM_WEIGHT * gram for stem, gram in pairs]
 
 
 def tool_text(tool: Tool) -> str:
@@ -59,8 +59,8 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _bounded(text: str) -> str:
-    whole = len(text) <= 2 * MOST_CHARS
-    return text if whole else f"{text[:MOST_CHARS]} {text[-MOST_CHARS:]}"
+    whole = len(text) <= 2 * MAX_QUESTION_CHARS
+    return text if whole else f"{text[:MAX_QUESTION_CHARS]} {text[-MAX_QUESTION_CHARS:]}"
 
 
 def _faded(texts: Sequence[Mapping[str, int]]) -> dict[str, float]:
@@ -68,7 +68,7 @@ def _faded(texts: Sequence[Mapping[str, int]]) -> dict[str, float]:
     weights: dict[str, float] = {}
     for age, counts in enumerate(texts):
         for term in counts:
-            weights.setdefault(term, FADES**age)
+            weights.setdefault(term, FADE**age)
     return weights
 
 

@@ -57,7 +57,7 @@ GRAM: Final = 4
 #: bytes of memory, 65 MB in all, and 75 in texts where no word comes twice.
 REMEMBERED_CHARS: Final = 2_000_000
 #: Of a longer text, so many characters are looked at.
-MOST_CHARS: Final = 20_000
+MAX_TEXT_CHARS: Final = 20_000
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -92,9 +92,9 @@ def words(text: str) -> list[str]:
     return [run for word in found for run in _runs(word)]
 
 
-def analysed(text: str, language: str) -> Analysis:
+def analyze(text: str, language: str) -> Analysis:
     """Analyse a text in a language of `service.recall.languages`; what is known is remembered."""
-    return _remembered(text[:MOST_CHARS], language)
+    return _remembered(text[:MAX_TEXT_CHARS], language)
 
 
 def _analysed(text: str, language: str) -> Analysis:

@@ -1,49 +1,29 @@
-"""The wire contract: topics, requests, responses, and `decode`, the one way in."""
+"""What all messages on the bus share: topics, version, limits and envelope."""
 
-import uuid
-from datetime import datetime
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cached_property
-from typing import Annotated, Any, Final, Self
+from functools import cache, partial
+from typing import Annotated, Any, Final, Literal
 
+import structlog
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializeAsAny,
-    TypeAdapter,
+    GetCoreSchemaHandler,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
-from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import with_default_schema
 
-from service.errors import ContextBuilderError, InvalidRequestError, Problem
-from service.wire.envelope import Envelope, RequestMetadata, ResponseMetadata, echo, read_envelope
-from service.wire.payload import (
-    MAX_BYTES,
-    MAX_ID,
-    MAX_OWNER_KEY,
-    JsonObject,
-    canonical_plain,
-    cleaned,
-    digest,
-    escaped,
-    fingerprint,
-    payload_id,
-    read_json,
-    read_plain,
-)
-from service.wire.request import Content, ContextOptions, Run, ShortContent, Tolerant
-from service.wire.response import BuildFailure, BuildSuccess, ErrorBody
-from service.wire.validation import (
-    check_agreement,
-    check_input,
-    check_version,
-    leave_derived_out,
-    with_ids,
-)
+from formatters.rows import fix_surrogates
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
+
+log = structlog.get_logger()
 
 SCHEMA_VERSION: Final = "1.0"
 
@@ -61,210 +41,166 @@ class Topics(StrEnum):
     CONTEXT_COMPACTED = "context.compacted"
 
 
-class BuildRequest(Tolerant):
-    """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
+#: The consumer groups that read requests, and rows of results.
+REQUESTS_GROUP: Final = "context-builders"
+RESULTS_GROUP: Final = "context-recorders"
+#: Entries that a stream of replies and the dead-letter stream keep, approximately.
+REPLY_MAX_LENGTH: Final = 1000
+DEAD_MAX_LENGTH: Final = 100_000
 
-    Raises errors of `service.errors` where the form is right and the sense is not.
+
+#: Limits of the characters of W3C's trace headers; its lists may be longer, but rarely are.
+MAX_TRACEPARENT: Final = 256
+MAX_TRACESTATE: Final = 512
+#: Keys for which null differs from absent: no tools, and no limit of rows.
+MEANING_NULLS: Final = frozenset({"tools", "memory_limit"})
+
+#: The headers ``traceparent`` and ``tracestate``, each None if absent.
+Trace = tuple[str | None, str | None]
+
+
+class Tolerant(BaseModel):
+    """A part of a request in which null means absent, as senders in many languages write it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        if not isinstance(data, dict) or None not in data.values():
+            return data
+        return {k: v for k, v in data.items() if v is not None or k in MEANING_NULLS}
+
+
+@dataclass(frozen=True, slots=True)
+class _OrAbsent:
+    """Reads an invalid trace header as absent, so that no request fails for its trace.
+
+    A default of the core schema, because a Python validator would add a microsecond per request.
     """
 
-    model_config = ConfigDict(json_schema_extra=leave_derived_out)
+    key: str
 
-    schema_version: str = SCHEMA_VERSION
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
-    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
-    role: str = "SYSTEM"
-    timestamp: Any = None
-    content: Content
-    metadata: RequestMetadata = RequestMetadata()
-    #: What tells it from another request under the same id, and when it was received, where it
-    #: came over a bus. Nobody sends them; as private attributes they would take a tenth of all.
-    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
-    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _whole(
-        cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> Self:
-        if not isinstance(data, dict):
-            return handler(data)
-        check_version(data)
-        check_agreement(data)
-        known = info.context or {}
-        seen = known.get("fingerprint") or fingerprint(data)
-        read = {"fingerprint": seen, "received_at": known.get("received_at")}
-        request = handler(with_ids(data) | read)
-        check_input(request.run, request.input_pointer)
-        return request
-
-    @cached_property
-    def run(self) -> Run:
-        """The run, whichever form the content has."""
-        content = self.content
-        return content.run() if isinstance(content, ShortContent) else content
-
-    @property
-    def options(self) -> ContextOptions:
-        """Return what the request says about the context."""
-        return self.run.metadata.context
-
-    @property
-    def current_input(self) -> str:
-        """Return the words to answer."""
-        return str(self.run.history[0].content)
-
-    @property
-    def input_id(self) -> str:
-        """Return the id of the input's row in the history."""
-        return self.run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
-
-    @property
-    def run_rows(self) -> list[dict[str, Any]]:
-        """Return the messages behind the input as rows, each with an id of its own."""
-        rows: dict[str, dict[str, Any]] = {}
-        for place, message in enumerate(self.run.history[1:], start=1):
-            row, made = message.model_dump(), f"{self.input_id}.{place}"
-            taken = not message.id or message.id == self.input_id or message.id in rows
-            row["id"] = made if taken else message.id
-            rows[row["id"]] = row
-        return list(rows.values())
-
-    @property
-    def input_pointer(self) -> str:
-        """Return where the input stands."""
-        short = isinstance(self.content, ShortContent)
-        return "/content/current_input" if short else "/content/history/0/content"
-
-    @property
-    def options_pointer(self) -> str:
-        """Return where the options stand."""
-        short = isinstance(self.content, ShortContent)
-        return "/content/context" if short else "/content/metadata/context"
-
-    @property
-    def unknown_keys(self) -> list[str]:
-        """Return pointers to keys that mean nothing here."""
-        extra = self.options.model_extra or {}
-        unknown = [f"{self.options_pointer}/{escaped(key)}" for key in extra]
-        if isinstance(self.content, ShortContent):
-            unknown += [f"/content/{escaped(key)}" for key in self.content.model_extra or {}]
-        return unknown
-
-    @cached_property
-    def envelope(self) -> Envelope:
-        """What an answer has to know of it."""
-        return Envelope(
-            id=self.id,
-            owner_key=self.owner_key,
-            run_id=self.run_id,
-            fingerprint=self.fingerprint,
-            metadata=self.metadata,
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return with_default_schema(
+            handler(source),
+            default_factory=partial(_log_ignored_header, self.key),
+            on_error="default",
         )
 
 
-# --- responses -------------------------------------------------------------------------------
+@cache  # logged once per process: a sender with an invalid header sends many
+def _log_ignored_header(key: str) -> None:
+    log.warning("trace.ignored", key=key)
 
 
-class BuildResponse(BaseModel):
-    """The answer to a request; `CONTEXT_BUILD_RESPONSE` on the bus."""
+class RequestMetadata(Tolerant):
+    """Where the response goes, its deadline, and the trace of the request."""
+
+    model_config = ConfigDict(strict=True)
+
+    correlation_id: Annotated[str, Field(max_length=256)] | None = None
+    #: Replaces `context.build.response` as the destination of the response.
+    reply_to: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    reply_kind: Literal["channel", "stream", "list"] = "channel"
+    #: Milliseconds after receipt at which the request expires.
+    timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
+    #: When the request expires; takes precedence over ``timeout_ms``.
+    deadline: Annotated[datetime, Field(strict=False)] | None = None
+    #: The span of the sender, in the form of W3C's header.
+    traceparent: Annotated[
+        Annotated[str, Field(max_length=MAX_TRACEPARENT)] | None, _OrAbsent("traceparent")
+    ] = None
+    #: Vendors' data of the trace, in the form of W3C's header.
+    tracestate: Annotated[
+        Annotated[str, Field(max_length=MAX_TRACESTATE)] | None, _OrAbsent("tracestate")
+    ] = None
+
+    @property
+    def trace(self) -> Trace:
+        """Return the sender's trace headers."""
+        return self.traceparent, self.tracestate
+
+    def expires_at(self, received_at: datetime, default_ms: int) -> datetime:
+        """Return the deadline of the request; one without a time zone is in UTC."""
+        if self.deadline is not None:
+            naive = self.deadline.tzinfo is None
+            return self.deadline.replace(tzinfo=UTC) if naive else self.deadline
+        return received_at + timedelta(milliseconds=self.timeout_ms or default_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What a response needs to know of its request; readable even if the rest is invalid."""
+
+    id: str
+    owner_key: str
+    run_id: str | None
+    fingerprint: str
+    metadata: RequestMetadata
+
+
+class ResponseMetadata(BaseModel):
+    """What links a response to its request."""
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: str = SCHEMA_VERSION
-    id: str
-    run_id: str | None
-    owner_key: str
-    role: str = "SYSTEM"
-    timestamp: datetime
-    #: Written by its own form: to look for it among both takes as long as to write it.
-    content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
-    metadata: ResponseMetadata
+    request_id: str
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
 
 
-#: Writes a response as it stands on the bus: a model's own method makes text of the bytes.
-written: Final = TypeAdapter(BuildResponse).dump_json
-
-
-def succeeded(envelope: Envelope, content: BuildSuccess, at: datetime) -> BuildResponse:
-    """Return the response that carries a context."""
-    return _response(envelope, content, at, _derived_id(envelope))
-
-
-def failed(envelope: Envelope, error: ContextBuilderError, at: datetime) -> BuildResponse:
-    """Return the response that carries an error.
-
-    A retryable error has a new id each time, so that it never hides the later answer.
-    """
-    new = f"msg_{uuid.uuid4().hex}" if error.retryable else _derived_id(envelope)
-    return _response(envelope, BuildFailure(error=ErrorBody.of(error)), at, new)
-
-
-def _response(
-    envelope: Envelope, content: BuildSuccess | BuildFailure, at: datetime, response_id: str
-) -> BuildResponse:
-    return BuildResponse(
-        id=response_id,
-        run_id=envelope.run_id,
-        owner_key=envelope.owner_key,
-        timestamp=at,
-        content=content,
-        metadata=echo(envelope),
+def response_metadata(envelope: Envelope, trace: Trace | None = None) -> ResponseMetadata:
+    """Return what links a response to its request; ``trace`` replaces the sender's."""
+    traceparent, tracestate = trace or envelope.metadata.trace
+    return ResponseMetadata(
+        request_id=envelope.id,
+        correlation_id=envelope.metadata.correlation_id,
+        traceparent=traceparent,
+        tracestate=tracestate,
     )
 
 
-def _derived_id(envelope: Envelope) -> str:
-    """Name the response so that a second copy of it is recognised."""
-    return f"msg_{digest(envelope.owner_key, envelope.id, envelope.fingerprint)}"
+def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
+    """Read the envelope of a message that may be invalid elsewhere; None if unreadable."""
+    owner_key, request_id, run_id = (raw.get(key) for key in ("owner_key", "id", "run_id"))
+    if not (isinstance(owner_key, str) and 0 < len(owner_key) <= MAX_OWNER_KEY):
+        return None
+    if not (isinstance(request_id, str) and len(request_id) <= MAX_ID):
+        return None
+    return Envelope(
+        id=fix_surrogates(request_id),
+        owner_key=fix_surrogates(owner_key),
+        run_id=fix_surrogates(run_id) if isinstance(run_id, str) else None,
+        fingerprint=_fingerprint(raw, payload),
+        metadata=_readable_metadata(raw.get("metadata")),
+    )
 
 
-# --- the way in ------------------------------------------------------------------------------
+def _readable_metadata(value: object) -> RequestMetadata:
+    """Read the keys that are valid by themselves, and omit the others."""
+    fields = value if isinstance(value, dict) else {}
+    known = {key: fields[key] for key in RequestMetadata.model_fields if key in fields}
+    readable = {key: value for key, value in known.items() if _is_readable(key, value)}
+    if "reply_kind" in known.keys() - readable.keys():
+        # a reply of the wrong kind would reach nobody; the sender can watch the common channel
+        readable.pop("reply_to", None)
+    return RequestMetadata.model_validate(readable)
 
 
-class RejectedError(ContextBuilderError):
-    """A message is no request that can be answered with a context."""
-
-    def __init__(self, error: ContextBuilderError, envelope: Envelope | None) -> None:
-        super().__init__(error.detail, error.problems)
-        self.error = error
-        #: None where nobody can be answered: no readable id and owner.
-        self.envelope = envelope
-
-
-def decode(
-    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
-) -> BuildRequest:
-    """Read a request from the bytes of a stranger; ``received_at`` is the time it came in.
-
-    Raises:
-        RejectedError: It can't be built; holds the error, and the envelope to answer, if there is.
-    """
-    raw: JsonObject = {}
+def _is_readable(key: str, value: object) -> bool:
     try:
-        plain = read_plain(payload, max_bytes=max_bytes)
-        raw = plain or read_json(payload, max_bytes=max_bytes)
-        raw["id"] = raw.get("id") or payload_id(payload)
-        value = raw if plain else cleaned(raw)
-        known = {"fingerprint": fingerprint(raw, canonical_plain) if plain else None}
-        return BuildRequest.model_validate(value, context=known | {"received_at": received_at})
-    except ValidationError as error:
-        raise RejectedError(invalid(error), read_envelope(raw, payload)) from error
-    except ContextBuilderError as error:
-        raise RejectedError(error, read_envelope(raw, payload)) from error
+        RequestMetadata.model_validate({key: value})
+    except ValidationError:
+        return False
+    return True
 
 
-def invalid(error: ValidationError) -> InvalidRequestError:
-    """Return what pydantic found in a stranger's message as an error of ours."""
-    problems = [
-        Problem(_pointer(detail["loc"]), detail["msg"].removeprefix("Value error, "))
-        for detail in error.errors()
-    ]
-    first = problems[0]
-    return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
-
-
-def _pointer(loc: tuple[int | str, ...]) -> str:
-    """Return the JSON pointer of a place; the name of the content's form is no part of it."""
-    steps = loc[:1] + loc[2:] if loc[:1] == ("content",) else loc
-    return "".join(f"/{escaped(str(step))}" for step in steps)
+def _fingerprint(raw: Mapping[str, object], payload: bytes) -> str:
+    try:
+        return fingerprint(raw)
+    except RecursionError:  # nested too deeply; the bytes are as distinctive
+        return hashlib.sha256(payload).hexdigest()

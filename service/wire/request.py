@@ -1,50 +1,64 @@
-"""What a request asks for: the run it comes from, and the options for its context."""
+"""Requests: their models, and `decode`, which reads one from untrusted bytes."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
     Tag,
+    ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic.json_schema import SkipJsonSchema
 
 from formatters.custom import TAG_PATTERN
 from formatters.guard import quoted
 from formatters.providers.context_management import ContextEdit, ContextManagement
-from service.errors import shown
-from service.wire.payload import MAX_ID
+from service.errors import ContextBuilderError, shown
+from service.wire.payload import (
+    MAX_BYTES,
+    MAX_ID,
+    MAX_OWNER_KEY,
+    JsonObject,
+    canonical_plain,
+    cleaned,
+    escaped,
+    fingerprint,
+    payload_id,
+    read_json,
+    read_plain,
+)
+from service.wire.protocol import (
+    SCHEMA_VERSION,
+    Envelope,
+    RequestMetadata,
+    Tolerant,
+    read_envelope,
+)
+from service.wire.validation import (
+    check_consistency,
+    check_input,
+    check_version,
+    invalid,
+    is_short_form,
+    omit_derived,
+    with_derived_ids,
+)
 
-#: Keys whose null says something: no tools, and no limit of rows.
-MEANING_NULLS: Final = frozenset({"tools", "memory_limit"})
-
-
-class Tolerant(BaseModel):
-    """A part of a request in which a key that is null has its default."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, data: Any) -> Any:  # noqa: ANN401 - whatever was sent
-        if not isinstance(data, dict) or None not in data.values():
-            return data
-        return {k: v for k, v in data.items() if v is not None or k in MEANING_NULLS}
-
-
-#: Rows of history that a request may bring along.
+#: Limit of the rows in `context.past`.
 MAX_PAST: Final = 20_000
-
-#: Blocks that a request may bring along.
+#: Limit of the blocks in `context.blocks`.
 MAX_BLOCKS: Final = 64
-
-#: Edits that a request may ask its provider for, the characters of a type's name, and of them all.
+#: Limits of `context.context_management`: edits, characters of a type, characters of all edits.
 MAX_EDITS: Final = 16
 MAX_EDIT_TYPE: Final = 128
 MAX_EDITS_CHARS: Final = 16_384
@@ -54,12 +68,12 @@ def _strategies(value: Any) -> Any:  # noqa: ANN401 - checked here
     members = value if isinstance(value, list) else [value]
     if value is None or all(isinstance(member, str | dict) for member in members):
         return value
-    raise ValueError("a name, an object with a name and parameters, or a list of these is needed")
+    raise ValueError("must be a name, an object with a name and parameters, or a list of these")
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("is blank")
+        raise ValueError("must not be blank")
     return text
 
 
@@ -78,7 +92,7 @@ _STRATEGY_SCHEMA: Final = {
 
 
 class EditOption(Tolerant):
-    """Something that the provider is asked to do; its documentation says what else is in it."""
+    """An edit for the provider to make; the provider documents its further keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -86,7 +100,7 @@ class EditOption(Tolerant):
 
 
 class ManagementOption(Tolerant):
-    """What the provider is asked to do on its side with a long context."""
+    """How the provider shall manage a long context on its side."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -97,50 +111,52 @@ class ManagementOption(Tolerant):
     def _short(cls, edits: list[EditOption]) -> list[EditOption]:
         size = sum(len(edit.model_dump_json()) for edit in edits)
         if size > MAX_EDITS_CHARS:
-            raise ValueError(f"{size} characters of JSON, of which {MAX_EDITS_CHARS} are taken")
+            raise ValueError(
+                f"has {size} characters of JSON; at most {MAX_EDITS_CHARS} are allowed"
+            )
         return edits
 
-    def asked(self) -> ContextManagement:
-        """Return it as the forms take it."""
+    def to_management(self) -> ContextManagement:
+        """Return it in the type that the providers' forms take."""
         return ContextManagement(
             tuple(ContextEdit(edit.type, edit.model_extra or {}) for edit in self.edits)
         )
 
 
 class ContextOptions(Tolerant):
-    """What a request may say about the context that it wants; every key is optional."""
+    """Options of a context; every key is optional."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    #: The model that will read the context; gives the token limit and the tokenizer.
+    #: The model that reads the context; determines the token limit and the tokenizer.
     model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     #: Tokens of the whole context window.
     max_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
-    #: Tokens kept free for the answer.
+    #: Tokens reserved for the answer.
     reserve_tokens: Annotated[int, Field(ge=0)] | None = None
-    #: A name, ``{"name": …, parameters}``, or a list of these, which are tried in turn.
+    #: A name, ``{"name": …, parameters}``, or a list of these, applied in order.
     strategy: Annotated[Any, AfterValidator(_strategies), WithJsonSchema(_STRATEGY_SCHEMA)] = None
     layout: Literal["tagged", "chat"] | None = None
     format: Literal["openai", "openai_responses", "anthropic", "gemini"] | None = None
     #: Printed rows of history; null for no limit.
     memory_limit: Annotated[int, Field(ge=0)] | None = None
-    #: Tokens for all that holds history.
+    #: Limit of the tokens of all blocks that hold history.
     memory_tokens: Annotated[int, Field(ge=64)] | None = None
-    #: Tokens for the tools, array and block together.
+    #: Limit of the tokens of the tools: the array and `[CAPABILITIES]` together.
     tools_tokens: Annotated[int, Field(ge=0)] | None = None
     memory_timezone: Literal["utc", "client"] | None = None
-    #: Whether the header of `[SHARED_MEMORY]` counts rows, and so changes each turn.
+    #: Whether the header of `[SHARED_MEMORY]` has a count, which changes with each turn.
     memory_header: Literal["counted", "still"] | None = None
-    #: Blocks of the request's own: tag to text.
+    #: Custom blocks: tag to text.
     blocks: Annotated[dict[str, str], Field(max_length=MAX_BLOCKS)] | None = None
-    #: History to use in place of the store's, oldest first.
+    #: Rows of history, oldest first, that replace the store's.
     past: Annotated[list[dict[str, Any]], Field(max_length=MAX_PAST)] | None = None
     #: Whether the response lists its decisions.
     explain: bool | None = None
     scope: Literal["conversation", "owner"] | None = None
-    #: In place of the configured identity, where the configuration allows it.
+    #: Replaces the configured identity, if the configuration allows it.
     identity: Annotated[str, Field(min_length=1), AfterValidator(_not_blank)] | None = None
-    #: For the provider of ``format``.
+    #: Edits for the provider of ``format``.
     context_management: ManagementOption | None = None
 
     @field_validator("blocks")
@@ -148,14 +164,14 @@ class ContextOptions(Tolerant):
     def _tags(cls, blocks: dict[str, str] | None) -> dict[str, str] | None:
         for tag in blocks or {}:
             if not TAG_PATTERN.fullmatch(tag):
-                raise ValueError(f"{shown(tag)} is no tag: capital letters, digits and _ are")
+                raise ValueError(f"{shown(tag)} is not a tag; use capital letters, digits and _")
             if quoted(f"[{tag}]") != f"[{tag}]":
-                raise ValueError(f"{shown(tag)} is taken, by the service or by a chat template")
+                raise ValueError(f"{shown(tag)} is reserved by the service or a chat template")
         return blocks
 
 
 class RunMessage(Tolerant):
-    """A message of a run: the current input, or what has come of it since."""
+    """A message of a run: the current input, or a message that followed it."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -169,11 +185,11 @@ class RunMessage(Tolerant):
 
 
 class RunMetadata(Tolerant):
-    """What the orchestrator knows about the human and wants from the context."""
+    """The profile and clock of the human, and the options of the context."""
 
     user_profile: dict[str, Any] | None = None
     client_timestamp_utc: Any = None
-    #: Minutes west of UTC, as JavaScript's ``getTimezoneOffset`` gives them; int or string.
+    #: Minutes west of UTC, as of JavaScript's ``getTimezoneOffset``; int or string.
     client_timezone_offset: Any = 0
     context: ContextOptions = ContextOptions()
 
@@ -182,7 +198,7 @@ def _one_kind(tools: list[Any] | None) -> list[Any] | None:
     kinds = {type(tool) for tool in tools or ()}
     if kinds in (set(), {str}, {dict}):
         return tools
-    raise ValueError("a list of names, or a list of definitions, is needed")
+    raise ValueError("must be a list of names or a list of definitions")
 
 
 _TOOLS_SCHEMA: Final = {
@@ -193,15 +209,15 @@ _TOOLS_SCHEMA: Final = {
     ]
 }
 
-#: Absent or []: every tool of the registry. null: none. Names choose, definitions replace.
+#: Absent or []: all tools of the registry; null: none. Names select, definitions replace.
 Tools = Annotated[list[Any] | None, AfterValidator(_one_kind), WithJsonSchema(_TOOLS_SCHEMA)]
 
 
 class Run(Tolerant):
     """A run as the orchestrator holds it.
 
-    The first message of its history is the current input; others are what the run has brought
-    since, oldest first: assistant messages with their tool calls, and tool results.
+    The first message of its history is the current input. The others followed it, oldest first:
+    assistant messages with their tool calls, and tool results.
     """
 
     id: str | None = None
@@ -214,7 +230,7 @@ class Run(Tolerant):
 
 
 class ShortContent(Tolerant):
-    """A request in few words, for people and scripts."""
+    """The short form of a content, for people and scripts."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -226,7 +242,7 @@ class ShortContent(Tolerant):
     context: ContextOptions = ContextOptions()
 
     def run(self) -> Run:
-        """Return the same request as a run."""
+        """Return the same content as a run."""
         return Run(
             tools=self.tools,
             history=[RunMessage(content=self.current_input)],
@@ -239,35 +255,170 @@ class ShortContent(Tolerant):
         )
 
 
-def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
-    """Write options of the context into a request that has not been read, in either form.
+def set_options(request: dict[str, Any], options: Mapping[str, object]) -> None:
+    """Set options of the context in a raw request of either form.
 
-    What stands in their place and is something else altogether is left for `decode` to refuse.
+    Does nothing if the request has another value where its options belong; `decode` refuses it.
     """
-    place = request.get("content")
-    if isinstance(place, dict) and "current_input" not in place:
-        place = place.setdefault("metadata", {})
-    options = place.setdefault("context", {}) if isinstance(place, dict) else None
-    if isinstance(options, dict):
-        options.update(wishes)
-
-
-#: Keys that only a short content has, and keys that only a run has.
-SHORT_KEYS: Final = frozenset(
-    {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
-)
-RUN_KEYS: Final = frozenset({"history", "metadata"})
+    holder = request.get("content")
+    if isinstance(holder, dict) and "current_input" not in holder:
+        holder = holder.setdefault("metadata", {})
+    current = holder.setdefault("context", {}) if isinstance(holder, dict) else None
+    if isinstance(current, dict):
+        current.update(options)
 
 
 def _form(content: object) -> str:
-    """Tell which form a content has; without a sign of either it is read as a run."""
-    if isinstance(content, Mapping):
-        short = not SHORT_KEYS.isdisjoint(content) and RUN_KEYS.isdisjoint(content)
-    else:
-        short = isinstance(content, ShortContent)
+    """Return the tag of the form that a content has."""
+    short = (
+        is_short_form(content)
+        if isinstance(content, Mapping)
+        else isinstance(content, ShortContent)
+    )
     return "short" if short else "run"
 
 
 Content = Annotated[
     Annotated[Run, Tag("run")] | Annotated[ShortContent, Tag("short")], Discriminator(_form)
 ]
+
+
+class BuildRequest(Tolerant):
+    """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
+
+    Validation raises errors of `service.errors` only: `InvalidRequestError` with a JSON pointer
+    for each problem, `UnsupportedContentError` or `UnsupportedVersionError`.
+    """
+
+    model_config = ConfigDict(json_schema_extra=omit_derived)
+
+    schema_version: str = SCHEMA_VERSION
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    role: str = "SYSTEM"
+    timestamp: Any = None
+    content: Content
+    metadata: RequestMetadata = RequestMetadata()
+    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, and
+    #: the time of receipt. Fields, because private attributes would add 10 % to the validation.
+    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate(
+        cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        context = info.context or {}
+        try:
+            if not isinstance(data, dict):
+                return handler(data)
+            check_version(data)
+            check_consistency(data)
+            receipt = {
+                "fingerprint": context.get("fingerprint") or fingerprint(data),
+                "received_at": context.get("received_at"),
+            }
+            request = handler(with_derived_ids(data) | receipt)
+        except ValidationError as error:
+            raise invalid(error) from error
+        first = request.run.history[0]
+        check_input(first.content, first.role, request.input_pointer)
+        return request
+
+    @cached_property
+    def run(self) -> Run:
+        """The content as a run, whichever form it has."""
+        content = self.content
+        return content.run() if isinstance(content, ShortContent) else content
+
+    @property
+    def options(self) -> ContextOptions:
+        """Return the options for the context."""
+        return self.run.metadata.context
+
+    @property
+    def current_input(self) -> str:
+        """Return the text of the current input."""
+        return str(self.run.history[0].content)
+
+    @property
+    def input_id(self) -> str:
+        """Return the id of the current input's row in the history."""
+        return self.run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
+
+    @property
+    def run_rows(self) -> list[dict[str, Any]]:
+        """Return the messages after the input as rows, each with a unique id."""
+        rows: dict[str, dict[str, Any]] = {}
+        for index, message in enumerate(self.run.history[1:], start=1):
+            taken = not message.id or message.id == self.input_id or message.id in rows
+            row_id = f"{self.input_id}.{index}" if taken else str(message.id)
+            rows[row_id] = {**message.model_dump(), "id": row_id}
+        return list(rows.values())
+
+    @property
+    def input_pointer(self) -> str:
+        """Return the JSON pointer of the current input."""
+        short = isinstance(self.content, ShortContent)
+        return "/content/current_input" if short else "/content/history/0/content"
+
+    @property
+    def options_pointer(self) -> str:
+        """Return the JSON pointer of the options."""
+        short = isinstance(self.content, ShortContent)
+        return "/content/context" if short else "/content/metadata/context"
+
+    @property
+    def unknown_keys(self) -> list[str]:
+        """Return JSON pointers of the keys that are ignored."""
+        extra = self.options.model_extra or {}
+        unknown = [f"{self.options_pointer}/{escaped(key)}" for key in extra]
+        if isinstance(self.content, ShortContent):
+            unknown += [f"/content/{escaped(key)}" for key in self.content.model_extra or {}]
+        return unknown
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """What a response needs to know of the request."""
+        return Envelope(
+            id=self.id,
+            owner_key=self.owner_key,
+            run_id=self.run_id,
+            fingerprint=self.fingerprint,
+            metadata=self.metadata,
+        )
+
+
+class RejectedError(ContextBuilderError):
+    """A message is not a request that can be built."""
+
+    def __init__(self, error: ContextBuilderError, envelope: Envelope | None) -> None:
+        super().__init__(error.detail, error.problems)
+        self.error = error
+        #: None if nobody can be answered, because id and owner are unreadable.
+        self.envelope = envelope
+
+
+def decode(
+    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
+) -> BuildRequest:
+    """Read a request from untrusted bytes; ``received_at`` is the time of receipt.
+
+    Raises:
+        RejectedError: It can't be built; has the error, and the envelope to answer if readable.
+    """
+    raw: JsonObject = {}
+    try:
+        plain = read_plain(payload, max_bytes=max_bytes)
+        raw = plain or read_json(payload, max_bytes=max_bytes)
+        raw["id"] = raw.get("id") or payload_id(payload)
+        context = {
+            "fingerprint": fingerprint(raw, canonical_plain) if plain else None,
+            "received_at": received_at,
+        }
+        return BuildRequest.model_validate(raw if plain else cleaned(raw), context=context)
+    except ContextBuilderError as error:
+        raise RejectedError(error, read_envelope(raw, payload)) from error

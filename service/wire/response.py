@@ -1,10 +1,28 @@
-"""What a build comes to: a context with its account, or an error."""
+"""Responses: a context with its usage and decisions, or an error."""
 
-from typing import Any, Literal, Self
+import uuid
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    TypeAdapter,
+)
 
 from service.errors import ContextBuilderError
+from service.wire.payload import (
+    digest,
+)
+from service.wire.protocol import (
+    SCHEMA_VERSION,
+    Envelope,
+    ResponseMetadata,
+    Trace,
+    response_metadata,
+)
 
 
 class Usage(BaseModel):
@@ -109,3 +127,61 @@ class BuildFailure(BaseModel):
     messages: list[dict[str, Any]] = []
     tools: list[dict[str, Any]] = []
     error: ErrorBody
+
+
+class BuildResponse(BaseModel):
+    """The answer to a request; `CONTEXT_BUILD_RESPONSE` on the bus."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: str = SCHEMA_VERSION
+    id: str
+    run_id: str | None
+    owner_key: str
+    role: str = "SYSTEM"
+    timestamp: datetime
+    #: Serialized as the type it has: to try both of the union would double the time.
+    content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
+    metadata: ResponseMetadata
+
+
+#: Serializes a response to bytes; the model's own method makes a string of them first.
+serialize_response: Final = TypeAdapter(BuildResponse).dump_json
+
+
+def success_response(
+    envelope: Envelope, content: BuildSuccess, at: datetime, trace: Trace | None = None
+) -> BuildResponse:
+    """Return the response that carries a context; ``trace`` replaces the sender's."""
+    return _response(envelope, content, at, trace)
+
+
+def error_response(
+    envelope: Envelope, error: ContextBuilderError, at: datetime, trace: Trace | None = None
+) -> BuildResponse:
+    """Return the response that carries an error.
+
+    A retryable error has a new id each time, so that it never hides the later response.
+    """
+    response = _response(envelope, BuildFailure(error=ErrorBody.of(error)), at, trace)
+    if not error.retryable:
+        return response
+    return response.model_copy(update={"id": f"msg_{uuid.uuid4().hex}"})
+
+
+def _response(
+    envelope: Envelope, content: BuildSuccess | BuildFailure, at: datetime, trace: Trace | None
+) -> BuildResponse:
+    return BuildResponse(
+        id=_derived_id(envelope),
+        run_id=envelope.run_id,
+        owner_key=envelope.owner_key,
+        timestamp=at,
+        content=content,
+        metadata=response_metadata(envelope, trace),
+    )
+
+
+def _derived_id(envelope: Envelope) -> str:
+    """Return an id by which a second copy of the response is recognised."""
+    return f"msg_{digest(envelope.owner_key, envelope.id, envelope.fingerprint)}"

@@ -25,10 +25,10 @@ from service.errors import (
     UnsupportedContentError,
     UnsupportedVersionError,
 )
-from service.observe.tracing import current, fail, find_tracer
+from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
-from service.wire.protocol import BuildResponse, Topics
-from service.wire.response import BuildSuccess, ErrorBody
+from service.wire.protocol import Topics
+from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.telemetry import BusSpans
 
 log = structlog.get_logger()
@@ -115,7 +115,7 @@ class ContextClient:
         with self._spans.request(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
-                fail(current(), response.content.error.code)
+                record_failure(current_span(), response.content.error.code)
         return response
 
     async def _answer(

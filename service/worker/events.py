@@ -12,7 +12,7 @@ import structlog
 from formatters.model import Tag
 from service.aio import LARGE_TEXT
 from service.budget.decisions import PRESENT
-from service.build.after_answer import Afterwards, Losses
+from service.build.after_answer import BuildQueue, Losses
 from service.build.report import HISTORY_BLOCKS, Built
 from service.config.settings import EventSettings
 from service.errors import BusError, StoreError
@@ -78,7 +78,7 @@ class Departures:
         self._settings = settings
         self._losses = Losses(_lose, _resume)
         #: Looks at builds in the background.
-        self.afterwards = Afterwards(self._tell_all, self._is_wanted, self._losses, batch=1)
+        self.queue = BuildQueue(self._tell_all, self._is_wanted, self._losses, batch=1)
         self._known: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()
         self._ids = 0
 
@@ -99,7 +99,7 @@ class Departures:
         if self._knows(built, reasons):  # meanwhile, by one that waited before it
             return
         try:
-            new = await self._history.fell_out(
+            new = await self._history.flag_fallen(
                 built.request.owner_key, list(reasons), archiving=self._archiving(built, reasons)
             )
             if new and self._settings.pruned:
@@ -107,7 +107,7 @@ class Departures:
         except StoreError as error:
             self._losses.add([built], str(error))
             return
-        self.afterwards.done()
+        self.queue.succeeded()
         self._remember(_history(built), frozenset(reasons))
 
     def _knows(self, built: Built, reasons: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from service.observe.metrics import UNMEASURED, Metrics
 from service.ports.bus import Bus
 from service.ports.stores import HistoryStore
 from service.ports.stream import Delivery
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.result_row import ResultRow, read_result
 from service.worker.loop import every, keep_on
 

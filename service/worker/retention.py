@@ -1,4 +1,4 @@
-"""Deletes history that is older than the settings keep it, a little at a time."""
+"""Deletes history and archived copies that are older than the settings allow, in small steps."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,16 +12,19 @@ from service.ports.stores import HistoryStore
 
 log = structlog.get_logger()
 
-#: Seconds between two looks for what has grown too old.
+#: Seconds between two checks for expired rows.
 INTERVAL: Final = 60.0
-#: Rows that are deleted in one transaction: some milliseconds of a database.
-PORTION: Final = 200
-#: Seconds between two transactions, so that they take a small part of the store's time.
+#: How often the archive is checked where `events.archive` is off: copies that were made while it
+#: was on still have to go.
+ARCHIVE_OFF_INTERVAL: Final = timedelta(days=1)
+#: Rows deleted in one transaction, which takes a database some milliseconds.
+BATCH: Final = 200
+#: Seconds between two transactions, so that deleting takes a small part of the store's time.
 PAUSE: Final = 0.05
 
 
 class Retention:
-    """Deletes rows and archived copies; several workers at a time do no harm."""
+    """Deletes expired rows and archived copies; several workers may do so at a time."""
 
     def __init__(
         self,
@@ -29,30 +32,40 @@ class Retention:
         settings: Settings,
         clock: Callable[[], datetime],
         *,
-        portion: int = PORTION,
+        batch: int = BATCH,
     ) -> None:
         self._history = history
-        self._rows = _days(settings.store.retention_days)
-        self._copies = _days(settings.events.retention_days)
+        self._max_row_age = _days(settings.store.retention_days)
+        self._max_copy_age = _days(settings.events.retention_days)
+        self._archive_interval = timedelta() if settings.events.archive else ARCHIVE_OFF_INTERVAL
+        self._next_archive_check: datetime | None = None
         self._clock = clock
-        self._portion = portion
+        self._batch = batch
 
     async def enforce(self) -> None:
-        """Delete all that is too old by now; raises `StoreError`."""
-        rows = await self._all(self._history.expire, self._rows)
-        copies = await self._all(self._history.expire_archive, self._copies)
+        """Delete all that has expired by now; raises `StoreError`."""
+        rows = await self._delete(self._history.expire, self._max_row_age)
+        copies = await self._enforce_archive()
         if rows or copies:
             log.info("retention.deleted", rows=rows, copies=copies)
 
-    async def _all(
-        self, expire: Callable[[datetime, int], Awaitable[int]], kept: timedelta | None
-    ) -> int:
-        """Delete portion by portion, until nothing is found; returns how much there was."""
-        if kept is None:
+    async def _enforce_archive(self) -> int:
+        now = self._clock()
+        if self._next_archive_check is not None and now < self._next_archive_check:
             return 0
-        before, deleted = self._clock() - kept, 0
-        while some := await expire(before, self._portion):
-            deleted += some
+        copies = await self._delete(self._history.expire_archive, self._max_copy_age)
+        self._next_archive_check = now + self._archive_interval
+        return copies
+
+    async def _delete(
+        self, expire: Callable[[datetime, int], Awaitable[int]], max_age: timedelta | None
+    ) -> int:
+        """Delete in batches until nothing expired is found; returns how many items there were."""
+        if max_age is None:
+            return 0
+        before, deleted = self._clock() - max_age, 0
+        while count := await expire(before, self._batch):
+            deleted += count
             await asyncio.sleep(PAUSE)
         return deleted
 

@@ -15,25 +15,22 @@ from service.builder import Answered
 from service.config.settings import BusSettings
 from service.observe.metrics import NO_MODEL, OTHER_MODEL, Metrics, Sizes
 from service.observe.tracing import (
-    NOTHING,
+    NO_SPAN,
+    ActiveSpan,
     Attributes,
-    Beginning,
-    Spanning,
-    carried,
-    current,
-    fail,
-    following,
-    remote,
+    SpanStart,
+    current_span,
+    record_failure,
+    remote_context,
     remote_span,
+    trace_headers,
+    with_caller_trace,
 )
 from service.ports.bus import Answer
 from service.ports.stream import Delivery
-from service.wire.envelope import Envelope
-from service.wire.protocol import Topics
+from service.wire.protocol import REQUESTS_GROUP, Envelope, Topics
 
 REQUEST: Final = Topics.CONTEXT_BUILD_REQUEST.value
-#: Of the workers.
-GROUP: Final = "context-builders"
 
 _TRACE_KEYS: Final = ("traceparent", "tracestate")
 
@@ -65,12 +62,12 @@ class BusSpans:
 
     # --- workers ---------------------------------------------------------------------------------
 
-    def began(self) -> int:
-        """Return the moment at which a batch came, for `received`."""
+    def now(self) -> int:
+        """Return the time in nanoseconds, for `receive`; 0 if no spans are collected."""
         return time.time_ns() if self._tracer else 0
 
-    def received(self, batch: Sequence[Received], began: int) -> None:
-        """Tell of a batch that was read: one span, linked to each request's own trace."""
+    def receive(self, batch: Sequence[Received], received_at: int) -> None:
+        """Record the receipt of a batch as one span, linked to the trace of each request."""
         if self._tracer is None or not batch:
             return
         attributes = {
@@ -81,18 +78,18 @@ class BusSpans:
         links = [link for each in batch for link in _links(each.envelope)]
         self._tracer.start_span(
             f"receive {REQUEST}",
-            context=remote(None),
+            context=remote_context(None),
             kind=SpanKind.CLIENT,
             attributes=attributes,
             links=links,
-            start_time=began,
+            start_time=received_at,
         ).end()
 
     def process(self, one: Received) -> AbstractContextManager[Span | None]:
         """Return the span of a delivery at work, below the span that the request names."""
         asked = one.envelope.metadata
         if self._tracer is None:
-            return following(asked.traceparent)
+            return with_caller_trace(asked.traceparent)
         attributes: dict[str, Any] = {
             **self._messaging("process"),
             **_of_message(one.envelope.id, asked.correlation_id),
@@ -100,19 +97,19 @@ class BusSpans:
             "messaging.message.envelope.size": len(one.delivery.payload),
             "contextbuilder.attempt": one.delivery.attempt,
         }
-        place = remote(asked.traceparent, asked.tracestate)
-        beginning = Beginning(
+        place = remote_context(asked.traceparent, asked.tracestate)
+        beginning = SpanStart(
             name=f"process {REQUEST}",
             kind=SpanKind.CONSUMER,
             attributes=attributes,
             parent=place,
             links=_links(one.envelope),
         )
-        return Spanning(self._tracer, beginning)
+        return ActiveSpan(self._tracer, beginning)
 
     def sends(self, answer: Answer) -> None:
         """Say of the current span that it sends an answer."""
-        span = current()
+        span = current_span()
         if span is None:
             return
         # the names of replies are many: those of spans must be few
@@ -139,17 +136,17 @@ class BusSpans:
         It hangs below the span that the request names, else below the one that is current.
         """
         if self._tracer is None:
-            return NOTHING
+            return NO_SPAN
         said = _said(request)
-        place = remote(said.get("traceparent"), said.get("tracestate"))
+        place = remote_context(said.get("traceparent"), said.get("tracestate"))
         parent = place if remote_span(place) else None
-        beginning = Beginning(name="request context", kind=SpanKind.CLIENT, parent=parent)
-        return Spanning(self._tracer, beginning)
+        beginning = SpanStart(name="request context", kind=SpanKind.CLIENT, parent=parent)
+        return ActiveSpan(self._tracer, beginning)
 
     def send(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
         """Return the span of sending a request, which workers hang theirs below."""
         if self._tracer is None:
-            return NOTHING
+            return NO_SPAN
         correlation = (request.get("metadata") or {}).get("correlation_id")
         attributes = {
             **self._messaging("send"),
@@ -157,15 +154,17 @@ class BusSpans:
             "messaging.destination.name": REQUEST,
         }
         name = f"send {REQUEST}"
-        return Spanning(
-            self._tracer, Beginning(name=name, kind=SpanKind.PRODUCER, attributes=attributes)
+        return ActiveSpan(
+            self._tracer, SpanStart(name=name, kind=SpanKind.PRODUCER, attributes=attributes)
         )
 
     def traced(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a request that names the current span as what led to it."""
         if self._tracer is None:
             return request
-        named = {key: value for key, value in carried()._asdict().items() if value is not None}
+        named = {
+            key: value for key, value in trace_headers()._asdict().items() if value is not None
+        }
         kept = {k: v for k, v in (request.get("metadata") or {}).items() if k not in _TRACE_KEYS}
         return {**request, "metadata": {**kept, **named}}
 
@@ -174,7 +173,7 @@ class BusSpans:
             "messaging.system": self._system,
             "messaging.operation.name": operation,
             "messaging.operation.type": operation,
-            **({} if operation == "send" else {"messaging.consumer.group.name": GROUP}),
+            **({} if operation == "send" else {"messaging.consumer.group.name": REQUESTS_GROUP}),
         }
 
 
@@ -187,7 +186,7 @@ def _of_message(message_id: str, correlation_id: object) -> Attributes:
 
 def _links(envelope: Envelope) -> list[Link]:
     asked = envelope.metadata
-    span = remote_span(remote(asked.traceparent, asked.tracestate))
+    span = remote_span(remote_context(asked.traceparent, asked.tracestate))
     return [Link(span)] if span else []
 
 
@@ -207,13 +206,13 @@ CUSTOM: Final = "custom"
 TOOLS: Final = "tools"
 
 
-def note_build(
+def record_build(
     delivery: Delivery, answered: Answered, began: datetime, ended: datetime, metrics: Metrics
 ) -> None:
     """Write the one line that a build leaves in the log, and note what it took."""
     response = answered.response
     if answered.built:
-        metrics.built(sizes_of(answered.built))
+        metrics.built(context_sizes(answered.built))
     content, seconds = response.content, (ended - began).total_seconds()
     # with clocks that are set meanwhile, time may run backwards
     metrics.took("queue", max(0.0, (began - delivery.received_at).total_seconds()))
@@ -228,7 +227,7 @@ def note_build(
     if content.status == "error":
         # places, not details: those may quote the request
         places = [problem["pointer"] for problem in content.error.errors]
-        fail(current(), content.error.code)
+        record_failure(current_span(), content.error.code)
         log.warning("context.refused", **told, code=content.error.code, places=places)
         return
     log.info(
@@ -245,7 +244,7 @@ def note_build(
     )
 
 
-def sizes_of(built: Built) -> Sizes:
+def context_sizes(built: Built) -> Sizes:
     """Return what a context came to, in labels of ours."""
     fitted, content = built.fitted, built.content
     history = HISTORY_BLOCKS[built.plan.layout]
@@ -257,9 +256,9 @@ def sizes_of(built: Built) -> Sizes:
             *((_label(tag), tokens) for tag, tokens in fitted.tokens.items()),
         ],
         utilization=content.usage.utilization,
-        yielded=[(_label(block.tag), block.code) for block in fitted.yielded],
+        yielded=[(_label(block.tag), block.code) for block in fitted.reduced_blocks],
         strategy=built.plan.strategy.name,
-        saved=max(0, sum(f.saved for f in fitted.fates if f.block.tag == history)),
+        saved=max(0, sum(f.saved for f in fitted.outcomes if f.block.tag == history)),
     )
 
 

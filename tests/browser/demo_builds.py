@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from service.cli.demo.stage import HISTORY, OWNER, TOOLS
 from service.cli.history_files import read_history
-from service.config.sections import ToolsSettings
+from service.config.content import ToolsSettings
 from service.config.settings import EventSettings, ReportSettings
 from tests.serving import Scene
 from tests.support import NOW, row

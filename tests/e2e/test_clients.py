@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.e2e.commands import HUNG, Ctxb
 
 pytestmark = pytest.mark.e2e

@@ -16,12 +16,12 @@ from service.app import open_builder, open_bus
 from service.audit.reports import BuildReports
 from service.cli.exits import Exit
 from service.cli.root import app
+from service.config.endpoints import StoreSettings
 from service.config.load import load_settings
-from service.config.sections import StoreSettings
 from service.config.settings import Settings
 from service.connect import now, open_stores
 from service.ports.stores import Archiving
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import row
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
@@ -104,7 +104,7 @@ def test_the_archive_is_shown(ctxb: Ctxb) -> None:
         async with open_stores(settings) as stores:
             rows = [{"id": f"m{n}", "role": "HUMAN", "content": f"said {n}"} for n in range(2)]
             await stores.history.append("ana", rows)
-            await stores.history.fell_out("ana", ["m0", "m1"], archiving=note)
+            await stores.history.flag_fallen("ana", ["m0", "m1"], archiving=note)
 
     asyncio.run(fill())
     shown = ctxb("history", "archive", "ana").stdout

@@ -13,12 +13,12 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import open_memory_bus
 from service.app import open_builder, open_worker
 from service.builder import ContextBuilder
-from service.compaction.job import Job, job_of
-from service.compaction.summarize import Made, Unmade
+from service.compaction.job import Job, find_job
+from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.openings import Openings
-from tests.support import row
+from tests.support import compactor_of, row
 
 ROWS = [row(n, ("HUMAN", "AI")[n % 2], f"words of message {n} " * 6) for n in range(40)]
 
@@ -54,7 +54,7 @@ def request() -> BuildRequest:
 
 async def job(builder: ContextBuilder) -> Job:
     """Return what a build shows to be needed."""
-    found = job_of(await builder.built(request()))
+    found = find_job(await builder.built(request()))
     assert found
     return found
 
@@ -67,17 +67,15 @@ async def test_two_workers_at_once_make_one_summary(settings: Settings) -> None:
         open_builder(settings, summarizer=Openings()) as second,
     ):
         await first.history.append("o", ROWS)
-        assert first.compactor
-        assert second.compactor
         asked = await job(first)
-        making = asyncio.create_task(first.compactor.make(asked))
+        making = asyncio.create_task(compactor_of(first).make(asked))
         await gated.asked.wait()
 
-        assert await second.compactor.make(asked) is Unmade.BUSY
+        assert await compactor_of(second).make(asked) is SkipReason.BUSY
         gated.go.set()
 
         made = await making
-        assert isinstance(made, Made)
+        assert isinstance(made, NewSummary)
         assert second.sources.summaries
         assert await second.sources.summaries.read("o") == [made.summary]
 
@@ -90,21 +88,19 @@ async def test_a_worker_whose_time_is_over_is_overtaken(settings: Settings) -> N
         open_builder(settings, summarizer=Openings()) as second,
     ):
         await first.history.append("o", ROWS)
-        assert first.compactor
-        assert second.compactor
         assert second.sources.summaries
         asked = await job(first)
-        making = asyncio.create_task(first.compactor.make(asked))
+        making = asyncio.create_task(compactor_of(first).make(asked))
         await slow.asked.wait()
         # as if the lease had run out
-        database: Any = first.compactor._maker.summaries
+        database: Any = compactor_of(first)._maker.summaries
         await database._database.write(lambda found: found.exec_driver_sql("DELETE FROM claims"))
 
-        made = await second.compactor.make(asked)
+        made = await compactor_of(second).make(asked)
         slow.go.set()
 
-        assert isinstance(made, Made)
-        assert await making is Unmade.OVERTAKEN
+        assert isinstance(made, NewSummary)
+        assert await making is SkipReason.OVERTAKEN
         assert await second.sources.summaries.read("o") == [made.summary]
 
 
@@ -115,16 +111,14 @@ async def test_a_worker_that_dies_leaves_the_history_whole(settings: Settings) -
         await dying.history.append("o", ROWS)
         assert (await dying.build(request())).content.status == "success"
         await gated.asked.wait()
-        assert dying.compactor
-        dying.compactor.drain = never_wait  # type: ignore[method-assign]
+        compactor_of(dying).drain = never_wait  # type: ignore[method-assign]
 
     async with open_builder(settings, summarizer=Openings()) as builder:
         assert (await builder.history.recent("o")).total == len(ROWS)
         assert builder.sources.summaries
         assert await builder.sources.summaries.read("o") == []
         assert (await builder.build(request())).content.status == "success"
-        assert builder.compactor
-        await builder.compactor.drain()
+        await compactor_of(builder).drain()
         (summary,) = await builder.sources.summaries.read("o")
 
         content: Any = (await builder.build(request())).content
@@ -143,17 +137,16 @@ async def test_rows_that_come_late_are_not_covered(settings: Settings) -> None:
     gated = Gated()
     async with open_builder(settings, summarizer=gated) as builder:
         await builder.history.append("o", ROWS)
-        assert builder.compactor
         asked = await job(builder)
-        making = asyncio.create_task(builder.compactor.make(asked))
+        making = asyncio.create_task(compactor_of(builder).make(asked))
         await gated.asked.wait()
         await builder.history.append("o", [row(0, "HUMAN", "late", id="late")])
         gated.go.set()
-        assert await making is Unmade.OVERTAKEN
+        assert await making is SkipReason.OVERTAKEN
 
-        made = await builder.compactor.make(await job(builder))
+        made = await compactor_of(builder).make(await job(builder))
 
-    assert isinstance(made, Made)
+    assert isinstance(made, NewSummary)
     assert "late" in made.summary.covers
 
 

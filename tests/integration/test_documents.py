@@ -50,7 +50,9 @@ from service.errors import ContextBuilderError
 from service.ports.bus import Identity
 from service.wire.events import Pruned
 from service.wire.payload import MAX_BYTES, fingerprint
-from service.wire.protocol import BuildRequest, BuildResponse, Topics, decode
+from service.wire.protocol import Topics
+from service.wire.request import BuildRequest, decode
+from service.wire.response import BuildResponse
 from service.wire.result_row import read_result
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names

@@ -62,9 +62,13 @@ def gone(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    # Whoever adopted it may not have looked yet that it has ended.
-    status = Path(f"/proc/{pid}/status")
-    return status.exists() and "State:\tZ" in status.read_text()
+    # its new parent may not have collected its exit code yet; elsewhere than on Linux that is soon
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except ProcessLookupError:  # it ended between opening and reading
+        return True
+    except FileNotFoundError:
+        return Path("/proc/self/status").exists()
 
 
 def parent_of(pid: int) -> int:

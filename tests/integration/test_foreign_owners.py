@@ -15,7 +15,7 @@ import redis.asyncio as redis
 
 from formatters.model import Row
 from service.adapters.redis.keys import result_key
-from service.app import connect_client, open_builder, open_bus
+from service.app import connect_client, make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
 from service.config.settings import Settings
 from service.http.app import Served, open_http
@@ -27,7 +27,6 @@ from service.ports.bus import Bus, Identity
 from service.wire.documents import CHANNELS
 from service.wire.protocol import Topics
 from service.worker.events import BusEvents
-from service.worker.runner import Worker
 from tests.integration.bus_places import until
 from tests.serving import working
 from tests.support import row
@@ -107,7 +106,7 @@ async def stage_of(url: str, prefix: str, folder: Path) -> AsyncIterator[Stage]:
         builder = await enter(open_builder(settings, events=events, metrics=metrics))
         asks = await enter(connect_client(settings, bus))
         served = await enter(open_http(0, bus, builder, asks.send))
-        worker = Worker(bus, builder, served.recent.add)
+        worker = make_worker(bus, builder, served.recent.add)
         await enter(working(worker, bus, stop))
         yield Stage(
             settings=settings,

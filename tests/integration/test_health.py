@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.store import MemoryHistory
 from service.app import connect_client, open_bus, open_observed_worker, open_worker
-from service.config.sections import HealthSettings
+from service.config.endpoints import HealthSettings
 from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ConfigError
 from service.http.health import open_health

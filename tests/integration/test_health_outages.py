@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.app import open_bus, open_observed_worker
-from service.config.sections import HealthSettings
+from service.config.endpoints import HealthSettings
 from service.config.settings import BusSettings, Settings
 from service.ports.bus import Bus
 from service.wire.protocol import Topics

@@ -14,14 +14,14 @@ from jsonschema import Draft202012Validator
 from structlog.testing import capture_logs
 
 from service.app import connect_client, open_builder, open_bus, open_observed_worker
-from service.config.sections import HealthSettings, HttpSettings
+from service.config.endpoints import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, ReportSettings, Settings
 from service.errors import BusError, ConfigError
 from service.http.app import open_http
 from service.http.requests import WHAT_IF_OPTIONS, WhatIfBody
 from service.http.submit import LONGEST_WAIT, MARGIN, Submitter
 from service.ports.stores import HistoryStats
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.serving import TOKEN, Scene, asking, serving
 from tests.support import NOW, BrokenHistory
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from service.config.sections import HttpSettings
+from service.config.endpoints import HttpSettings
 from service.http.error_responses import STATUSES
 from service.http.handlers import MOST_LISTENERS
 from service.http.live import PING_SECONDS

@@ -12,10 +12,10 @@ from formatters.model import Tool
 from service.adapters.tools.opening import open_tools
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import open_builder
-from service.config.sections import ToolsSettings
+from service.config.content import ToolsSettings
 from service.config.settings import Settings
 from service.connect import list_servers
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import Noted
 from tests.tool_server import OLD, ToolServer, tool
 

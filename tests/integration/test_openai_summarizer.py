@@ -13,12 +13,12 @@ from formatters.model import Message, Role
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.adapters.summarizers.openai import OpenAIModel, make_client, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.config.settings import Settings
 from service.connect import open_summarizer
 from service.errors import SummarizerError
 from service.observe.logs import configure_logging
-from service.observe.tracing import Beginning, Spanning
+from service.observe.tracing import ActiveSpan, SpanStart
 from service.ports.services import Summarizer
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
 from tests.support import logging_put_back
@@ -224,7 +224,7 @@ async def test_each_attempt_is_a_span(opened: Opened) -> None:
     collected = Collected()
     replies = (failed(503, "swordfish"), Reply(body=answer.encode()))
     async with opened(*replies) as (summarizer, _):
-        with Spanning(collected.tracer, Beginning(name="summarize history")):
+        with ActiveSpan(collected.tracer, SpanStart(name="summarize history")):
             await summarizer.summarize(TALK, max_tokens=100)
     first, second, whole = collected.spans
 
@@ -258,7 +258,7 @@ async def test_an_answer_that_makes_no_sense_tells_nothing(opened: Opened, body:
     """And fails as it does without a span."""
     collected = Collected()
     async with opened(Reply(body=body)) as (summarizer, _):
-        with pytest.raises(SummarizerError), Spanning(collected.tracer, Beginning(name="x")):
+        with pytest.raises(SummarizerError), ActiveSpan(collected.tracer, SpanStart(name="x")):
             await summarizer.summarize(TALK, max_tokens=100)
     (asked, _) = collected.spans
 

@@ -7,18 +7,20 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
+from service.adapters.sql.opening import open_database
 from service.adapters.sql.store import open_sql_store
 from service.adapters.store_records import Stores
 from service.app import open_builder
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError
 from service.ports.stores import Archiving
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.integration.test_store_contract import at, row
 from tests.postgres_server import PostgresServer
 from tests.stores import Clock, Words
@@ -106,7 +108,7 @@ async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> 
             await other.execute("DELETE FROM owners")
             waiting = [
                 tasks.create_task(stores.history.prune("o", ["a"])),
-                tasks.create_task(stores.history.fell_out("o", ["a"])),
+                tasks.create_task(stores.history.flag_fallen("o", ["a"])),
                 tasks.create_task(stores.history.append("o", [row("c", at(3))])),
                 tasks.create_task(stores.summaries.forget("o", ["a"])),
             ]
@@ -140,15 +142,15 @@ async def test_old_copies_that_others_hold_are_left_for_later(postgres_url: str)
     async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
         for owner in "opq":
             await stores.history.append(owner, [row("a")])
-        await stores.history.fell_out("o", ["a"], archiving=note)
+        await stores.history.flag_fallen("o", ["a"], archiving=note)
         clock.now += timedelta(seconds=61)
         other = await asyncpg.connect(postgres_url)
         async with other.transaction():
             await other.execute("SELECT FROM archive FOR UPDATE")
-            assert await stores.history.fell_out("p", ["a"], archiving=note) == ["a"]
+            assert await stores.history.flag_fallen("p", ["a"], archiving=note) == ["a"]
             assert len(await stores.history.archived("o", 9)) == 1
         await other.close()
-        await stores.history.fell_out("q", ["a"], archiving=note)
+        await stores.history.flag_fallen("q", ["a"], archiving=note)
         assert await stores.history.archived("o", 9) == []
 
 
@@ -250,7 +252,7 @@ async def test_copies_that_others_hold_expire_later(postgres_url: str) -> None:
     )
     async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
         await stores.history.append("o", [row(name) for name in names])
-        await stores.history.fell_out("o", names, archiving=note)
+        await stores.history.flag_fallen("o", names, archiving=note)
         until = clock.now + timedelta(seconds=1)
         other = await asyncpg.connect(postgres_url)
         async with other.transaction():
@@ -279,7 +281,7 @@ async def test_nothing_that_changes_a_history_deadlocks(postgres_url: str) -> No
         for _ in range(8):
             clock.now += timedelta(seconds=1)
             await stores.history.append(owner, [row(name, at(int(name))) for name in names])
-            await stores.history.fell_out(owner, names, archiving=note)
+            await stores.history.flag_fallen(owner, names, archiving=note)
             await stores.history.prune(owner, names[:3])
             await stores.history.expire(old, 5)
             await stores.history.expire_archive(clock.now, 5)
@@ -341,3 +343,37 @@ async def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.Monkey
     settings = Settings.model_validate({"store": {"url": "postgresql://u:s3cret@h/d"}})
     with pytest.raises(ConfigError, match=r"pip install 'context-builder\[postgres\]'"):
         await open_stores(settings).__aenter__()
+
+
+async def test_planner_settings_end_with_their_transaction(postgres_url: str) -> None:
+    """Statements on an owner's rows are planned by index, all others as the server plans them."""
+
+    async def seqscan(connection: AsyncConnection) -> str:
+        return str((await connection.exec_driver_sql("SHOW enable_seqscan")).scalar_one())
+
+    database = open_database(postgres_url, StoreSettings(pool_size=2))
+    try:
+        for transaction in (database.read, database.write):
+            assert await transaction(seqscan) == "off"
+            assert await transaction(seqscan, by_index=False) == "on"
+    finally:
+        await database.close()
+
+
+async def test_a_failed_transaction_is_rolled_back(postgres_url: str) -> None:
+    """Nothing of it is stored, and its connection serves the next one."""
+
+    async def fail(connection: AsyncConnection) -> None:
+        await connection.exec_driver_sql("INSERT INTO profiles VALUES ('o', '{}')")
+        await connection.exec_driver_sql("SELECT 1 / 0")
+
+    async def count(connection: AsyncConnection) -> int:
+        return int((await connection.exec_driver_sql("SELECT count(*) FROM profiles")).scalar_one())
+
+    database = open_database(postgres_url, StoreSettings(pool_size=2))
+    try:
+        with pytest.raises(RowRefusedError, match="division by zero"):
+            await database.write(fail)
+        assert await database.write(count) == 0
+    finally:
+        await database.close()

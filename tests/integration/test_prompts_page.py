@@ -11,7 +11,7 @@ import yaml
 from formatters.model import Facts
 from formatters.this_moment import this_moment
 from formatters.times import parse_timestamp, to_local_time
-from service.config.sections import PromptsSettings
+from service.config.content import PromptsSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
 

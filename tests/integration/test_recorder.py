@@ -18,7 +18,8 @@ from service.errors import InvalidRequestError, StoreError
 from service.ports.bus import Bus
 from service.ports.stores import HistoryStore
 from service.ports.stream import Delivery
-from service.wire.protocol import BuildRequest, Topics
+from service.wire.protocol import Topics
+from service.wire.request import BuildRequest
 from service.worker.recorder import Recorder
 from tests.integration.bus_places import Place, until
 from tests.stores import Sql, Words

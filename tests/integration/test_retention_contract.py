@@ -86,7 +86,7 @@ async def test_marks_go_with_their_rows_and_copies_stay(stores: Stores, clock: C
             build_id="b",
             retention=timedelta(days=1),
         )
-        await stores.history.fell_out(owner, names, archiving=note)
+        await stores.history.flag_fallen(owner, names, archiving=note)
 
     assert await stores.history.expire(minute(5), 2**80) == 3
 
@@ -101,7 +101,7 @@ async def test_marks_go_with_their_rows_and_copies_stay(stores: Stores, clock: C
         assert await stores.history.archived(owner, 9) == []
     assert (await stores.history.recent("p")).total == 1
     await stores.history.append("o", [row(ODD, at(8))])
-    assert await stores.history.fell_out("o", [ODD]) == [ODD]
+    assert await stores.history.flag_fallen("o", [ODD]) == [ODD]
 
 
 async def put_summary(stores: Stores, names: Sequence[str], place: int, *others: str) -> bool:

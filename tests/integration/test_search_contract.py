@@ -9,8 +9,8 @@ import pytest
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
 from service.adapters.store_records import Stores
-from service.recall.search import MOST_FOUND
-from service.recall.terms import asked_terms
+from service.recall.search import MAX_FOUND
+from service.recall.terms import question_terms
 from tests.integration.test_retention_contract import minute
 from tests.integration.test_store_contract import at, row, stores
 from tests.stores import RECEIPT, Clock, Words
@@ -72,7 +72,7 @@ async def test_what_tells_most_comes_first(stores: Stores) -> None:
 
 async def test_what_is_newer_takes_no_place_of_what_is_looked_for(stores: Stores) -> None:
     """Of two words that stand in more rows than a search finds, those before the place count."""
-    texts = ["green boat"] * (MOST_FOUND + 100) + ["lake"] * 200
+    texts = ["green boat"] * (MAX_FOUND + 100) + ["lake"] * 200
     rows = [row(f"m{n}", RECEIPT + timedelta(seconds=n), text) for n, text in enumerate(texts)]
     await stores.history.append("o", rows)
 
@@ -129,14 +129,14 @@ async def test_rows_that_are_gone_are_not_found(stores: Stores) -> None:
 async def test_words_are_found_in_other_forms(stores: Stores, said: str, asked: str) -> None:
     """In languages that bend words, and in those that are written without blanks."""
     await say(stores, "a nothing", f"b {said}")
-    assert "b" in (await found(stores, *asked_terms(asked, []))).split()
+    assert "b" in (await found(stores, *question_terms(asked, []))).split()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_a_search_is_for_words_whatever_they_are(stores: Stores, text: str) -> None:
     """No text of a stranger is read as a query, and none fails."""
     await say(stores, "a boat", "b lake")
-    assert await found(stores, text, *asked_terms(text, []), "nowhere") in ("", "b a")
+    assert await found(stores, text, *question_terms(text, []), "nowhere") in ("", "b a")
     assert await found(stores, "lake") == "b a"
 
 

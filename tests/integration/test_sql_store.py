@@ -248,7 +248,7 @@ async def test_two_engines_tell_of_a_row_once(sql: Sql) -> None:
         await first.history.append("o", [row(name) for name in names])
         async with asyncio.TaskGroup() as tasks:
             told = [
-                tasks.create_task(stores.history.fell_out("o", names[start : start + 20]))
+                tasks.create_task(stores.history.flag_fallen("o", names[start : start + 20]))
                 for start in range(0, 60, 10)
                 for stores in (first, second)
             ]
@@ -264,9 +264,9 @@ async def test_old_copies_of_every_owner_go(sql: Sql) -> None:
     async with open_sql_store(sql.url, Words(), lambda: moment[0]) as stores:
         for owner in "op":
             await stores.history.append(owner, [row("a")])
-        await stores.history.fell_out("o", ["a"], archiving=note)
+        await stores.history.flag_fallen("o", ["a"], archiving=note)
         moment[0] += timedelta(seconds=61)
-        await stores.history.fell_out("p", ["a"], archiving=note)
+        await stores.history.flag_fallen("p", ["a"], archiving=note)
 
         assert await stores.history.archived("o", 10) == []
         assert len(await stores.history.archived("p", 10)) == 1
@@ -353,3 +353,18 @@ async def test_a_refused_request_is_no_store_error(url: str) -> None:
     async with open_sql_store(url, Words(), receipt) as stores:
         with pytest.raises(InvalidRequestError):
             await stores.history.append("o", [row("")])
+
+
+async def test_retention_writes_nothing_where_nothing_has_expired(file: Path, url: str) -> None:
+    """It only reads: it goes on where another process holds the lock of the writer."""
+    note = Archiving(reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(days=9))
+    async with open_sql_store(url, Words(), receipt) as stores:
+        await stores.history.append("o", [row("a", at(1))])
+        await stores.history.flag_fallen("o", ["a"], archiving=note)
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(5):
+                assert await stores.history.expire(datetime.fromisoformat(at(0)), 9) == 0
+                assert await stores.history.expire_archive(RECEIPT, 9) == 0
+            other.execute("ROLLBACK")
+        assert await stores.history.expire_archive(RECEIPT + timedelta(seconds=1), 9) == 1

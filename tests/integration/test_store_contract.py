@@ -175,7 +175,7 @@ async def test_an_owner_key_that_names_nobody_is_refused(stores: Stores, owner: 
         stores.history.recent(owner),
         stores.history.get_history(owner, 1),
         stores.history.erase(owner),
-        stores.history.fell_out(owner, ["a"]),
+        stores.history.flag_fallen(owner, ["a"]),
         stores.history.archived(owner, 1),
         stores.history.prune(owner, ["a"]),
         stores.history.restore(owner, ["a"]),
@@ -548,10 +548,10 @@ async def test_marks_are_an_owners_own(stores: Stores) -> None:
 
     assert await stores.history.prune("p", ["a"]) == 1
     assert await stores.history.restore("o", ["a"]) == 0
-    assert await stores.history.fell_out("p", ["b"]) == ["b"]
+    assert await stores.history.flag_fallen("p", ["b"]) == ["b"]
 
     assert ids(await stores.history.recent("o")) == "b a"
-    assert await stores.history.fell_out("o", ["b"]) == ["b"]
+    assert await stores.history.flag_fallen("o", ["b"]) == ["b"]
     assert await stores.history.prune("nobody", ["a"]) == 0
     assert await stores.history.append("nobody", [row("a", at(1))]) == 1
 
@@ -565,16 +565,16 @@ async def test_a_row_falls_out_once(stores: Stores) -> None:
     await stores.history.append("o", [row(name, at(1)) for name in ("a", odd, "c", "d", "e")])
     await stores.history.prune("o", ["d"])
 
-    assert await stores.history.fell_out("o", ["c", "nobody", odd, "d", "c"]) == ["c", odd]
-    assert await stores.history.fell_out("o", ["a", odd, "c"]) == ["a"]
-    assert await stores.history.fell_out("o", ["a"]) == []
-    assert await stores.history.fell_out("o", []) == []
-    assert await stores.history.fell_out("nobody", ["a"]) == []
+    assert await stores.history.flag_fallen("o", ["c", "nobody", odd, "d", "c"]) == ["c", odd]
+    assert await stores.history.flag_fallen("o", ["a", odd, "c"]) == ["a"]
+    assert await stores.history.flag_fallen("o", ["a"]) == []
+    assert await stores.history.flag_fallen("o", []) == []
+    assert await stores.history.flag_fallen("nobody", ["a"]) == []
     assert (await stores.history.recent("o")).total == 4
     assert await stores.history.archived("o", 10) == []
 
     await stores.history.restore("o", ["d"])
-    assert await stores.history.fell_out("o", ["d"]) == ["d"]
+    assert await stores.history.flag_fallen("o", ["d"]) == ["d"]
 
 
 def noted(reason: str, *names: str, **fields: str) -> Archiving:
@@ -593,10 +593,10 @@ async def test_rows_are_archived_as_they_fall_out(stores: Stores, clock: Clock) 
     rows = [row("a", at(1)), row(odd, at(2)), row("c", at(3)), row("d", at(4))]
     await stores.history.append("o", rows, conversation_id="x")
     first = noted("older", "a", odd)
-    assert await stores.history.fell_out("o", ["a", odd], archiving=first) == ["a", odd]
+    assert await stores.history.flag_fallen("o", ["a", odd], archiving=first) == ["a", odd]
     clock.now += timedelta(hours=1)
     second = noted("too_large", "a", "c", build_id="bld_2")
-    assert await stores.history.fell_out("o", ["a", "c"], archiving=second) == ["c"]
+    assert await stores.history.flag_fallen("o", ["a", "c"], archiving=second) == ["c"]
 
     copies = await stores.history.archived("o", 10)
 
@@ -619,7 +619,7 @@ async def test_copies_tell_any_run(stores: Stores, run_id: str) -> None:
     """A run's id is a stranger's text, and comes back; a lone surrogate as its replacement."""
     note = Archiving(reasons={"1": "r"}, run_id=run_id, build_id="b", retention=timedelta(days=1))
     await stores.history.append("o", [row("1", at(1))])
-    await stores.history.fell_out("o", ["1"], archiving=note)
+    await stores.history.flag_fallen("o", ["1"], archiving=note)
 
     (copy,) = await stores.history.archived("o", 9)
     assert copy.run_id == run_id.replace("\ud800", "\ufffd")
@@ -628,12 +628,12 @@ async def test_copies_tell_any_run(stores: Stores, run_id: str) -> None:
 async def test_copies_go_when_they_are_old(stores: Stores, clock: Clock) -> None:
     """Copies past the retention go with the next row that falls out, which is not told again."""
     await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
-    await stores.history.fell_out("o", ["a"], archiving=noted("older", "a"))
+    await stores.history.flag_fallen("o", ["a"], archiving=noted("older", "a"))
     clock.now += timedelta(days=1, seconds=1)
-    await stores.history.fell_out("o", ["b"], archiving=noted("older", "b"))
+    await stores.history.flag_fallen("o", ["b"], archiving=noted("older", "b"))
 
     assert [copy.row["id"] for copy in await stores.history.archived("o", 10)] == ["b"]
-    assert await stores.history.fell_out("o", ["a"], archiving=noted("older", "a")) == []
+    assert await stores.history.flag_fallen("o", ["a"], archiving=noted("older", "a")) == []
 
 
 async def test_an_owner_is_counted(stores: Stores) -> None:
@@ -641,8 +641,8 @@ async def test_an_owner_is_counted(stores: Stores) -> None:
     assert await stores.history.stats("o") == HistoryStats()
     await stores.history.append("o", [row(str(n), at(n), "w " * n) for n in range(6)])
     await stores.history.prune("o", ["0", "5"])
-    await stores.history.fell_out("o", ["1"])
-    await stores.history.fell_out("o", ["2", "3"], archiving=noted("older", "2", "3"))
+    await stores.history.flag_fallen("o", ["1"])
+    await stores.history.flag_fallen("o", ["2", "3"], archiving=noted("older", "2", "3"))
 
     counted = HistoryStats(rows=4, tokens=10, pruned=2, fallen=3, archived=2)
     assert await stores.history.stats("o") == counted
@@ -651,7 +651,7 @@ async def test_an_owner_is_counted(stores: Stores) -> None:
     assert await stores.history.erase("o") == 6
     assert await stores.history.stats("o") == HistoryStats()
     await stores.history.append("o", [row("1", at(1))])
-    assert await stores.history.fell_out("o", ["1"]) == ["1"]
+    assert await stores.history.flag_fallen("o", ["1"]) == ["1"]
 
 
 # --- concurrency -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from service.adapters.redis.survey import RedisSurvey, open_redis_survey
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.size import size
 from service.adapters.sql.store import open_sql_store
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.ports.status import Heard
 from service.wire.protocol import Topics
 from tests.integration.bus_places import RedisPlace, received

@@ -11,16 +11,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from formatters.model import Message
-from service.app import open_builder, open_bus
+from service.app import make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
 from service.config.settings import BusSettings, EventSettings, Settings
 from service.errors import NoSummaryError
-from service.observe.tracing import ignored
+from service.observe.tracing import log_ignored_header
 from service.ports.bus import Bus
-from service.wire.protocol import BuildRequest, Topics
+from service.wire.protocol import Topics
+from service.wire.request import BuildRequest
 from service.worker.client import ContextClient, NoAnswerError, open_client
 from service.worker.events import BusEvents
-from service.worker.runner import Worker
 from service.worker.telemetry import BusSpans
 from tests.openings import Openings
 from tests.serving import asking, working
@@ -84,7 +84,7 @@ async def scene() -> AsyncIterator[Scene]:
             plain=await enter(open_client(bus, timeout_seconds=60)),
             traced=await enter(open_client(bus, timeout_seconds=60, spans=spans)),
         )
-        await enter(working(Worker(bus, builder), bus, asyncio.Event()))
+        await enter(working(make_worker(bus, builder), bus, asyncio.Event()))
         yield scene
 
 
@@ -201,7 +201,7 @@ async def test_a_batch_is_received_once_with_a_link_to_each(scene: Scene) -> Non
 )
 async def test_no_request_fails_for_its_trace(scene: Scene, named: Any) -> None:
     """Whatever stands in its place, and in that of the state; it's told of once."""
-    ignored.cache_clear()
+    log_ignored_header.cache_clear()
     with capture_logs() as logs:
         for number in range(2):
             metadata = {"traceparent": named, "tracestate": named}

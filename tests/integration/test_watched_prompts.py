@@ -12,13 +12,12 @@ from structlog.testing import capture_logs
 from prompts.identity import CORE_IDENTITY
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.prompts.watched import WatchedPrompts
-from service.app import open_builder
-from service.config.sections import PromptsSettings
+from service.app import make_worker, open_builder
+from service.config.content import PromptsSettings
 from service.config.settings import Settings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
-from service.wire.protocol import BuildRequest
-from service.worker.runner import Worker
+from service.wire.request import BuildRequest
 from tests.support import Noted
 
 
@@ -231,7 +230,7 @@ async def test_a_worker_takes_changes_up(tmp_path: Path) -> None:
         open_builder(Settings(prompts=texts)) as builder,
         asyncio.TaskGroup() as tasks,
     ):
-        tasks.create_task(Worker(bus, builder).run(stop))
+        tasks.create_task(make_worker(bus, builder).run(stop))
         path.write_text("You are Bob.")
         async with asyncio.timeout(10):
             while True:

@@ -15,6 +15,7 @@ from formatters.model import Block, Facts
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.app import make_worker
 from service.audit.reports import BuildReports
 from service.build.gather import Sources
 from service.builder import BLOCKS, ContextBuilder
@@ -40,7 +41,6 @@ from service.ports.stores import HistoryPage
 from service.wire.documents import schemas
 from service.wire.protocol import Topics
 from service.worker.client import ContextClient, NoAnswerError, NoWorkerError, open_client
-from service.worker.runner import Worker
 from tests.integration.bus_places import Place
 from tests.support import NOW, BrokenHistory, Noted, row
 
@@ -67,7 +67,7 @@ class Crew:
         """Start one more worker; it listens when this returns."""
         bus = await self.place.open(f"worker-{len(self.stops)}", **self.options)
         stop = asyncio.Event()
-        task = asyncio.create_task(Worker(bus, builder or self.builder).run(stop))
+        task = asyncio.create_task(make_worker(bus, builder or self.builder).run(stop))
         self.stops.append((stop, task))
         await until(lambda: self._listeners(len(self.stops)))
 
@@ -670,7 +670,7 @@ async def test_reports_that_cannot_be_stored_cost_no_answer(place: Place) -> Non
         bus = await crew.place.open("worker", **crew.options)
         bus.reports.put = no_room  # type: ignore[method-assign]
         stop = asyncio.Event()
-        task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
+        task = asyncio.create_task(make_worker(bus, crew.builder).run(stop))
         for number in range(2):
             assert (await crew.client.build(asking(id=f"msg_{number}"))).messages
         stop.set()
@@ -695,7 +695,7 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
         async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
             waiting = asyncio.gather(*map(crew.client.send, requests))
             stop = asyncio.Event()
-            task = asyncio.create_task(Worker(bus, crew.builder).run(stop))
+            task = asyncio.create_task(make_worker(bus, crew.builder).run(stop))
             responses = await waiting
             events = [json.loads(await anext(heard)) for _ in owners]
             stop.set()

@@ -22,9 +22,9 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.config.sections import PromptsSettings
+from service.config.content import PromptsSettings
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildFailure, BuildSuccess
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
 from tests.support import NOW, FixedHistory, Written

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from formatters.providers.formats import FORMATS, provider_request
-from formatters.providers.references import NameForm, fitted
+from formatters.providers.references import NameForm, fit_names
 from tests.laws.chats import PROVIDERS, Chat, chats, ids
 from tests.laws.faults import CANONICAL_FAULTS, FAULTS
 from tests.validity.canonical import canonical
@@ -121,7 +121,7 @@ def test_a_prefix_stays_the_same(form: str, chat: Chat, data: st.DataObject) -> 
 def test_no_two_names_become_one(names: list[str], others: list[str], taken: set[str]) -> None:
     """Each name fits, is told apart from all others, and doesn't take one that is taken."""
     form = NameForm(re.compile(r"[A-Za-z0-9_-]+"), 24)
-    found = fitted([*names, *others], form, taken)
+    found = fit_names([*names, *others], form, taken)
 
     assert set(found) == {*names, *others}
     assert len(set(found.values())) == len(found)

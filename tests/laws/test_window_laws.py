@@ -13,9 +13,9 @@ from formatters.render import render
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from service.budget.fit_history import fit_history
-from service.budget.fit_recall import Recalling, fit_recall
-from service.budget.groups import Group, Steady, cost
-from service.budget.stable_prefix import LEAST_SHARE, still_window
+from service.budget.fit_recall import RecallRequest, fit_recall
+from service.budget.groups import Group, StableBudget, cost
+from service.budget.stable_prefix import LEAST_SHARE, chunked_window
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.stable_window import StableWindow
 from tests.laws.examples import WORDS, few
@@ -45,7 +45,7 @@ def groups_of(drawn: Sequence[tuple[int, int, Role]], *, known: bool = True) -> 
 
 def begin(groups: Sequence[Group], limit: int, chunk: int, *, whole: bool = True) -> int | None:
     """Return where the window begins; None where there is none."""
-    kept = still_window(groups, limit, chunk, whole=whole)
+    kept = chunked_window(groups, limit, chunk, whole=whole)
     return kept[0].index if kept else None
 
 
@@ -55,7 +55,7 @@ def test_a_window_is_what_is_newest_and_fits(
 ) -> None:
     """It has no gap, is never over its limit, and is empty only where the newest has no room."""
     groups = groups_of(drawn)
-    kept = list(still_window(groups, limit, chunk, whole=whole))
+    kept = list(chunked_window(groups, limit, chunk, whole=whole))
 
     assert kept == groups[len(groups) - len(kept) :]
     assert cost(kept) <= limit
@@ -98,7 +98,9 @@ def test_a_window_moves_once_for_a_chunk(tokens: list[int], limit: int, share: f
     """Where turns are small beside it, and at least half of the room stays in use."""
     groups = groups_of([(each, each, Role.HUMAN) for each in tokens], known=False)
     chunk = int(limit * share)
-    windows = [still_window(groups[: n + 1], limit, chunk, whole=True) for n in range(len(groups))]
+    windows = [
+        chunked_window(groups[: n + 1], limit, chunk, whole=True) for n in range(len(groups))
+    ]
     moves = sum(one[0].index != other[0].index for one, other in pairwise(windows))
 
     # a chunk is rounded down by a fifth at most
@@ -139,14 +141,16 @@ def test_history_grows_at_its_end_until_it_moves(
     blocks = []
     for length in range(len(rows) + 1):
         block = shown(rows[:length], layout)
-        steady = Steady(limit, whole=True)
+        steady = StableBudget(limit, whole=True)
         if recalls:
-            strategy = Relevance(recent_share=0.6, chunk_share=0.2, rank=no_score).steadied(steady)
+            strategy = Relevance(
+                recent_share=0.6, chunk_share=0.2, rank=no_score
+            ).with_stable_budget(steady)
             none = Block(tag="RECALLED", entries=())
-            recalling = Recalling(none, strategy, lambda passages: [0.0] * len(passages))
+            recalling = RecallRequest(none, strategy, lambda passages: [0.0] * len(passages))
             blocks.append(fit_recall(block, recalling, limit, count).history.block)
         else:
-            window = StableWindow().steadied(steady)
+            window = StableWindow().with_stable_budget(steady)
             blocks.append(fit_history(block, window, limit, count).block)
 
     for one, other in pairwise(blocks):

@@ -15,7 +15,7 @@ from service.build.plan import make_plan
 from service.build.report import CANONICAL
 from service.config.settings import Settings
 from service.wire.documents import schemas
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 PAGE = (Path(__file__).parents[2] / "docs/wire.md").read_text(encoding="utf-8")
 SCHEMA = schemas()["request"]

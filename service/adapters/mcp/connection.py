@@ -17,7 +17,7 @@ from formatters.guard import one_line
 from formatters.rows import fix_surrogates
 from service.adapters.mcp.definitions import Definitions, read_definitions
 from service.adapters.mcp.transport import Heard, open_transport
-from service.config.sections import McpServerSettings
+from service.config.content import McpServerSettings
 from service.observe.logs import mask_urls
 
 MOST_PAGES: Final = 100

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from formatters.model import Tool
-from service.config.sections import McpServerSettings
+from service.config.content import McpServerSettings
 from service.errors import ToolError, shown
 from service.wire.tools import check_definition
 

@@ -15,7 +15,7 @@ from formatters.model import Tool
 from service.adapters.mcp.connection import cause_of, connected, follow
 from service.adapters.mcp.definitions import Definitions
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.config.sections import McpServerSettings, ToolsSettings
+from service.config.content import McpServerSettings, ToolsSettings
 from service.errors import ToolError
 from service.observe.metrics import Metrics
 from service.ports.services import ServerTools

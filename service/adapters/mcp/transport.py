@@ -16,7 +16,7 @@ from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
-from service.config.sections import McpServerSettings
+from service.config.content import McpServerSettings
 
 #: By which a server tells that its tools are others now; of old servers and of new ones.
 CHANGED: Final = "notifications/tools/list_changed"

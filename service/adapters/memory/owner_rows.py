@@ -14,16 +14,16 @@ from formatters.rows import fix_surrogates
 from service.adapters.store_records import Record, TermKeys
 from service.ports.stores import ArchivedRow, Archiving, HistoryStats
 from service.recall.search import (
-    MOST_FOUND,
-    ROWS_A_HIT,
-    Asked,
+    MAX_FOUND,
+    ROWS_PER_HIT,
     Hit,
-    Known,
-    Query,
-    Spot,
-    best,
-    stretches,
-    to_ask,
+    IndexQuery,
+    RowPosition,
+    SearchRequest,
+    TermStatistics,
+    choose_query,
+    rank_hits,
+    token_ranges,
 )
 
 #: Of any owner: each has an index of its own.
@@ -51,19 +51,21 @@ class TermIndex:
             if not self._having[key]:
                 del self._having[key]
 
-    def known(self, terms: Iterable[str], conversation: str | None) -> Known:
+    def known(self, terms: Iterable[str], conversation: str | None) -> TermStatistics:
         """Return how many rows have which of these terms."""
         rows = len(self._terms)
         scope = rows if conversation is None else self._count(_KEYS.conversation(conversation))
         having = {key: count for key in _KEYS(terms) if (count := self._count(key))}
-        return Known(rows=rows, scope=scope, having=having)
+        return TermStatistics(rows=rows, scope=scope, having=having)
 
-    def hits(self, query: Query, known: Known, among: Collection[int]) -> Iterable[Hit]:
+    def hits(
+        self, query: IndexQuery, known: TermStatistics, among: Collection[int]
+    ) -> Iterable[Hit]:
         """Return the newest of these rows that a query asks for, so many at most."""
         numbers = set[int]().union(*(self._having[key] for key in query.alone))
         numbers.update(*(self._having[one] & self._having[other] for one, other in query.pairs))
         asked = (number for number in sorted(numbers, reverse=True) if number in among)
-        for number in islice(asked, MOST_FOUND):
+        for number in islice(asked, MAX_FOUND):
             yield Hit(number, known.having.keys() & self._terms[number])
 
     def _count(self, key: int) -> int:
@@ -131,7 +133,7 @@ class OwnerRows:
         """Yield the rows that are shown of a conversation, or of all."""
         return reversed(self.shown.get(conversation_id, []))
 
-    def found(self, conversation_id: str | None, asked: Asked) -> list[Kept]:
+    def found(self, conversation_id: str | None, asked: SearchRequest) -> list[Kept]:
         """Return rows that terms tell of with those around them, newest first."""
         known = self.terms.known(asked.terms, conversation_id)
         end = self.kept.get(asked.before)
@@ -140,16 +142,16 @@ class OwnerRows:
         shown = self.shown.get(conversation_id, [])
         older = bisect_left(shown, end)
         places = {row.sequence: place for place, row in enumerate(shown[:older])}
-        hits = list(self.terms.hits(to_ask(known), known, places))
-        numbers = best(hits, known, asked.max_rows // ROWS_A_HIT)
+        hits = list(self.terms.hits(choose_query(known), known, places))
+        numbers = rank_hits(hits, known, asked.max_rows // ROWS_PER_HIT)
         totals = list(accumulate((row.printed_tokens for row in shown[:older]), initial=0))
         spots = [
-            Spot(totals[places[number] + 1], shown[places[number]].printed_tokens)
+            RowPosition(totals[places[number] + 1], shown[places[number]].printed_tokens)
             for number in numbers
         ]
         read = (
             row
-            for first, last in stretches(spots, totals[older])
+            for first, last in token_ranges(spots, totals[older])
             for row in shown[bisect_left(totals, first, 1) - 1 : bisect_right(totals, last, 1) - 1]
         )
         return sorted(islice(read, asked.max_rows), reverse=True)
@@ -197,7 +199,7 @@ class OwnerRows:
             self.newest = None
         return gone
 
-    def fell_out(self, ids: Iterable[str]) -> list[str]:
+    def flag_fallen(self, ids: Iterable[str]) -> list[str]:
         """Mark rows that are shown as fallen out; returns those that were not marked before."""
         unknown = self.pruned | self.fallen
         new = [name for name in dict.fromkeys(ids) if name in self.kept and name not in unknown]

@@ -23,7 +23,7 @@ from service.adapters.store_records import (
 from service.ports.services import TokenCounter
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
 from service.ports.summaries import Expected, fingerprint
-from service.recall.search import Asked
+from service.recall.search import SearchRequest
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ class MemoryHistory:
     ) -> list[Row]:
         """Return rows that the terms tell of with their neighbours, newest first."""
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
-        asked = Asked(terms, fix_surrogates(before), max_rows)
+        asked = SearchRequest(terms, fix_surrogates(before), max_rows)
         found = self._of(owner_key).found(scope, asked)
         return [json.loads(row.body) for row in found]
 
@@ -163,12 +163,12 @@ class MemoryHistory:
         if not owner.kept and not owner.archive:
             self._owners.pop(name, None)
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Mark rows as fallen out; returns those that were not marked before."""
         owner = self._of(owner_key)
-        new = owner.fell_out(map(fix_surrogates, ids))
+        new = owner.flag_fallen(map(fix_surrogates, ids))
         if archiving:
             owner.copy(new, archiving, self._clock())
         return new

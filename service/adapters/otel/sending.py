@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Tracer
 
-from service.config.sections import endpoint
+from service.config.endpoints import otlp_endpoint
 from service.errors import ConfigError
 from service.observe.logs import mask_urls
 from service.observe.tracing import SCOPE
@@ -78,7 +78,7 @@ def make_provider() -> TracerProvider:
 @asynccontextmanager
 async def sending_spans(provider: TracerProvider) -> AsyncIterator[Tracer]:
     """Yield a tracer whose spans are sent; what is left at the end is sent then."""
-    log.info("telemetry.sending", endpoint=mask_urls(endpoint()))
+    log.info("telemetry.sending", endpoint=mask_urls(otlp_endpoint()))
     try:
         yield provider.get_tracer(SCOPE, version(SCOPE))
     finally:

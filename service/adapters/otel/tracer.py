@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import structlog
 from opentelemetry.trace import Tracer
 
-from service.config.sections import PROTOCOL, TelemetrySettings, unspoken_protocol
+from service.config.endpoints import PROTOCOL, TelemetrySettings, unsupported_protocol
 from service.errors import ConfigError
 from service.observe.tracing import find_tracer
 
@@ -21,7 +21,7 @@ async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | Non
     the environment, which many programs share, the log says so.
     """
     found = find_tracer()
-    if found is not None or not settings.wanted():
+    if found is not None or not settings.exports():
         yield found
         return
     try:
@@ -37,7 +37,7 @@ async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | Non
 
 
 def _sending() -> AbstractAsyncContextManager[Tracer]:
-    asked = unspoken_protocol()
+    asked = unsupported_protocol()
     if asked is not None:
         raise ConfigError(f"telemetry.traces: {PROTOCOL} is spoken, not {asked}")
     try:

@@ -20,7 +20,7 @@ from prompts.system_prompt import (
 )
 from service.adapters.prompts.folders import ContextLoader
 from service.adapters.prompts.loader import read_text
-from service.config.sections import Injection, PromptSection, PromptsSettings
+from service.config.content import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
 

@@ -46,6 +46,13 @@ DELETE: Final = tuple(
 LEFT: Final = select(messages.c.sort_time).where(_OWNED).order_by(messages.c.sort_time).limit(1)
 #: Delete an owner, whose history begins anew then.
 DELETE_OWNER: Final = delete(owners).where(owners.c.owner_key == bindparam("in_owner"))
+#: An archived copy from before ``until``, if there is one.
+EXPIRED_COPY: Final = (
+    select(archive.c.number)
+    .where(archive.c.archived_at < bindparam("until"))
+    .order_by(archive.c.archived_at)
+    .limit(1)
+)
 #: Delete the oldest copies from before ``until``, ``limit`` at most; those that another transaction
 #: holds are left for the next time.
 DELETE_COPIES: Final = delete(archive).where(
@@ -83,6 +90,11 @@ async def expire_rows(connection: AsyncConnection, owner: str, until: int, limit
     if await connection.scalar(LEFT, {"in_owner": owner}) is None:
         await connection.execute(DELETE_OWNER, {"in_owner": owner})
     return len(ids)
+
+
+async def has_expired_copies(connection: AsyncConnection, until: int) -> bool:
+    """Return whether any owner's archive has a copy from before a moment."""
+    return await connection.scalar(EXPIRED_COPY, {"until": until}) is not None
 
 
 async def expire_copies(connection: AsyncConnection, until: int, limit: int) -> int:

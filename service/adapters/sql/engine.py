@@ -1,60 +1,67 @@
-"""Transactions on an SQL database: how they wait, end and fail, whatever the database."""
+"""Transactions on an SQL database: concurrency, cancellation and errors, whatever the database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.errors import RowRefusedError, SchemaError, StoreError
 
 T = TypeVar("T")
+
+#: Work done on the connection of one transaction.
+Work = Callable[[AsyncConnection], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
     """What `Database` has to know of one kind of database."""
 
-    #: What errors call the database; holds no credentials.
+    #: The database's name in errors; holds no credentials.
     name: str
-    #: Its connections, as those use them that read: a transaction sees one state.
-    reader: AsyncEngine
-    #: The same, as those use them that write: what an owner's lock guards is read anew after it.
-    writer: AsyncEngine
-    #: Transactions at a time of each kind; there are connections for all of them.
+    #: Begins a transaction that only reads, and sees one state of the database. The argument is
+    #: ``by_index``, see `Database.read`.
+    begin_read: Callable[[bool], AbstractAsyncContextManager[AsyncConnection]]
+    #: Begins a transaction that writes; after locking an owner it sees what was committed before.
+    begin_write: Callable[[bool], AbstractAsyncContextManager[AsyncConnection]]
+    #: Closes all connections.
+    dispose: Callable[[], Awaitable[None]]
+    #: How many transactions of each kind run at a time; there are connections for all of them.
     readers: int
     writers: int
-    #: What the driver raises beside SQLAlchemy's errors.
+    #: Exceptions that the driver raises besides SQLAlchemy's.
     errors: tuple[type[Exception], ...]
-    #: Says why a transaction failed, in words that hold nothing of what users said.
+    #: Returns why a transaction failed, in words that quote no stored text.
     cause: Callable[[Exception], str]
-    #: Tells whether it failed for what is in a row, and would fail again.
+    #: Returns whether it failed because of a row's content, and would fail again.
     refused: Callable[[Exception], bool]
-    #: Tells whether it failed for tables that are not ours, or not those of their revision.
+    #: Returns whether it failed because the tables are not ours, or not those of their revision.
     misfit: Callable[[Exception], bool]
-    #: Whether the driver's error may be shown below ours: it holds nothing that users said.
+    #: Whether the driver's error may be chained to ours: it quotes no stored text.
     chained: bool
-    #: Whether opening the store brings the schema up to date; else an operator does.
+    #: Whether opening the store upgrades the schema; otherwise an operator does.
     upgrades_itself: bool
-    #: A statement behind which one transaction at a time changes the schema; none where writers
-    #: wait for one another anyway.
+    #: A statement that lets one transaction at a time change the schema; None where writers wait
+    #: for each other anyway.
     schema_lock: str | None
-    #: Asks how many connections there are for all processes; none where there is no such number.
+    #: A query for the number of connections that the server offers to all processes; None where
+    #: there is no such limit.
     connections: str | None
 
 
 class Database:
-    """A database; raises `StoreError` for all that fails.
+    """A database that raises `StoreError` for every failure.
 
-    That is a `RowRefusedError` for a row's fault, and a `SchemaError` for the tables' one.
+    A row that can't be stored raises `RowRefusedError`, unexpected tables raise `SchemaError`.
     """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        # Waiting here is woken at once and in turn, and may be cancelled, unlike in a pool.
+        # Unlike the pool's, these queues are first in, first out, and waiting can be cancelled.
         self._readers = asyncio.Semaphore(driver.readers)
         self._writers = asyncio.Semaphore(driver.writers)
         self._running: set[asyncio.Task[object]] = set()
@@ -62,33 +69,35 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Return what errors call it."""
+        """Return the database's name in errors."""
         return self.driver.name
 
-    async def read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Do work in a transaction that sees one state of the database."""
+    async def read(self, work: Work[T], *, by_index: bool = True) -> T:
+        """Do work in a transaction that sees one state of the database.
+
+        With ``by_index`` the database plans statements for the ranges of indexes that they are
+        written for, whatever its statistics. Statements that read whole tables go without.
+        """
         await self._readers.acquire()
-        return await self._to_its_end(self._run(self.driver.reader, work), self._readers)
+        return await self._finish(self._run(self.driver.begin_read(by_index), work), self._readers)
 
-    async def write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Do work in a transaction, and commit it.
+    async def write(self, work: Work[T], *, by_index: bool = True) -> T:
+        """Do work in a transaction, and commit it; statements are planned as in `read`.
 
-        No other one of the same owner comes between, once the owner is locked.
+        Once the transaction has locked an owner, no other one changes that owner's data.
         """
         await self._writers.acquire()
-        return await self._to_its_end(self._run(self.driver.writer, work), self._writers)
+        return await self._finish(self._run(self.driver.begin_write(by_index), work), self._writers)
 
     async def close(self) -> None:
-        """Close every connection, after the transactions that still run."""
+        """Close all connections, after the transactions that still run."""
         if self._running:
             await asyncio.wait(self._running)
         with self._errors():
-            await self.driver.reader.dispose()
+            await self.driver.dispose()
 
-    async def _to_its_end(
-        self, transaction: Coroutine[None, None, T], place: asyncio.Semaphore
-    ) -> T:
-        """Wait for a transaction, which goes on where the waiting is cancelled; free its place.
+    async def _finish(self, transaction: Coroutine[None, None, T], slot: asyncio.Semaphore) -> T:
+        """Wait for a transaction, then release its slot; cancelling the wait doesn't cancel it.
 
         A cancelled statement runs on in SQLite's thread, and its connection, locks and all, lives
         for as long as a traceback holds the cursor; so none is cancelled. In Postgres it would
@@ -97,13 +106,15 @@ class Database:
         task = asyncio.create_task(transaction)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        task.add_done_callback(lambda _: place.release())
-        task.add_done_callback(_take_error)
+        task.add_done_callback(lambda _: slot.release())
+        task.add_done_callback(_retrieve_error)
         return await asyncio.shield(task)
 
-    async def _run(self, engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    async def _run(
+        self, transaction: AbstractAsyncContextManager[AsyncConnection], work: Work[T]
+    ) -> T:
         with self._errors():
-            async with engine.begin() as connection:
+            async with transaction as connection:
                 return await work(connection)
 
     @contextmanager
@@ -111,9 +122,9 @@ class Database:
         try:
             yield
         except self._failures as error:
-            raise self._told(error) from (error if self.driver.chained else None)
+            raise self._store_error(error) from (error if self.driver.chained else None)
 
-    def _told(self, error: Exception) -> StoreError:
+    def _store_error(self, error: Exception) -> StoreError:
         cause = self.driver.cause(error)
         if self.driver.refused(error):
             return RowRefusedError(f"{self.name}: {cause}")
@@ -122,7 +133,7 @@ class Database:
         return StoreError(f"{self.name}: {cause}")
 
 
-def _take_error(task: asyncio.Task[T]) -> None:
-    """Take note of an error that nobody waits for any more, or asyncio logs it as a fault."""
+def _retrieve_error(task: asyncio.Task[T]) -> None:
+    """Retrieve an error that nobody waits for any more, or asyncio would log it as a fault."""
     if not task.cancelled():
         task.exception()

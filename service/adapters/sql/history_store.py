@@ -9,7 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
 from formatters.rows import fix_surrogates
-from service.adapters.sql.deletion import erase_owner, expire_copies, expire_rows, next_owner
+from service.adapters.sql.deletion import (
+    erase_owner,
+    expire_copies,
+    expire_rows,
+    has_expired_copies,
+    next_owner,
+)
 from service.adapters.sql.engine import Database
 from service.adapters.sql.marks import (
     copy_fallen,
@@ -43,7 +49,7 @@ from service.adapters.store_records import (
 )
 from service.ports.services import TokenCounter
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
-from service.recall.search import Asked
+from service.recall.search import SearchRequest
 
 
 class SqlHistory:
@@ -99,7 +105,7 @@ class SqlHistory:
         """Return rows that the terms tell of with their neighbours, newest first."""
         owner = key(checked_owner(owner_key))
         conversation = None if conversation_id is None else key(fix_surrogates(conversation_id))
-        asked = Asked(terms, key(fix_surrogates(before)), row_limit(max_rows))
+        asked = SearchRequest(terms, key(fix_surrogates(before)), row_limit(max_rows))
         place = Place(owner, conversation)
         return await self._database.read(lambda found: search_rows(found, place, asked))
 
@@ -114,7 +120,7 @@ class SqlHistory:
         """Return the newest rows of all the owner's conversations, newest first."""
         return list((await self.recent(owner_key, max_rows=limit)).rows)
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Mark rows as fallen out; returns those that were not marked before."""
@@ -171,6 +177,8 @@ class SqlHistory:
     async def expire_archive(self, before: datetime, limit: int) -> int:
         """Delete copies that were archived before a moment; returns how many."""
         until, most = microseconds(before), row_limit(limit)
+        if not await self._database.read(lambda found: has_expired_copies(found, until)):
+            return 0
         return await self._database.write(lambda found: expire_copies(found, until, most))
 
     async def _set_pruned(self, owner_key: str, ids: Sequence[str], *, pruned: bool) -> int:

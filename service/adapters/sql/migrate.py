@@ -21,7 +21,7 @@ from service.adapters.sql.revisions import (
     revision_of,
 )
 from service.adapters.sql.schema import metadata
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 
 #: Seconds that a revision may take, or wait for another process's: large tables get new indexes.
@@ -53,7 +53,7 @@ async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
     """
     patient = limits.model_copy(update={"statement_timeout_seconds": UPGRADE_SECONDS})
     async with opened(url, patient) as database:
-        await database.write(lambda connection: connection.run_sync(_upgrade, database))
+        await database.write(lambda c: c.run_sync(_upgrade, database), by_index=False)
         await index_stored(database)
 
 
@@ -69,7 +69,7 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     async with opened(url, limits) as database:
         await require_newest(database)
         await warn_of_pool(database)
-        differences = await database.read(_all_differences)
+        differences = await database.read(_all_differences, by_index=False)
         stale = not differences and not await database.read(is_current)
     if differences:
         raise SchemaError(

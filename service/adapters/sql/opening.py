@@ -6,7 +6,7 @@ from typing import Final
 
 from service.adapters.sql.engine import Database, Driver
 from service.adapters.sql.sqlite import sqlite_driver, sqlite_path
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import ConfigError, StoreError
 
 DEFAULTS: Final = StoreSettings()

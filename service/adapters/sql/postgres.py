@@ -1,22 +1,25 @@
-"""Whether a server lets a process have as many connections as it may make."""
+"""The Postgres driver: connections, transactions, and the reasons of its errors."""
 
 import re
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 import structlog
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.adapters.sql.engine import Database, Driver
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import ConfigError, StoreError
+
+log = structlog.get_logger()
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.
 SCHEMA_LOCK: Final = "SELECT pg_advisory_xact_lock(7239847612008533)"
-#: Connections for users who are no superusers, by the server's limit, or one on role or database.
-#: Before version 16 none are reserved for others; -1 is no limit, and a null is left out.
+#: Connections for users who are no superusers: the server's limit, or the role's or database's.
+#: Before version 16 none are reserved for others; -1 means no limit, and nulls are ignored.
 CONNECTIONS: Final = """
 SELECT least(
   current_setting('max_connections')::int
@@ -28,16 +31,20 @@ SELECT least(
 #: Seconds after the server's own limit at which a statement counts as lost: the network is gone.
 GRACE_SECONDS: Final = 5.0
 
-#: What sessions have otherwise than the server does by default. Each statement is bounded by an
-#: index, but a planner without statistics, or with those of other owners, would rather read whole
-#: tables, or all of an owner in place of a few rows by their ids. So plans are made with the
-#: values, as owners differ by their size, and by the rows that they read: to find one is cheap.
+#: Session settings that differ from the server's defaults. Owners differ in size, so plans are
+#: made with the parameters' values.
 SESSION: Final = {
     "application_name": "context-builder",
     "client_min_messages": "error",
     "plan_cache_mode": "force_custom_plan",
+    "jit": "off",
+}
+#: Planner settings of transactions whose statements are all bounded by an index. Without
+#: statistics, or with those of other owners, the planner would rather read and sort all rows of an
+#: owner than fetch a few by their ids. So the cost of a plan is the number of rows that it reads;
+#: to find one is cheap.
+BY_INDEX: Final = {
     "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_sort": "off",
@@ -46,44 +53,45 @@ SESSION: Final = {
     "cpu_operator_cost": "0.0001",
     "random_page_cost": "0.01",
     "seq_page_cost": "0.01",
-    "jit": "off",
 }
+_SET_BY_INDEX: Final = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
+#: One state for all statements; nothing that only reads can fail at this level.
+_BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+#: Writers lock their owner, and then have to see what the one before them has written; a snapshot
+#: from before the lock would hide it.
+_BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 _PREPARE: Final = (
     "SELECT current_setting('server_encoding') AS encoding, set_config(name, value, false)"
     " FROM unnest($1::text[], $2::text[]) AS settings (name, value)"
 )
-#: Codes of PostgreSQL's appendix A that blame a row: its data, a constraint, a key that is too
-#: large for an index.
+#: Codes of PostgreSQL's appendix A that are a row's fault: its data, a constraint, a key that is
+#: too large for an index.
 _REFUSED: Final = re.compile("22|23|54000")
-#: Those that blame the tables: they, their columns or indexes are not there, are there already, or
-#: are of another type.
+#: Codes for tables, columns or indexes that are missing, exist already, or have another type.
 _MISFIT: Final = re.compile("42(?:P01|P07|701|703|710|804|883)")
-#: A host, several, or none, and a database: what of a URL may be shown.
-_PLACE: Final = re.compile(r"[\w.,:\[\]-]*(?:/[\w.-]*)?")
+#: A host, several, or none, and a database: the part of a URL that may be shown.
+_HOST_AND_DATABASE: Final = re.compile(r"[\w.,:\[\]-]*(?:/[\w.-]*)?")
 
 
 def postgres_driver(url: str, limits: StoreSettings) -> Driver:
     """Return the driver of a Postgres database; nothing is connected yet."""
-    name = place(url)
+    name = host_and_database(url)
     engine = create_async_engine(
         "postgresql+asyncpg://",
         async_creator=partial(_connect, "postgresql" + url[url.index(":") :], limits, name),
+        isolation_level="AUTOCOMMIT",  # `_transaction` begins and ends transactions
         pool_size=limits.pool_size,
         max_overflow=0,
-        pool_pre_ping=True,  # after a restart of the server the next transaction works
-        hide_parameters=True,  # they are what users said
+        pool_pre_ping=True,  # the first transaction after a restart of the server works
+        hide_parameters=True,  # they hold what users wrote
     )
     writers = limits.pool_size // 2
     return Driver(
         name=name,
-        # One state for all statements; nothing that only reads can fail at this level.
-        reader=engine.execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        ),
-        # Writers lock their owner and then have to see what the one before them has written, which
-        # a snapshot from before the lock would refuse them.
-        writer=engine.execution_options(isolation_level="READ COMMITTED"),
+        begin_read=partial(_transaction, engine, _BEGIN_READ),
+        begin_write=partial(_transaction, engine, _BEGIN_WRITE),
+        dispose=engine.dispose,
         readers=limits.pool_size - writers,
         writers=writers,
         errors=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
@@ -97,11 +105,35 @@ def postgres_driver(url: str, limits: StoreSettings) -> Driver:
     )
 
 
-def place(url: str) -> str:
+@asynccontextmanager
+async def _transaction(
+    engine: AsyncEngine, begin: str, by_index: bool
+) -> AsyncIterator[AsyncConnection]:
+    """Begin a transaction with its planner settings in one round trip; commit or roll back."""
+    async with engine.begin() as connection:
+        # Any: the driver has no types
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await driver.execute(begin + _SET_BY_INDEX if by_index else begin)
+        try:
+            yield connection
+        except BaseException:
+            await _roll_back(driver)
+            raise
+        await driver.execute("COMMIT")
+
+
+async def _roll_back(driver: Any) -> None:  # noqa: ANN401 - the driver has no types
+    try:
+        await driver.execute("ROLLBACK")
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        driver.terminate()  # the pool replaces it; the error that led here is the one to raise
+
+
+def host_and_database(url: str) -> str:
     """Return host and database of a URL, without anything that could be part of a password."""
     before, _, after = url.partition("://")[2].rpartition("@")
     shown = re.split("[?#]", after, maxsplit=1)[0]
-    if "?" in before or not _PLACE.fullmatch(shown):
+    if "?" in before or not _HOST_AND_DATABASE.fullmatch(shown):
         return "Postgres"
     return shown
 
@@ -117,7 +149,7 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
         raise ConfigError(
             "store.url: cannot be read; one is postgresql://user:password@host:5432/database"
         ) from None
-    except asyncpg.UndefinedObjectError as error:  # what of a URL is not known goes to the server
+    except asyncpg.UndefinedObjectError as error:  # unknown parameters of a URL go to the server
         raise ConfigError(f"store.url: {error.message}") from None
     with ExitStack() as stack:
         stack.callback(connection.terminate)
@@ -125,32 +157,32 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
         wanted = {
             **SESSION,
             "statement_timeout": milliseconds,
-            # a process that was stopped in a transaction does not keep its owner locked
+            # a process that is stopped inside a transaction must not keep its owner locked
             "idle_in_transaction_session_timeout": milliseconds,
         }
-        # fetched whole: the server sets what it gives
-        answers = await connection.fetch(_PREPARE, list(wanted), list(wanted.values()))
-        if (encoding := answers[0]["encoding"]) != "UTF8":
+        # all rows are fetched: the server changes a setting as it returns the row
+        rows = await connection.fetch(_PREPARE, list(wanted), list(wanted.values()))
+        if (encoding := rows[0]["encoding"]) != "UTF8":
             raise StoreError(f"{name}: its encoding is {encoding}; create it with ENCODING 'UTF8'")
         stack.pop_all()
     return connection
 
 
 def _cause(error: Exception) -> str:
-    """Return the server's message, but not its details, which quote what users said."""
-    found = _original(error)
-    if isinstance(found, asyncpg.PostgresError):
-        return f"{found.message} ({found.sqlstate})"
-    if isinstance(found, OSError):
-        return str(found) or type(found).__name__
-    return type(found).__name__
+    """Return the server's message, but not its details, which quote what users wrote."""
+    original = _original(error)
+    if isinstance(original, asyncpg.PostgresError):
+        return f"{original.message} ({original.sqlstate})"
+    if isinstance(original, OSError):
+        return str(original) or type(original).__name__
+    return type(original).__name__
 
 
 def _refused(error: Exception) -> bool:
-    found = _original(error)
-    if isinstance(found, asyncpg.InterfaceError):
-        return isinstance(found, ValueError)  # a value that the driver cannot send
-    return bool(_REFUSED.match(_sqlstate(found)))
+    original = _original(error)
+    if isinstance(original, asyncpg.InterfaceError):
+        return isinstance(original, ValueError)  # a value that the driver cannot send
+    return bool(_REFUSED.match(_sqlstate(original)))
 
 
 def _misfit(error: Exception) -> bool:
@@ -162,18 +194,15 @@ def _sqlstate(error: BaseException) -> str:
 
 
 def _original(error: Exception) -> BaseException:
-    found: BaseException = getattr(error, "orig", None) or error
-    return found.__cause__ or found
-
-
-log = structlog.get_logger()
+    wrapped: BaseException = getattr(error, "orig", None) or error
+    return wrapped.__cause__ or wrapped
 
 
 async def warn_of_pool(database: Database) -> None:
-    """Log where one process alone may make more connections than the server offers to all."""
-    if (question := database.driver.connections) is None:
+    """Log a warning if one process may open more connections than the server offers to all."""
+    if (query := database.driver.connections) is None:
         return
-    asked = await database.read(lambda connection: connection.exec_driver_sql(question))
-    offered, pool_size = asked.scalar_one(), database.driver.readers + database.driver.writers
+    result = await database.read(lambda c: c.exec_driver_sql(query), by_index=False)
+    offered, pool_size = result.scalar_one(), database.driver.readers + database.driver.writers
     if pool_size > offered:
         log.warning("store.pool_too_large", pool_size=pool_size, offered=offered)

@@ -8,7 +8,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, sel
 
 from service.adapters.sql.engine import Database
 from service.adapters.sql.opening import DEFAULTS, is_missing, opened
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
@@ -65,7 +65,7 @@ def known() -> tuple[str, ...]:
 
 async def found_in(database: Database) -> str | None:
     """Return the revision of an open database, None where it has no schema."""
-    return await database.read(lambda connection: connection.run_sync(revision_of))
+    return await database.read(lambda c: c.run_sync(revision_of), by_index=False)
 
 
 def revision_of(connection: Connection) -> str | None:

@@ -1,12 +1,9 @@
 """Find rows of a history by terms: by full text in SQLite, by a GIN index in Postgres."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
@@ -20,9 +17,16 @@ from service.adapters.sql.search_queries import (
     stretch_values,
 )
 from service.adapters.store_records import TermKeys
-from service.recall.search import ROWS_A_HIT, Asked, Hit, Known, Spot, best, stretches, to_ask
-
-_PLAN: Final = text("SELECT set_config('enable_bitmapscan', :by_terms, true)")
+from service.recall.search import (
+    ROWS_PER_HIT,
+    Hit,
+    RowPosition,
+    SearchRequest,
+    TermStatistics,
+    choose_query,
+    rank_hits,
+    token_ranges,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Place:
         return () if self.conversation is None else (keys.conversation(self.conversation),)
 
 
-async def search_rows(connection: AsyncConnection, place: Place, asked: Asked) -> list[Row]:
+async def search_rows(connection: AsyncConnection, place: Place, asked: SearchRequest) -> list[Row]:
     """Return the rows that are found, with those around them, newest first."""
     told = OWNER if place.conversation is None else CONVERSATION
     keys = scope(place.owner, place.conversation).keys
@@ -50,9 +54,9 @@ async def search_rows(connection: AsyncConnection, place: Place, asked: Asked) -
         return []
     before = {"end_time": end.sort_time, "end_sequence": end.sequence}
     found = await _hits(connection, place, known, before)
-    numbers = best(found, known, asked.max_rows // ROWS_A_HIT)
+    numbers = rank_hits(found, known, asked.max_rows // ROWS_PER_HIT)
     spots = await _spots(connection, told, place.owner, numbers)
-    reached = stretches(spots, end.total - end.own)
+    reached = token_ranges(spots, end.total - end.own)
     if not reached:
         return []
     dialect = connection.dialect.name
@@ -62,14 +66,14 @@ async def search_rows(connection: AsyncConnection, place: Place, asked: Asked) -
     return [json.loads(row.body) for row in ordered]
 
 
-async def _known(connection: AsyncConnection, place: Place, terms: Sequence[str]) -> Known:
+async def _known(connection: AsyncConnection, place: Place, terms: Sequence[str]) -> TermStatistics:
     keys = TermKeys(place.owner)
     asked = keys(terms)
     values = {"in_owner": place.owner, "terms": [*asked, keys.row, *place.within]}
     found = await connection.execute(KNOWN[connection.dialect.name], values)
     counted = {row.term: row.having for row in found}
     rows = counted.get(keys.row, 0)
-    return Known(
+    return TermStatistics(
         rows=rows,
         scope=min((counted.get(key, 0) for key in place.within), default=rows),
         having={term: counted[term] for term in asked if term in counted},
@@ -77,32 +81,20 @@ async def _known(connection: AsyncConnection, place: Place, terms: Sequence[str]
 
 
 async def _hits(
-    connection: AsyncConnection, place: Place, known: Known, end: Mapping[str, int]
+    connection: AsyncConnection, place: Place, known: TermStatistics, end: Mapping[str, int]
 ) -> list[Hit]:
-    query = to_ask(known)
+    query = choose_query(known)
     if not (query.alone or query.pairs):
         return []
     statement = hits(connection.dialect.name, query, place.within)
-    async with _planned_by_terms(connection):
-        found = await connection.execute(statement, {"in_owner": place.owner, **end})
+    found = await connection.execute(statement, {"in_owner": place.owner, **end})
     return [Hit(row.sequence, known.having.keys() & row.terms) for row in found]
 
 
 async def _spots(
     connection: AsyncConnection, places: Places, owner: str, numbers: Sequence[int]
-) -> list[Spot]:
+) -> list[RowPosition]:
     asked = places.spots[connection.dialect.name]
     rows = await connection.execute(asked, {"in_owner": owner, "numbers": numbers})
-    found = {row.sequence: Spot(row.total, row.own) for row in rows}
+    found = {row.sequence: RowPosition(row.total, row.own) for row in rows}
     return [found[number] for number in numbers if number in found]
-
-
-@asynccontextmanager
-async def _planned_by_terms(connection: AsyncConnection) -> AsyncIterator[None]:
-    """Have Postgres, which else shall read by ranges of an index, read what is in a bitmap."""
-    if connection.dialect.name != "postgresql":
-        yield
-        return
-    await connection.execute(_PLAN, {"by_terms": "on"})
-    yield
-    await connection.execute(_PLAN, {"by_terms": "off"})

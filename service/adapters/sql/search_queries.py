@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from service.adapters.sql.schema import as_word, messages, searched, term_counts
-from service.recall.search import MOST_FOUND, Query
+from service.recall.search import MAX_FOUND, IndexQuery
 
 Ts = TypeVarTuple("Ts")
 
@@ -70,7 +70,7 @@ KNOWN: Final[Mapping[str, Select[int, int]]] = {
 # --- rows by their terms ---------------------------------------------------------------------
 
 
-def hits(dialect: str, query: Query, within: Sequence[int]) -> Select[int, Sequence[int]]:
+def hits(dialect: str, query: IndexQuery, within: Sequence[int]) -> Select[int, Sequence[int]]:
     """Return what asks for the numbers and terms of rows, the newest first.
 
     They have all terms of ``within``, as each row of a conversation has. Parameters are
@@ -79,7 +79,7 @@ def hits(dialect: str, query: Query, within: Sequence[int]) -> Select[int, Seque
     return _HITS[dialect](query, within)
 
 
-def _in_postgres(query: Query, within: Sequence[int]) -> Select[int, Sequence[int]]:
+def _in_postgres(query: IndexQuery, within: Sequence[int]) -> Select[int, Sequence[int]]:
     either = [searched.c.terms.op("&&")(_keys(query.alone))] if query.alone else []
     both = [searched.c.terms.op("@>")(_keys(pair)) for pair in query.pairs]
     # said with each of them, so that the index looks for both at once
@@ -93,7 +93,7 @@ def _in_postgres(query: Query, within: Sequence[int]) -> Select[int, Sequence[in
         .where(found.c.owner_key == bindparam("in_owner"))
         .where(tuple_(found.c.sort_time, found.c.sequence) < _END)
         .order_by(found.c.sequence.desc())
-        .limit(MOST_FOUND)
+        .limit(MAX_FOUND)
     )
 
 
@@ -104,7 +104,7 @@ def _keys(keys: Sequence[int]) -> ColumnElement[Any]:
 _full_text: Final = table("full_text", column("rowid"), column("full_text"))
 
 
-def _in_sqlite(query: Query, within: Sequence[int]) -> Select[int, Sequence[int]]:
+def _in_sqlite(query: IndexQuery, within: Sequence[int]) -> Select[int, Sequence[int]]:
     # digits and letters alone, and of our making: nothing in it can be read as another query
     alone = [f'"{as_word(term)}"' for term in query.alone]
     pairs = [f'("{as_word(one)}" AND "{as_word(other)}")' for one, other in query.pairs]
@@ -118,11 +118,11 @@ def _in_sqlite(query: Query, within: Sequence[int]) -> Select[int, Sequence[int]
         # here, so that rows behind the place don't count: a build has read them already
         .where(_SEARCHED, tuple_(searched.c.sort_time, searched.c.sequence) < _END)
         .order_by(_full_text.c.rowid.desc())
-        .limit(MOST_FOUND)
+        .limit(MAX_FOUND)
     )
 
 
-_HITS: Final[Mapping[str, Callable[[Query, Sequence[int]], Select[int, Sequence[int]]]]] = {
+_HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], Select[int, Sequence[int]]]]] = {
     "postgresql": _in_postgres,
     "sqlite": _in_sqlite,
 }

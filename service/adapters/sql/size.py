@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.opening import is_missing, opened
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.ports.status import StoreState
 
 #: Rows, owners, summaries, bytes, whether these are counted; connections, and the time there.
@@ -46,12 +46,12 @@ async def size(url: str, limits: StoreSettings) -> StoreState | None:
         return None
     async with opened(url, limits) as database:
         before = time.time()
-        found = await database.read(_asked)
+        found = await database.read(_asked, by_index=False)
         middle = (before + time.time()) / 2
         offered = database.driver.connections
         connections = None
         if offered is not None:
-            asked = await database.read(lambda connection: connection.exec_driver_sql(offered))
+            asked = await database.read(lambda c: c.exec_driver_sql(offered), by_index=False)
             connections = int(asked.scalar_one())
     rows, owners, summaries, total, exact, connected, now = found
     return StoreState(

@@ -38,10 +38,12 @@ def sqlite_driver(url: str) -> Driver:
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}") from error
     engine = _engine(path)
+    writer = engine.execution_options(immediate=True)
     return Driver(
         name=str(path),
-        reader=engine,
-        writer=engine.execution_options(immediate=True),
+        begin_read=lambda _: engine.begin(),
+        begin_write=lambda _: writer.begin(),
+        dispose=engine.dispose,
         readers=READERS,
         writers=1,  # SQLite has one, for which it would wait by polling
         errors=(sqlite3.Error,),

@@ -15,7 +15,7 @@ from service.adapters.sql.revisions import found_in, newest, require_newest
 from service.adapters.sql.schema import insert, key, profiles
 from service.adapters.sql.summaries import SqlSummaries
 from service.adapters.store_records import Clock, Stores, checked_owner, to_json
-from service.config.sections import StoreSettings
+from service.config.endpoints import StoreSettings
 from service.ports.services import TokenCounter
 
 

@@ -7,9 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from formatters.model import Count, Message
-from prompts.summary import summarize_prompt
-from prompts.transcript import BETWEEN, Chunk, chunks
-from service.config.sections import SummarizerSettings
+from prompts.summary_prompt import (
+    SEPARATOR_TOKENS,
+    Chunk,
+    format_summary_prompt,
+    split_chunks,
+)
+from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 
 #: Ask a model: prompt and the most tokens of its answer. Raises `SummarizerError`.
@@ -39,7 +43,7 @@ class ChunkedSummarizer:
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Return a summary; raises `SummarizerError` if any chunk has none."""
         size, redact = self._settings.chunk_tokens, self._settings.redact
-        parts = await asyncio.to_thread(chunks, messages, size, self._count, redact=redact)
+        parts = await asyncio.to_thread(split_chunks, messages, size, self._count, redact=redact)
         shares = shared_out(max_tokens, [part.tokens for part in parts])
         slots = asyncio.Semaphore(self._settings.concurrency)
         try:
@@ -56,7 +60,7 @@ class ChunkedSummarizer:
 
     async def _part(self, part: Chunk, share: int, slots: asyncio.Semaphore) -> str:
         async with slots:
-            answer = await self._ask(summarize_prompt(part.passages), share)
+            answer = await self._ask(format_summary_prompt(part.entries), share)
         return within(answer.strip(), share, self._count)
 
 
@@ -65,7 +69,7 @@ def shared_out(max_tokens: int, sizes: Sequence[int]) -> list[int]:
 
     Raises `NoSummaryError` where there is nothing to summarise, or too much for so few tokens.
     """
-    room = max_tokens - len(sizes) * (LEAST_SHARE + BETWEEN)
+    room = max_tokens - len(sizes) * (LEAST_SHARE + SEPARATOR_TOKENS)
     if not sizes:
         raise NoSummaryError("there is nothing to summarise")
     if room < 0:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from formatters.extractive import extract
 from formatters.model import Count, Message
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError
 from service.ports.services import Summarizer, TokenCounter
 

@@ -12,9 +12,9 @@ from opentelemetry.trace import Span, SpanKind
 
 from formatters.rows import fix_surrogates
 from service.adapters.summarizers.chunked import ChunkedSummarizer
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
-from service.observe.tracing import Attributes, current, tell, within
+from service.observe.tracing import Attributes, child_span, current_span, set_attributes
 from service.ports.services import Summarizer, TokenCounter
 
 #: All up to the last sentence that is whole.
@@ -66,12 +66,12 @@ def asking(model: str, max_tokens: int) -> AbstractContextManager[Span | None]:
         "gen_ai.request.model": model,
         "gen_ai.request.max_tokens": max_tokens,
     }
-    return within(f"chat {model}", SpanKind.CLIENT, attributes)
+    return child_span(f"chat {model}", SpanKind.CLIENT, attributes)
 
 
 def tell_answer(body: bytes) -> None:
     """Tell what the server says of its answer, as far as it can be read."""
-    if current() is None:
+    if current_span() is None:
         return
     try:
         answer = json.loads(body)
@@ -79,14 +79,14 @@ def tell_answer(body: bytes) -> None:
         return
     match answer:
         case {"model": str(model)}:
-            tell({"gen_ai.response.model": model[:NAME_CHARS]})
+            set_attributes({"gen_ai.response.model": model[:NAME_CHARS]})
     match answer:
         case {"usage": {"prompt_tokens": int(taken), "completion_tokens": int(given)}}:
             usage = {"gen_ai.usage.input_tokens": taken, "gen_ai.usage.output_tokens": given}
-            tell(usage)
+            set_attributes(usage)
     match answer:
         case {"choices": [{"finish_reason": str(reason)}, *_]} if reason in REASONS:
-            tell({"gen_ai.response.finish_reasons": [reason]})
+            set_attributes({"gen_ai.response.finish_reasons": [reason]})
 
 
 #: Before the second attempt; each further wait is twice as long. Seconds.

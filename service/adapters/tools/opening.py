@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from service.adapters import mcp_servers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import find_sources
-from service.config.sections import ToolsSettings
+from service.config.content import ToolsSettings
 from service.observe.metrics import Metrics
 
 

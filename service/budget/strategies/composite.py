@@ -7,14 +7,14 @@ from typing import Final
 from service.budget.groups import (
     Fit,
     Group,
-    StandIn,
-    Steady,
+    GroupDecision,
+    StableBudget,
     Strategy,
     Summarize,
-    Verdict,
+    SummaryCandidate,
+    apply_strategy,
     cost,
-    fit_with,
-    keeps_still,
+    has_stable_prefix,
     uses_summaries,
 )
 from service.budget.strategies.oldest_first import OldestFirst
@@ -43,46 +43,49 @@ class Composite:
         return any(map(uses_summaries, self.strategies))
 
     @property
-    def keeps_still(self) -> bool:
+    def stable_prefix(self) -> bool:
         """Return whether any of them begins where it did in the build before."""
-        return any(map(keeps_still, self.strategies))
+        return any(map(has_stable_prefix, self.strategies))
 
-    def steadied(self, steady: Steady) -> "Composite":
+    def with_stable_budget(self, stable_budget: StableBudget) -> "Composite":
         """Return the strategies for one build."""
         strategies = (
-            each.steadied(steady) if keeps_still(each) else each for each in self.strategies
+            each.with_stable_budget(stable_budget) if has_stable_prefix(each) else each
+            for each in self.strategies
         )
         return replace(self, strategies=tuple(strategies))
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return what is kept in the end."""
-        return self.fit_beside(groups, budget, ())
+        return self.fit_with_summaries(groups, budget, ())
 
-    def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
+    def fit_with_summaries(
+        self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
+    ) -> Fit:
         """Return what is kept in the end, beside the summaries that the last to use them chose."""
         kept: tuple[Group, ...] = tuple(groups)
-        verdicts: dict[int, Verdict] = {}
+        verdicts: dict[int, GroupDecision] = {}
         summary: Summarize | None = None
-        stand_in: StandIn | None = None
+        stored_summary: SummaryCandidate | None = None
         wanted = False
         still = True
         for strategy in self.strategies:
             # what fits may still have a past that only summaries tell of
             if cost(kept) <= budget and not uses_summaries(strategy):
                 continue
-            fit = fit_with(strategy, kept, budget, stand_ins)
-            still = still and (fit.still or len(fit.kept) == len(kept))
+            fit = apply_strategy(strategy, kept, budget, candidates)
+            still = still and (fit.stable_prefix or len(fit.kept) == len(kept))
             kept = fit.kept
-            verdicts |= fit.verdicts
+            verdicts |= fit.decisions
             summary = fit.summary or summary
-            stand_in = fit.stand_in or stand_in
+            stored_summary = fit.stored_summary or stored_summary
             wanted = wanted or fit.wanted_summary
         return Fit(
             kept=kept,
-            verdicts=verdicts,
+            decisions=verdicts,
             over_budget=cost(kept) > budget,
             summary=summary,
-            stand_in=stand_in,
+            stored_summary=stored_summary,
             wanted_summary=wanted,
-            still=still,
+            stable_prefix=still,
         )

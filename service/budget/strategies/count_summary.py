@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formatters.model import Role
-from service.budget.groups import Fit, Group, chosen, cost
+from service.budget.groups import Fit, Group, cost, make_fit
 from service.budget.strategies.window_size import newest_messages
 
 
@@ -26,10 +26,10 @@ class CountSummary:
         if cost(groups) <= budget:
             return Fit(kept=tuple(groups))
         kept = newest_messages(groups, self.max_items)
-        fit = chosen(groups, kept, budget, "window")
+        fit = make_fit(groups, kept, budget, "window")
         return Fit(
             kept=fit.kept,
-            verdicts=fit.verdicts,
+            decisions=fit.decisions,
             over_budget=fit.over_budget,
             summary=count_sentence,
         )

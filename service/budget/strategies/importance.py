@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from formatters.model import Message, Role
-from service.budget.groups import Fit, Group, Verdict, cost
+from service.budget.groups import Fit, Group, GroupDecision, cost
 
 # The constants have the names and values of the source document (REPLOID's context manager).
 RECENCY_WEIGHT: Final = 40.0
@@ -67,8 +67,9 @@ class Importance:
                 used += group.tokens
         return Fit(
             kept=tuple(group for group in groups if group.index in kept),
-            verdicts={
-                group.index: Verdict("score", round(scores[group.index], 2)) for group in groups
+            decisions={
+                group.index: GroupDecision("score", round(scores[group.index], 2))
+                for group in groups
             },
             over_budget=used > budget,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen, newest_that_fit, suffix_costs
+from service.budget.groups import Fit, Group, make_fit, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,14 @@ class MiddleOut:
         With no budget at all only the newest group is kept, as in the source system.
         """
         if len(groups) < 3:
-            return chosen(groups, groups, budget, "middle")
+            return make_fit(groups, groups, budget, "middle")
         if budget <= 0:
-            return chosen(groups, groups[-1:], budget, "middle")
+            return make_fit(groups, groups[-1:], budget, "middle")
         first, rest = groups[0], groups[1:]
         # one that exceeds the budget by itself will be cut, and the newest ones have its room
         room = budget if first.excess else budget - first.tokens
         newest = newest_that_fit(rest, room) or rest[-1:]
-        return chosen(groups, (first, *newest), budget, "middle")
+        return make_fit(groups, (first, *newest), budget, "middle")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
         """Return what each group costs with the first and all that are newer."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen, newest_that_fit, suffix_costs
+from service.budget.groups import Fit, Group, make_fit, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class OldestFirst:
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups that fit."""
         kept = newest_that_fit(groups, budget) or groups[-1:]
-        return chosen(groups, kept, budget, "older")
+        return make_fit(groups, kept, budget, "older")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
         """Return what each group costs with all that are newer."""

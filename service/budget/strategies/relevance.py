@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from formatters.model import Passage, Ranker, Role
-from service.budget.groups import Fit, Group, Steady, Verdict, cost, newest_that_fit
-from service.budget.stable_prefix import still_window
+from service.budget.groups import Fit, Group, GroupDecision, StableBudget, cost, newest_that_fit
+from service.budget.stable_prefix import chunked_window
 
 #: Of the tokens for history, what the newest human message may take with all that answers it.
 WHOLE_TURN: Final = 0.5
@@ -33,7 +33,7 @@ class Relevance:
     #: Scores passages; the core knows none itself.
     rank: Ranker | None = None
     #: What the builds of this history have in common; without it, this budget.
-    steady: Steady | None = None
+    stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.recent_share <= 1:
@@ -42,21 +42,21 @@ class Relevance:
             raise ValueError("chunk_share has to lie between 0 and 1")
 
     @property
-    def keeps_still(self) -> bool:
+    def stable_prefix(self) -> bool:
         """Tell whether the newest groups begin where they did in the build before."""
         return self.chunk_share > 0
 
-    def steadied(self, steady: Steady) -> "Relevance":
+    def with_stable_budget(self, stable_budget: StableBudget) -> "Relevance":
         """Return the strategy for one build."""
-        return replace(self, steady=steady)
+        return replace(self, stable_budget=stable_budget)
 
     def recent(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups within their share, and the newest whatever it costs.
 
         They reach back to a human message, where that takes no more than half of the budget.
         """
-        if self.keeps_still and (still := self._still(groups, budget)):
-            return Fit(kept=tuple(still), still=True)
+        if self.stable_prefix and (still := self._still(groups, budget)):
+            return Fit(kept=tuple(still), stable_prefix=True)
         kept = newest_that_fit(groups, int(budget * self.recent_share)) or groups[-1:]
         turn = groups[max((n for n, group in enumerate(groups) if _has_human(group)), default=0) :]
         whole = len(turn) > len(kept) and cost(turn) <= budget * WHOLE_TURN
@@ -64,9 +64,9 @@ class Relevance:
 
     def _still(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
         """Return the newest groups from where a chunk ends; none where the newest has no room."""
-        tokens = self.steady.tokens if self.steady else budget
+        tokens = self.stable_budget.tokens if self.stable_budget else budget
         limit = min(int(tokens * self.recent_share), budget)
-        return still_window(groups, limit, int(tokens * self.chunk_share), whole=False)
+        return chunked_window(groups, limit, int(tokens * self.chunk_share), whole=False)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, and those that score highest of what else fits."""
@@ -98,11 +98,13 @@ class Relevance:
     ) -> Fit:
         there = {group.index for group in kept}
         verdicts = {
-            group.index: Verdict("score" if scores else "older", _rounded(scores, group.index))
+            group.index: GroupDecision(
+                "score" if scores else "older", _rounded(scores, group.index)
+            )
             for group in groups
             if scores or group.index not in there
         }
-        return Fit(kept=tuple(kept), verdicts=verdicts, over_budget=cost(kept) > budget)
+        return Fit(kept=tuple(kept), decisions=verdicts, over_budget=cost(kept) > budget)
 
 
 def _has_human(group: Group) -> bool:

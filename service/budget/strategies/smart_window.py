@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen, suffix_costs
+from service.budget.groups import Fit, Group, make_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class SmartWindow:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the chosen groups in their order."""
-        return chosen(groups, self._taken(groups), budget, "window")
+        return make_fit(groups, self._taken(groups), budget, "window")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
         """Return what each chosen group costs with all that are newer."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from service.budget.groups import Fit, Group, Steady, chosen
-from service.budget.stable_prefix import still_window
+from service.budget.groups import Fit, Group, StableBudget, make_fit
+from service.budget.stable_prefix import chunked_window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,25 +19,28 @@ class StableWindow:
     #: Of the tokens for history, what goes at once where the window has to move.
     chunk_share: float = 0.25
     #: What the builds of this history have in common; without it, this budget.
-    steady: Steady | None = None
+    stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.chunk_share <= 1:
             raise ValueError("chunk_share has to be more than 0, and at most 1")
 
     @property
-    def keeps_still(self) -> bool:
+    def stable_prefix(self) -> bool:
         """Return that it does."""
         return True
 
-    def steadied(self, steady: Steady) -> "StableWindow":
+    def with_stable_budget(self, stable_budget: StableBudget) -> "StableWindow":
         """Return the strategy for one build."""
-        return replace(self, steady=steady)
+        return replace(self, stable_budget=stable_budget)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups that fit, from where a chunk ends."""
-        steady = self.steady or Steady(budget, whole=True)
-        limit, chunk = min(steady.tokens, budget), int(steady.tokens * self.chunk_share)
-        kept = still_window(groups, limit, chunk, whole=steady.whole)
-        fit = chosen(groups, kept or groups[-1:], budget, "window")
-        return replace(fit, still=bool(kept))
+        stable_budget = self.stable_budget or StableBudget(budget, whole=True)
+        limit, chunk = (
+            min(stable_budget.tokens, budget),
+            int(stable_budget.tokens * self.chunk_share),
+        )
+        kept = chunked_window(groups, limit, chunk, whole=stable_budget.whole)
+        fit = make_fit(groups, kept or groups[-1:], budget, "window")
+        return replace(fit, stable_prefix=bool(kept))

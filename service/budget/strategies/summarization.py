@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from service.budget.groups import Fit, Group, StandIn, chosen, cost, newest_that_fit
+from service.budget.groups import Fit, Group, SummaryCandidate, cost, make_fit, newest_that_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,33 +34,35 @@ class Summarization:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups that fit."""
-        return self.fit_beside(groups, budget, ())
+        return self.fit_with_summaries(groups, budget, ())
 
-    def fit_beside(self, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]) -> Fit:
+    def fit_with_summaries(
+        self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
+    ) -> Fit:
         """Return the newest groups that fit beside the most summaries that have room."""
         shown, kept = None, newest_that_fit(groups, budget) or groups[-1:]
         left = groups[: len(groups) - len(kept)]
-        for each in stand_ins:
+        for each in candidates:
             beside = newest_that_fit(groups, budget - each.tokens)
             room = each.tokens <= budget * self.summary_budget_ratio
             # the newest group goes before any summary
             if room and beside and (each.form.beyond or any(map(each.covers, left))):
                 shown, kept = each, beside
                 break
-        fit = chosen(groups, kept, budget, "older")
+        fit = make_fit(groups, kept, budget, "older")
         return replace(
-            fit, stand_in=shown, wanted_summary=self._lacks(fit, groups, budget, stand_ins)
+            fit, stored_summary=shown, wanted_summary=self._lacks(fit, groups, budget, candidates)
         )
 
     def _lacks(
-        self, fit: Fit, groups: Sequence[Group], budget: int, stand_ins: Sequence[StandIn]
+        self, fit: Fit, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
     ) -> bool:
         """Tell whether groups lack a summary, or the summaries have outgrown their share."""
-        every = stand_ins[0] if stand_ins else None
+        every = candidates[0] if candidates else None
         taken = every.tokens if every else 0
         bare = [group for group in groups if every is None or not every.covers(group)]
         return (
-            any(group.index in fit.verdicts for group in bare)
+            any(group.index in fit.decisions for group in bare)
             or taken > budget * self.summary_budget_ratio
             or taken + cost(bare) >= budget * self.trigger_ratio
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, chosen, suffix_costs
+from service.budget.groups import Fit, Group, make_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class WindowSize:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, up to the first that does not go in whole."""
-        return chosen(groups, newest_messages(groups, self.max_messages), budget, "window")
+        return make_fit(groups, newest_messages(groups, self.max_messages), budget, "window")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
         """Return what each group in the window costs with all that are newer."""
@@ -60,7 +60,7 @@ class SlidingWindow:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the newest groups, up to the first that does not go in whole."""
-        return chosen(groups, newest_messages(groups, self.window_size), budget, "window")
+        return make_fit(groups, newest_messages(groups, self.window_size), budget, "window")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
         """Return what each group in the window costs with all that are newer."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 from service.cli.checkup.finding import Finding, fail, ok, warn
-from service.config.sections import HttpSettings, is_loopback
+from service.config.endpoints import HttpSettings, is_loopback
 from service.config.settings import Settings
 
 

@@ -14,7 +14,8 @@ from typing import Final
 
 from service.app import connect_client, open_bus, open_observed_worker
 from service.cli.history_files import read_history
-from service.config.sections import HealthSettings, HttpSettings, StoreSettings, ToolsSettings
+from service.config.content import ToolsSettings
+from service.config.endpoints import HealthSettings, HttpSettings, StoreSettings
 from service.config.settings import BusSettings, ReportSettings, Settings
 from service.connect import open_stores
 from service.errors import ContextBuilderError

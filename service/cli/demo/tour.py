@@ -21,8 +21,8 @@ from service.cli.tables import (
     print_tokens,
     say,
 )
-from service.wire.protocol import BuildResponse, Topics
-from service.wire.response import BuildSuccess, ErrorBody
+from service.wire.protocol import Topics
+from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.client import NoWorkerError
 
 #: Seconds that the worker has to start, and that a row has to be recorded.

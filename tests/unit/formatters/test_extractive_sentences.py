@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.extractive import MOST_CHARS, sentences
+from formatters.extractive import MAX_CHARS, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,15 @@ from formatters.extractive import MOST_CHARS, sentences
 )
 def test_sentences(text: str, expected: list[str]) -> None:
     """A sentence ends with a stop before a blank, with a stop of scripts without, or its line."""
-    assert list(sentences(text)) == expected
+    assert list(split_sentences(text)) == expected
 
 
 def test_what_never_ends_is_cut() -> None:
     """At a blank where there is one, and anywhere where there is none."""
-    with_blanks = list(sentences("word " * 200))
-    without = list(sentences("ก" * 1000))
+    with_blanks = list(split_sentences("word " * 200))
+    without = list(split_sentences("ก" * 1000))
 
-    assert {len(each) <= MOST_CHARS for each in (*with_blanks, *without)} == {True}
+    assert {len(each) <= MAX_CHARS for each in (*with_blanks, *without)} == {True}
     assert " ".join(with_blanks) == ("word " * 200).strip()
     assert "".join(without) == "ก" * 1000
 
@@ -40,7 +40,7 @@ def test_what_never_ends_is_cut() -> None:
 @given(st.text(alphabet=st.sampled_from("ab .!?。\n\r\u2028\x85」\"'Mr"), max_size=400))
 def test_nothing_is_lost(text: str) -> None:
     """Sentences together have the characters of the text in their order, and no line has two."""
-    found = list(sentences(text))
+    found = list(split_sentences(text))
 
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(each.splitlines() == [each] for each in found)

@@ -1,6 +1,6 @@
 import pytest
 
-from formatters.extractive import words
+from formatters.extractive import stem_words
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from formatters.extractive import words
 )
 def test_words(text: str, expected: list[str]) -> None:
     """Words are stems in lower case; scripts without blanks give pairs of characters."""
-    assert words(text) == expected
+    assert stem_words(text) == expected

@@ -1,13 +1,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 from formatters.model import Message, Role
-from prompts.summary import (
-    EXPLANATION,
-    INSTRUCTIONS,
-    build_summarize_prompt,
-    create_summary_message,
-    summary_text,
-)
+from prompts.summary import EXPLANATION, create_summary_message, format_summary
+from prompts.summary_prompt import INSTRUCTIONS, build_summarize_prompt
 
 MADE = datetime(2025, 3, 9, 7, 5, 59, tzinfo=UTC)
 
@@ -43,7 +38,7 @@ def test_a_summary_says_what_it_is() -> None:
     """Header with the minute, explanation, rule, text; a user's message in form only."""
     text = f"[CONTEXT SUMMARY - Generated: 2025-03-09 07:05]\n{EXPLANATION}\n---\nAna has a cat."
 
-    assert summary_text("Ana has a cat.", MADE) == text
+    assert format_summary("Ana has a cat.", MADE) == text
     assert create_summary_message("Ana has a cat.", generated=MADE) == {
         "role": "user",
         "content": text,
@@ -54,7 +49,7 @@ def test_a_summary_says_what_it_is() -> None:
 def test_the_minute_is_in_the_zone_given() -> None:
     """Nothing is shifted."""
     here = MADE.astimezone(timezone(timedelta(hours=2)))
-    assert summary_text("", here).startswith("[CONTEXT SUMMARY - Generated: 2025-03-09 09:05]")
+    assert format_summary("", here).startswith("[CONTEXT SUMMARY - Generated: 2025-03-09 09:05]")
 
 
 def test_a_prefix_takes_the_place_of_the_header() -> None:

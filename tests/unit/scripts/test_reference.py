@@ -8,7 +8,7 @@ from scripts.reference.commands import command_line
 from scripts.reference.comments import in_markdown, of_model
 from scripts.reference.types import Schema, in_words
 from service.config.paths import dotted, leaves
-from service.config.sections import Section
+from service.config.section import Section
 from service.config.settings import Settings
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -12,7 +12,7 @@ from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.build.gather import Sources
 from service.builder import ContextBuilder
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, MakeBuilder, MakeRequest
 
 

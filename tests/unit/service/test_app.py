@@ -10,18 +10,17 @@ from formatters.model import Message, Role
 from service.adapters.bus_options import BusOptions, bus_options
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.app import _used_by_default, connect_client, open_builder, open_bus
+from service.app import _default_tokenizers, connect_client, open_builder, open_bus
 from service.budget.strategies.summarization import Summarization
-from service.config.sections import StoreSettings, TlsSettings
+from service.config.endpoints import StoreSettings, TlsSettings
 from service.config.settings import (
     BudgetSettings,
     BusSettings,
-    ReportSettings,
     Settings,
 )
 from service.connect import open_models, open_summarizer
 from service.errors import ConfigError
-from service.wire.protocol import BuildRequest
+from tests.support import compactor_of
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
@@ -76,7 +75,7 @@ def test_what_requests_need_by_default_is_loaded_at_the_start(
     """The tokenizer of the configured model too, which would hold up the first request."""
     settings = Settings(budget=BudgetSettings(model=model))
 
-    assert _used_by_default(settings, open_models().models) == loaded
+    assert _default_tokenizers(settings, open_models().models) == loaded
 
 
 async def test_a_builder_knows_the_shipped_models() -> None:
@@ -101,29 +100,15 @@ async def test_a_client_needs_a_place_for_its_replies() -> None:
                 pass
 
 
-async def test_a_builder_in_this_process_knows_what_it_built() -> None:
-    """It has the report of each build, unless reports are switched off."""
-    request = BuildRequest.model_validate({"owner_key": "o", "content": {"current_input": "hi"}})
-    for seconds in (60, 0):
-        settings = Settings(reports=ReportSettings(ttl_seconds=seconds))
-        async with open_builder(settings) as builder:
-            content = (await builder.build(request)).content
-            assert content.status == "success"
-            assert builder.reports is not None
-            found = await builder.reports.find(content.build_id)
-            assert (found is not None) == bool(seconds)
-
-
 async def test_settings_of_summaries_reach_strategy_and_compactor() -> None:
     """The shares are those of the configuration, and summaries can be switched off."""
     ratios = {"summary_budget_ratio": 0.5, "trigger_ratio": 0.7}
     async with open_builder(Settings.model_validate({"summaries": ratios})) as builder:
         strategy = builder.strategies["summarization"]
         assert strategy == Summarization(summary_budget_ratio=0.5, trigger_ratio=0.7)
-        assert builder.compactor
-        assert builder.compactor.idle
+        assert compactor_of(builder).idle
     async with open_builder(Settings.model_validate({"summaries": {"enabled": False}})) as builder:
-        assert builder.compactor is None
+        assert builder.after_answer == ()
 
 
 async def test_summaries_need_no_model() -> None:

@@ -17,8 +17,8 @@ from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError, ToolError
-from service.wire.protocol import BuildRequest, BuildResponse, RejectedError
-from service.wire.response import BuildSuccess
+from service.wire.request import BuildRequest, RejectedError
+from service.wire.response import BuildResponse, BuildSuccess
 from tests.support import NOW, SEARCH, BrokenHistory, MakeBuilder, MakeRequest, row
 
 TAGS = ["[CAPABILITIES]", "[SHARED_MEMORY count=", "[FRIENDS_INFO]", "[THIS_MOMENT]"]

@@ -8,7 +8,7 @@ import pytest
 from formatters.model import Row
 from service.adapters.tokens.tokenizers import load_encoding
 from service.builder import BLOCKS
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import SEARCH, MakeBuilder, row
 from tests.unit.service.test_builder import mood, success

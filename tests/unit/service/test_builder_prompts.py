@@ -8,9 +8,9 @@ from prompts.identity import CORE_IDENTITY
 from prompts.system_prompt import EveryNTurns, OnTokenThreshold, SystemInjector, SystemPrompt
 from service.adapters.tokens.tokenizers import load_encoding
 from service.builder import ContextBuilder
-from service.config.sections import PromptsSettings
+from service.config.content import PromptsSettings
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import MakeBuilder, MakeRequest, Written, row
 

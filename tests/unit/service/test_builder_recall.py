@@ -9,7 +9,7 @@ from bench.recounts import cost, parts_of
 from formatters.model import Row
 from service.config.settings import MemorySettings, Settings
 from service.wire.response import BuildSuccess
-from service.worker.telemetry import sizes_of
+from service.worker.telemetry import context_sizes
 from tests.support import MakeBuilder, MakeRequest, row
 
 FILLING = "We talked about the weather, and about soup, and about nothing much at all"
@@ -142,7 +142,7 @@ async def test_no_summary_is_wanted(make_builder: MakeBuilder, make_request: Mak
     built = await make_builder().built(request)
 
     assert "RECALLED" in built.content.usage.blocks
-    assert not any(fates.fit.wanted_summary for fates in built.fitted.fates)
+    assert not any(outcome.fit.wanted_summary for outcome in built.fitted.outcomes)
 
 
 async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:
@@ -238,4 +238,4 @@ async def test_tokens_of_rows_that_are_not_recalled_are_not_counted(
     built = await make_builder().built(make_request("Where?", past=history(), **options))
 
     assert built.content.dropped
-    assert sizes_of(built).saved == 0
+    assert context_sizes(built).saved == 0

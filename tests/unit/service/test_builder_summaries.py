@@ -9,7 +9,7 @@ from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.ports.summaries import Expected, Scope, fingerprint
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import NOW, MakeBuilder, MakeRequest, row
 
@@ -127,7 +127,7 @@ async def test_the_warning_is_of_one_scope(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
     """Other owners, other strategies and histories that are sent along have none."""
-    builder.sources.lacking.add(Scope("o"))
+    builder.sources.failed_scopes.add(Scope("o"))
 
     async def codes(request: BuildRequest) -> list[str]:
         return [each.code for each in (await content_of(builder, request)).warnings]

@@ -3,10 +3,10 @@ import pytest
 from formatters.model import ChatMessage, ToolCall
 from formatters.providers.canonical import (
     MAX_DEPTH,
-    arguments_of,
-    parameters_of,
+    has_text,
+    read_arguments,
     read_canonical,
-    said,
+    read_parameters,
 )
 
 CALL = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"q": 1}'}}
@@ -65,7 +65,7 @@ def test_without_a_system_message_there_is_no_system_prompt() -> None:
 )
 def test_arguments_are_an_object(text: str, value: object) -> None:
     """Their keys keep their order."""
-    arguments = arguments_of(ToolCall(id="c", name="f", text=text))
+    arguments = read_arguments(ToolCall(id="c", name="f", text=text))
 
     assert "arguments" not in arguments
     if value is not None:
@@ -88,20 +88,20 @@ def test_arguments_are_an_object(text: str, value: object) -> None:
 )
 def test_arguments_that_can_not_be_sent_as_an_object_stay_a_text(text: str) -> None:
     """Nothing is lost, and the request can still be written as JSON."""
-    assert arguments_of(ToolCall(id="c", name="f", text=text)) == {"arguments": text}
+    assert read_arguments(ToolCall(id="c", name="f", text=text)) == {"arguments": text}
 
 
 def test_arguments_without_a_text_are_an_empty_text() -> None:
     """A call of the canonical form always has one."""
-    assert arguments_of(ToolCall(id="c", name="f")) == {"arguments": ""}
+    assert read_arguments(ToolCall(id="c", name="f")) == {"arguments": ""}
 
 
 def test_parameters_have_a_schema() -> None:
     """A function that takes nothing is told so."""
     schema = {"type": "object", "properties": {"q": {}}}
 
-    assert parameters_of({"parameters": schema}) is schema
-    assert parameters_of({"name": "f"}) == {"type": "object", "properties": {}}
+    assert read_parameters({"parameters": schema}) is schema
+    assert read_parameters({"name": "f"}) == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_parameters_have_a_schema() -> None:
 )
 def test_blanks_say_nothing(text: str, says: bool) -> None:
     """A text of blanks is refused like an empty one."""
-    assert said(text) is says
+    assert has_text(text) is says

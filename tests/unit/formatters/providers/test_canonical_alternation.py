@@ -1,20 +1,26 @@
 from formatters.model import ChatMessage
-from formatters.providers.canonical import CONTINUE, OPENING, Said, alternating, speaker
+from formatters.providers.canonical import (
+    CONTINUE,
+    OPENING,
+    ProviderMessage,
+    alternate_roles,
+    read_role,
+)
 
 
-def turns(*messages: Said) -> list[tuple[str, list[object]]]:
+def turns(*messages: ProviderMessage) -> list[tuple[str, list[object]]]:
     """Return what messages come to, with texts marked as ours."""
-    return list(alternating(messages, lambda text: ("text", text)))
+    return list(alternate_roles(messages, lambda text: ("text", text)))
 
 
-def user(*blocks: object, apart: bool = False) -> Said:
+def user(*blocks: object, apart: bool = False) -> ProviderMessage:
     """Return what a user says."""
-    return Said(role="user", blocks=tuple(map(block, blocks)), apart=apart)
+    return ProviderMessage(role="user", blocks=tuple(map(block, blocks)), apart=apart)
 
 
-def assistant(*blocks: object, leads: bool = False) -> Said:
+def assistant(*blocks: object, leads: bool = False) -> ProviderMessage:
     """Return what an assistant says."""
-    return Said(role="assistant", blocks=tuple(map(block, blocks)), leads=leads)
+    return ProviderMessage(role="assistant", blocks=tuple(map(block, blocks)), leads=leads)
 
 
 def block(name: object) -> dict[str, object]:
@@ -68,5 +74,5 @@ def test_messages_without_blocks_go() -> None:
 
 def test_a_result_is_said_by_the_user() -> None:
     """An API with two roles has no other for it."""
-    assert speaker(ChatMessage(role="assistant")) == "assistant"
-    assert speaker(ChatMessage(role="tool")) == speaker(ChatMessage(role="user")) == "user"
+    assert read_role(ChatMessage(role="assistant")) == "assistant"
+    assert read_role(ChatMessage(role="tool")) == read_role(ChatMessage(role="user")) == "user"

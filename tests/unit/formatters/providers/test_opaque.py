@@ -3,18 +3,18 @@ from collections.abc import Mapping
 import pytest
 
 from formatters.model import ChatMessage, ToolCall
-from formatters.providers.opaque import Kind, Opaque, Part, opaque_of
+from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart, read_opaque_parts
 
 CALLS = (ToolCall(id="c", name="f", text="{}"),)
 
 
-def read(part: Mapping[str, object]) -> Part | None:
+def read(part: Mapping[str, object]) -> ProviderPart | None:
     """Read a part that names its kind."""
     kind = part.get("kind")
-    if kind not in [each.value for each in Kind]:
+    if kind not in [each.value for each in PartKind]:
         return None
     speaker = part.get("speaker")
-    return Part(kind=Kind(kind), speaker=str(speaker) if speaker else None)
+    return ProviderPart(kind=PartKind(kind), speaker=str(speaker) if speaker else None)
 
 
 def an_answer(parts: object, *calls: ToolCall, role: str = "assistant") -> ChatMessage:
@@ -30,7 +30,7 @@ def an_answer(parts: object, *calls: ToolCall, role: str = "assistant") -> ChatM
 def test_the_parts_are_the_very_objects() -> None:
     """What is signed may not even be copied by hand."""
     parts = [{"kind": "thought"}, {"kind": "text"}]
-    opaque = opaque_of(an_answer(parts), read)
+    opaque = read_opaque_parts(an_answer(parts), read)
 
     assert [id(item) for item in opaque.items] == [id(part) for part in parts]
 
@@ -49,7 +49,7 @@ def test_the_parts_are_the_very_objects() -> None:
 )
 def test_what_the_parts_say(kinds: list[str], replaces: bool, leads: bool) -> None:
     """Texts and calls replace what the message says; thoughts stand before it."""
-    opaque = opaque_of(an_answer([{"kind": kind} for kind in kinds], *CALLS), read)
+    opaque = read_opaque_parts(an_answer([{"kind": kind} for kind in kinds], *CALLS), read)
 
     assert (opaque.replaces, opaque.leads) == (replaces, leads)
 
@@ -59,16 +59,16 @@ def test_what_the_parts_say(kinds: list[str], replaces: bool, leads: bool) -> No
 )
 def test_parts_of_another_shape_are_left_out(parts: object) -> None:
     """One of them is enough: the parts of a message belong together."""
-    assert opaque_of(an_answer(parts), read) == Opaque()
+    assert read_opaque_parts(an_answer(parts), read) == OpaqueParts()
 
 
 def test_parts_with_other_calls_than_the_message_are_left_out() -> None:
     """Results could not find the call that they answer."""
     two = [{"kind": "call"}, {"kind": "call"}]
 
-    assert opaque_of(an_answer(two, *CALLS), read) == Opaque()
-    assert opaque_of(an_answer(two[:1]), read) == Opaque()
-    assert len(opaque_of(an_answer(two[:1], *CALLS), read).calls) == 1
+    assert read_opaque_parts(an_answer(two, *CALLS), read) == OpaqueParts()
+    assert read_opaque_parts(an_answer(two[:1]), read) == OpaqueParts()
+    assert len(read_opaque_parts(an_answer(two[:1], *CALLS), read).calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_parts_stand_only_where_their_kind_may(
     role: str, part: dict[str, object], kept: bool
 ) -> None:
     """A user has no thoughts of a model, and no part speaks for somebody else."""
-    assert bool(opaque_of(an_answer([part], role=role), read).items) is kept
+    assert bool(read_opaque_parts(an_answer([part], role=role), read).items) is kept

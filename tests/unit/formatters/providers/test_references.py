@@ -3,15 +3,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from formatters.providers.canonical import read_canonical
-from formatters.providers.opaque import Kind, Part
-from formatters.providers.references import NameForm, Reference, References, Rules, refer
+from formatters.providers.opaque import PartKind, ProviderPart
+from formatters.providers.references import (
+    NameForm,
+    ProviderRules,
+    Reference,
+    References,
+    resolve_references,
+)
 
 WORD = NameForm(re.compile(r"[a-z0-9_]+"), 24)
 
 
-def read(part: Mapping[str, object]) -> Part | None:
+def read(part: Mapping[str, object]) -> ProviderPart | None:
     """Read a call that a provider made."""
-    return Part(kind=Kind.CALL, id=part.get("id"), name="own")  # type: ignore[arg-type]
+    return ProviderPart(kind=PartKind.CALL, id=part.get("id"), name="own")  # type: ignore[arg-type]
 
 
 def referred(*messages: dict[str, Any], tools: tuple[str, ...] = ()) -> References:
@@ -20,7 +26,7 @@ def referred(*messages: dict[str, Any], tools: tuple[str, ...] = ()) -> Referenc
         [{"role": "assistant", "content": "", **message} for message in messages],
         [{"function": {"name": name}} for name in tools],
     )
-    return refer(chat, Rules(name=WORD, id=WORD, read=read))
+    return resolve_references(chat, ProviderRules(name=WORD, id=WORD, read=read))
 
 
 def calling(*ids: str, parts: object = None, name: str = "find") -> dict[str, Any]:

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from formatters.providers.references import NameForm, fitted
+from formatters.providers.references import NameForm, fit_names
 
 FORM = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_-]*"), 20)
 
@@ -10,7 +10,7 @@ FORM = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_-]*"), 20)
 @pytest.mark.parametrize("name", ["web_search", "a-b", "_", "x" * 20])
 def test_a_name_that_fits_stays(name: str) -> None:
     """Nobody has to learn another name without need."""
-    assert fitted([name], FORM) == {name: name}
+    assert fit_names([name], FORM) == {name: name}
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_a_name_that_fits_stays(name: str) -> None:
 )
 def test_a_name_that_does_not_fit_is_made_to(name: str) -> None:
     """What can be kept of it is kept, and a hash tells it from others."""
-    made = fitted([name], FORM)[name]
+    made = fit_names([name], FORM)[name]
 
     assert FORM.fits(made)
     assert re.search(r"_[0-9a-f]{8}$", made)
@@ -26,14 +26,14 @@ def test_a_name_that_does_not_fit_is_made_to(name: str) -> None:
 
 def test_a_made_name_does_not_depend_on_its_neighbours() -> None:
     """A call is named alike in every build, so that a provider's cache hits."""
-    alone = fitted(["a.b"], FORM)
+    alone = fit_names(["a.b"], FORM)
 
-    assert fitted(["x.y", "a.b", "a_b", "other"], FORM)["a.b"] == alone["a.b"]
+    assert fit_names(["x.y", "a.b", "a_b", "other"], FORM)["a.b"] == alone["a.b"]
 
 
 def test_names_that_look_alike_stay_apart() -> None:
     """What a name loses, its hash keeps."""
-    made = fitted(["a.b", "a:b", "a b", "a_b"], FORM)
+    made = fit_names(["a.b", "a:b", "a b", "a_b"], FORM)
 
     assert len(set(made.values())) == 4
     assert made["a_b"] == "a_b"
@@ -41,9 +41,9 @@ def test_names_that_look_alike_stay_apart() -> None:
 
 def test_a_made_name_gives_way_to_one_that_is_taken() -> None:
     """Whether somebody bears it by right, or the provider gave it."""
-    made = fitted(["a.b"], FORM)["a.b"]
-    second = fitted(["a.b", made], FORM)
-    third = fitted(["a.b"], FORM, {made, second["a.b"]})
+    made = fit_names(["a.b"], FORM)["a.b"]
+    second = fit_names(["a.b", made], FORM)
+    third = fit_names(["a.b"], FORM, {made, second["a.b"]})
 
     assert second[made] == made
     assert len({made, second["a.b"], third["a.b"]}) == 3
@@ -51,7 +51,7 @@ def test_a_made_name_gives_way_to_one_that_is_taken() -> None:
 
 def test_a_name_that_is_taken_is_made_anew() -> None:
     """The provider's own id stays with the provider's own call."""
-    assert fitted(["call_1"], FORM, {"call_1"})["call_1"].startswith("call_1_")
+    assert fit_names(["call_1"], FORM, {"call_1"})["call_1"].startswith("call_1_")
 
 
 @pytest.mark.parametrize("name", [None, 7, "", ["a"]])

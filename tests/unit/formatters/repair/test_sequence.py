@@ -5,8 +5,15 @@ from datetime import UTC, datetime
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.calls import mended_calls
-from formatters.repair.sequence import CANCELLED, EMPTY, PENDING, Note, Repaired, repair
+from formatters.repair.calls import repair_calls
+from formatters.repair.sequence import (
+    CANCELLED,
+    EMPTY,
+    PENDING,
+    RepairedSequence,
+    RepairNote,
+    repair,
+)
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
 
@@ -43,7 +50,7 @@ def outcome_of(
     return " ".join(each.id for each in done.messages), notes
 
 
-def only(done: Repaired) -> Message:
+def only(done: RepairedSequence) -> Message:
     """Return the only message."""
     (message,) = done.messages
     return message
@@ -64,7 +71,9 @@ def test_what_is_right_stays(specs: str) -> None:
     """Of a sequence in order nothing is changed, and nothing is noted."""
     done = repair(messages(specs))
 
-    assert done == Repaired(messages=tuple(messages(specs)), notes=(), synthetic=frozenset())
+    assert done == RepairedSequence(
+        messages=tuple(messages(specs)), notes=(), synthetic=frozenset()
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,9 +145,9 @@ def test_a_result_that_is_made_up() -> None:
         tool_call_id="c1",
         name="f",
     )
-    assert done == Repaired(
+    assert done == RepairedSequence(
         messages=(asked, made),
-        notes=(Note("a", "repaired", "result_missing"),),
+        notes=(RepairNote("a", "repaired", "result_missing"),),
         synthetic=frozenset({"result_of_c1"}),
     )
 
@@ -189,8 +198,8 @@ def test_renamed_calls() -> None:
     assert first.tool_call_id == "c"
     assert second.tool_call_id == called.tool_calls[0].id != "c"
     assert done.notes == (
-        Note("a2", "repaired", "call_renamed"),
-        Note("t2", "repaired", "call_renamed"),
+        RepairNote("a2", "repaired", "call_renamed"),
+        RepairNote("t2", "repaired", "call_renamed"),
     )
 
 
@@ -213,7 +222,7 @@ def test_mended_calls() -> None:
     done = repair([replace(message("a"), tool_calls=(call,)), message("t:c1")])
 
     assert done.messages[0].tool_calls == (ToolCall(id="c1", name="a_b", arguments={}, text="{}"),)
-    assert done.notes == (Note("a", "repaired", "arguments_mended"),)
+    assert done.notes == (RepairNote("a", "repaired", "arguments_mended"),)
 
 
 def test_empty_results() -> None:
@@ -228,7 +237,7 @@ def test_stray_calls(spec: str) -> None:
     done = repair(messages(spec))
 
     assert only(done).tool_calls == ()
-    assert done.notes == (Note(spec[:-3], "repaired", "stray_calls"),)
+    assert done.notes == (RepairNote(spec[:-3], "repaired", "stray_calls"),)
 
 
 def test_stray_calls_of_a_result() -> None:
@@ -237,7 +246,7 @@ def test_stray_calls_of_a_result() -> None:
     done = repair([message("a:c1"), stray])
 
     assert done.messages == (message("a:c1"), message("t:c1"))
-    assert done.notes == (Note("t", "repaired", "stray_calls"),)
+    assert done.notes == (RepairNote("t", "repaired", "stray_calls"),)
 
 
 def test_stray_ids_of_calls() -> None:
@@ -300,4 +309,4 @@ def test_calls_are_mended_in_their_own_module() -> None:
     """What `mended_calls` says of a message is what is sent."""
     given = messages("a1:c,c t:c")
 
-    assert repair(given).messages[0].tool_calls == mended_calls(given, ())[0].calls
+    assert repair(given).messages[0].tool_calls == repair_calls(given, ())[0].calls

@@ -21,7 +21,7 @@ from service.adapters.store_records import (
     to_json,
 )
 from service.errors import InvalidRequestError
-from service.recall.terms import terms_of
+from service.recall.terms import row_terms
 from service.wire.payload import MAX_DEPTH
 
 json_values = st.recursive(
@@ -231,9 +231,9 @@ def test_terms_are_worked_out_when_they_are_asked_for(
 
     def noted(text: str) -> tuple[str, ...]:
         asked.append(text)
-        return terms_of(text)
+        return row_terms(text)
 
-    monkeypatch.setattr(rows, "terms_of", noted)
+    monkeypatch.setattr(rows, "row_terms", noted)
     (record,) = read_records([{"id": "a", "role": role, "content": "Boats"}], None, Characters())
     assert asked == []
 

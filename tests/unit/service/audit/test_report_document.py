@@ -16,9 +16,9 @@ from service.audit.reports import (
     unpack_report,
 )
 from service.build.report import Built
-from service.config.sections import PromptsSettings
+from service.config.content import PromptsSettings
 from service.config.settings import Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 SECRET = "Nobody may ever read this"

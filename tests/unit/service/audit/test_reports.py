@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from formatters.model import Message, Role
 from service.adapters.memory.hub import MemoryReports
 from service.audit.reports import BATCH, BuildReport, BuildReports
-from service.build.after_answer import WAITING
+from service.build.after_answer import MAX_BUILDS
 from service.build.history import MANY_ROWS, History
 from service.build.report import Built
-from service.config.sections import HttpSettings
+from service.config.endpoints import HttpSettings
 from service.config.settings import ReportSettings, Settings
 from service.errors import BusError
 from tests.support import NOW, MakeBuilder, MakeRequest
@@ -61,7 +61,6 @@ async def running(reports: BuildReports) -> AsyncIterator[None]:
 async def test_what_is_kept_can_be_found(built: Built) -> None:
     """The report of a build is found by the build's id, once it is stored in the background."""
     reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
-    reports.keep(None)
     async with running(reports):
         reports.keep(built)
         await reports.drain()
@@ -107,7 +106,6 @@ async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:
     """Reports can be switched off."""
     reports = BuildReports(MemoryReports(), keeping(ttl_seconds=0), lambda: NOW)
     reports.keep(built)
-    await reports.store([built])
     await reports.drain()
     assert await reports.find(built.content.build_id) is None
 
@@ -147,7 +145,7 @@ async def test_what_a_full_backlog_lost_is_told_when_none_waits(built: Built) ->
     """Not in between, where each batch would make room for a line; and at the end in any case."""
     reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
     with capture_logs() as lines:
-        for _ in range(WAITING + 2):
+        for _ in range(MAX_BUILDS + 2):
             reports.keep(built)
         await reports.store([built])
         assert [line["event"] for line in lines] == ["report.lost"]
@@ -189,14 +187,14 @@ async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
     """What waits is bounded, and nobody waits for it for long."""
     reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
     with capture_logs() as lines:
-        for _ in range(WAITING + 1):
+        for _ in range(MAX_BUILDS + 1):
             reports.keep(built)
     assert [line["event"] for line in lines] == ["report.lost"]
 
 
 async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that ends doesn't hang on its reports."""
-    monkeypatch.setattr("service.build.after_answer.DRAIN", 0.01)
+    monkeypatch.setattr("service.build.after_answer.DRAIN_SECONDS", 0.01)
     reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
     reports.keep(built)
     await reports.drain()
@@ -237,5 +235,4 @@ async def test_builds_are_told_of_when_their_reports_are_there(built: Built) -> 
 
     await BuildReports(BrokenReports(), Settings(), lambda: NOW, told.append).store([built])
     await BuildReports(store, keeping(max_bytes=1), lambda: NOW, told.append).store([built])
-    await BuildReports(store, keeping(ttl_seconds=0), lambda: NOW, told.append).store([built])
     assert len(told) == 1

@@ -6,7 +6,7 @@ from service.audit.reports import BuildReport, Content, make_report
 from service.audit.what_if import NotReplayableError, build_with_options
 from service.builder import ContextBuilder
 from service.errors import InvalidRequestError
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, MakeBuilder, MakeRequest, row
 
 

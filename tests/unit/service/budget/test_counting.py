@@ -9,7 +9,7 @@ from service.budget.counting import (
     MESSAGE_OVERHEAD,
     Estimate,
     block_tokens,
-    counting,
+    count_function,
     entry_tokens,
     last_tokens,
     measure,
@@ -126,8 +126,8 @@ def test_how_a_counter_counts() -> None:
     """An estimate is asked for sums; of any other counter, the method is enough."""
     halves = Halves()
 
-    assert counting(halves) is halves
-    assert counting(Letters())("four") == 4
+    assert count_function(halves) is halves
+    assert count_function(Letters())("four") == 4
 
 
 class Letters:

@@ -54,10 +54,10 @@ def test_a_reason_of_another_package() -> None:
 
 
 def test_reasons_that_our_code_gives_have_a_sentence() -> None:
-    """Every literal that becomes a verdict or an omission."""
+    """Every literal that becomes a decision or an omission."""
     folder = Path(service.budget.__file__).parent
     code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
-    given = re.findall(r'(?:Verdict\(|reason=|budget, )"(\w+)"', code)
+    given = re.findall(r'(?:GroupDecision\(|reason=|budget, )"(\w+)"', code)
 
     assert given
     assert set(given) <= set(REASONS)

@@ -1,8 +1,8 @@
 """What became of candidates, and the tokens that this saves."""
 
 from formatters.model import Block, Entry, Message, Role
-from service.budget.decisions import Fates, Shown
-from service.budget.groups import Fit, Group, Verdict
+from service.budget.decisions import BlockOutcome, SentEntry
+from service.budget.groups import Fit, Group, GroupDecision
 
 ENTRIES = tuple(Entry(text=name * 10) for name in "abc")
 GROUPS = [
@@ -11,9 +11,9 @@ GROUPS = [
 ]
 
 
-def fates(*shown: Shown | None, fit: Fit | None = None) -> Fates:
+def fates(*shown: SentEntry | None, fit: Fit | None = None) -> BlockOutcome:
     """Return what became of three groups of ten tokens each."""
-    return Fates(
+    return BlockOutcome(
         block=Block(tag="M", entries=ENTRIES),
         groups=GROUPS,
         shown={n: each for n, each in enumerate(shown) if each},
@@ -21,9 +21,9 @@ def fates(*shown: Shown | None, fit: Fit | None = None) -> Fates:
     )
 
 
-def whole(place: int) -> Shown:
+def whole(place: int) -> SentEntry:
     """Return an entry that is sent as it is."""
-    return Shown(ENTRIES[place], 10)
+    return SentEntry(ENTRIES[place], 10)
 
 
 def test_what_is_sent_whole_saves_nothing() -> None:
@@ -36,7 +36,9 @@ def test_what_is_sent_whole_saves_nothing() -> None:
 
 def test_what_is_left_out_saves_its_tokens() -> None:
     """All of them, or those that shortening and clearing take away."""
-    some = fates(None, Shown(ENTRIES[1], 4, True), Shown(ENTRIES[2], 7, cleared=frozenset("c")))
+    some = fates(
+        None, SentEntry(ENTRIES[1], 4, True), SentEntry(ENTRIES[2], 7, cleared=frozenset("c"))
+    )
 
     assert some.saved == 10 + 6 + 3
     outcomes = [each.outcome for each in some.decisions]
@@ -45,7 +47,7 @@ def test_what_is_left_out_saves_its_tokens() -> None:
 
 def test_the_verdict_of_the_strategy_is_the_reason() -> None:
     """With its score; without a verdict a group was too large."""
-    fit = Fit(kept=(), verdicts={0: Verdict(reason="score", score=0.5)})
+    fit = Fit(kept=(), decisions={0: GroupDecision(reason="score", score=0.5)})
     first, second, _ = fates(fit=fit).decisions
 
     assert (first.reason, first.score) == ("score", 0.5)

@@ -5,7 +5,7 @@ import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
 from service.budget.counting import block_tokens
-from service.budget.fit_blocks import Budget, Fitted, Yielded, fit_blocks
+from service.budget.fit_blocks import Budget, Fitted, ReducedBlock, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
@@ -95,7 +95,7 @@ def test_all_that_fits_stays(tools: int) -> None:
     fitted = fit(TOTAL + tools, tools=tools)
 
     assert fitted.blocks == BLOCKS
-    assert fitted.yielded == ()
+    assert fitted.reduced_blocks == ()
     assert fitted.tools == tools
     assert sum(fitted.tokens.values()) == TOTAL
     assert list(fitted.tokens) == ["FIXED", "TOOLS", "MEMORY", "PROFILE", "MOOD", "PLAN"]
@@ -111,7 +111,7 @@ def test_history_gives_way_first(available: int, kept: int) -> None:
 
     assert texts(fitted) == {**texts(fit(TOTAL)), "MEMORY": texts(fitted)["MEMORY"]}
     assert f"[MEMORY count={kept}]" in texts(fitted)["MEMORY"]
-    assert fitted.yielded == ()
+    assert fitted.reduced_blocks == ()
     assert [each.outcome for each in fitted.decisions] == ["dropped"] * (3 - kept) + ["kept"] * kept
 
 
@@ -152,7 +152,7 @@ def test_then_blocks_of_the_request(available: int, gone: list[str]) -> None:
     """Then the request's blocks go whole, the last one first."""
     fitted = fit(available)
 
-    assert fitted.yielded == tuple(Yielded(tag, "block_dropped") for tag in gone)
+    assert fitted.reduced_blocks == tuple(ReducedBlock(tag, "block_dropped") for tag in gone)
     assert set(texts(fitted)) == {block.tag for block in BLOCKS} - set(gone)
 
 
@@ -177,7 +177,7 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
     fitted = fit(ROOM - missing)
 
     assert texts(fitted)["TOOLS"] == "[TOOLS]\n" + "\n".join(tools)
-    assert fitted.yielded[2:] == (Yielded("TOOLS", "block_shortened"),)
+    assert fitted.reduced_blocks[2:] == (ReducedBlock("TOOLS", "block_shortened"),)
     assert texts(fitted)["PROFILE"] == PROFILE.text
 
 
@@ -196,7 +196,7 @@ def test_then_the_end_of_the_profile(missing: int, left: int) -> None:
     fitted = fit(least("MEMORY", "PLAN", "MOOD", "TOOLS") - missing)
 
     assert texts(fitted)["PROFILE"] == "t" * left + "\n(shortened)"
-    assert fitted.yielded[-1] == Yielded("PROFILE", "block_shortened")
+    assert fitted.reduced_blocks[-1] == ReducedBlock("PROFILE", "block_shortened")
     assert sum(fitted.tokens.values()) == least("MEMORY", "PLAN", "MOOD", "TOOLS") - missing
 
 
@@ -243,9 +243,13 @@ def test_only_what_gave_way_is_told_of() -> None:
     """Not a block that had nothing to give."""
     stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=TrimPolicy.BY_DETAIL)
 
-    assert fit(20 + 50, [stiff, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+    assert fit(20 + 50, [stiff, PROFILE]).reduced_blocks == (
+        ReducedBlock("PROFILE", "block_shortened"),
+    )
     empty = replace(stiff, entries=(), placeholder="s" * 16)
-    assert fit(20 + 50, [empty, PROFILE]).yielded == (Yielded("PROFILE", "block_shortened"),)
+    assert fit(20 + 50, [empty, PROFILE]).reduced_blocks == (
+        ReducedBlock("PROFILE", "block_shortened"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_a_cap_on_history(memory: int, kept: int) -> None:
 
     assert f"[MEMORY count={kept}]" in texts(fitted)["MEMORY"]
     assert fitted.tokens["MEMORY"] <= max(memory + 4, least("MEMORY"))
-    assert fitted.yielded == ()
+    assert fitted.reduced_blocks == ()
 
 
 def test_a_cap_above_the_budget() -> None:

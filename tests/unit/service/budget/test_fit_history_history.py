@@ -5,8 +5,8 @@ import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, Message, Omission, Role, TrimPolicy
 from formatters.native import CLEARED
-from service.budget.fit_history import LEAST_CHARS, FittedHistory, fit_history, smallest
-from service.budget.groups import Fit, Group, Strategy, Verdict
+from service.budget.fit_history import LEAST_CHARS, FittedHistory, fit_history, placeholder_only
+from service.budget.groups import Fit, Group, GroupDecision, Strategy
 from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
@@ -64,7 +64,9 @@ class Keep:
         """Return the chosen groups that are still there."""
         return Fit(
             kept=tuple(group for group in groups if group.index in self.indices),
-            verdicts={group.index: Verdict("middle", score=group.index / 2) for group in groups},
+            decisions={
+                group.index: GroupDecision("middle", score=group.index / 2) for group in groups
+            },
         )
 
 
@@ -200,7 +202,7 @@ def test_a_strategy_that_gives_no_reason() -> None:
 
     class Mute(Keep):
         def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-            return replace(super().fit(groups, budget), verdicts={})
+            return replace(super().fit(groups, budget), decisions={})
 
     fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Mute((1,)), REST + 40, len)
 
@@ -448,8 +450,8 @@ def test_a_summary_that_stands_alone_may_fill_the_room() -> None:
 
 def test_the_smallest_form() -> None:
     """The smallest form says that there is history, where there is."""
-    assert smallest(memory(turn("a", 10))).text == "[M count=0]\n(none fits)"
-    assert smallest(memory()).text == "[M count=0]\n(nothing)"
+    assert placeholder_only(memory(turn("a", 10))).text == "[M count=0]\n(none fits)"
+    assert placeholder_only(memory()).text == "[M count=0]\n(nothing)"
 
 
 def test_two_turns_and_no_middle() -> None:

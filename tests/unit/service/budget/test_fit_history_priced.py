@@ -3,7 +3,7 @@
 import pytest
 
 from formatters.native import CLEARED
-from service.budget.fit_history import clamped, priced
+from service.budget.fit_history import clamp, make_groups
 from service.budget.groups import Group
 from tests.unit.service.budget.natives import called, history
 
@@ -13,7 +13,7 @@ LARGE = Group(index=0, tokens=101, tokens_last=100, savings={"a": 30, "b": 40, "
 @pytest.mark.parametrize("room", [100, 1_000])
 def test_a_group_that_fits_is_weighed_as_it_is(room: int) -> None:
     """To the token."""
-    assert clamped(LARGE, room) is LARGE
+    assert clamp(LARGE, room) is LARGE
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_group_that_fits_is_weighed_as_it_is(room: int) -> None:
 )
 def test_a_group_that_is_too_large_fills_the_room(room: int, savings: dict[str, int]) -> None:
     """Clearing saves only what is left once the excess is gone, from the first result on."""
-    weighed = clamped(LARGE, room)
+    weighed = clamp(LARGE, room)
 
     assert (weighed.tokens, weighed.tokens_last, weighed.excess) == (room, room, 100 - room)
     assert weighed.savings == savings
@@ -37,6 +37,6 @@ def test_a_group_that_is_too_large_fills_the_room(room: int, savings: dict[str, 
 def test_only_what_clearing_makes_smaller_saves_anything() -> None:
     """By a token at least."""
     stub = len(CLEARED) + 4
-    (group,) = priced(history(entries=(called("a", stub - 1, stub, stub + 1),)), len)
+    (group,) = make_groups(history(entries=(called("a", stub - 1, stub, stub + 1),)), len)
 
     assert group.savings == {"a3": 1}

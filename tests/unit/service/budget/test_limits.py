@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.budget.limits import SEED_LIMITS, ModelLimits, lookup, window
+from service.budget.limits import SEED_LIMITS, ModelLimits, compute_window, lookup
 from service.errors import InvalidRequestError
 
 GPT5 = "gpt-5"
@@ -98,7 +98,7 @@ def test_windows(
     model: str | None, max_tokens: int | None, reserve: int | None, limit: int, available: int
 ) -> None:
     """Limit and reserve are those asked for, else the model's limit and a fifth of it."""
-    room = window(model, limits_of(model), max_tokens, reserve)
+    room = compute_window(model, limits_of(model), max_tokens, reserve)
 
     assert (room.limit, room.available, room.reserve) == (limit, available, limit - available)
     assert room.warnings == ()
@@ -106,7 +106,7 @@ def test_windows(
 
 def test_no_more_than_the_model_takes() -> None:
     """A limit above a known model's is lowered to that, with a warning."""
-    room = window(GPT5, limits_of(GPT5), 300_000, None)
+    room = compute_window(GPT5, limits_of(GPT5), 300_000, None)
 
     assert (room.limit, room.available) == (272_000, 217_600)
     assert [code for code, _ in room.warnings] == ["limit_lowered"]
@@ -121,7 +121,7 @@ def test_unknown_models_are_warned_of(
     limits: ModelLimits | None, max_tokens: int | None, limit: int, available: int
 ) -> None:
     """For a model whose limit is not known the limit asked for is taken, else 100,000."""
-    room = window("llama-3", limits, max_tokens, None)
+    room = compute_window("llama-3", limits, max_tokens, None)
 
     assert (room.limit, room.available) == (limit, available)
     assert [code for code, _ in room.warnings] == ["unknown_model"]
@@ -143,9 +143,9 @@ def test_nothing_left(
 ) -> None:
     """A reserve that leaves nothing is refused, with both numbers."""
     with pytest.raises(InvalidRequestError, match=f"^a reserve of {told}$"):
-        window(model, limits_of(model), max_tokens, reserve)
+        compute_window(model, limits_of(model), max_tokens, reserve)
 
 
 def test_a_limit_too_small_to_share_leaves_nothing_and_is_no_mistake() -> None:
     """No reserve was asked for; that nothing fits is for the budget to say."""
-    assert window(None, None, 1, None).available == 0
+    assert compute_window(None, None, 1, None).available == 0

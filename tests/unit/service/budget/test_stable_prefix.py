@@ -6,7 +6,7 @@ import pytest
 
 from formatters.model import Message, Role
 from service.budget.groups import Group
-from service.budget.stable_prefix import still_window
+from service.budget.stable_prefix import chunked_window
 
 
 def groups(*tokens: int, starts: list[int] | None = None, roles: str = "") -> list[Group]:
@@ -29,7 +29,7 @@ def _role(roles: str, index: int) -> Role:
 
 def begin(given: list[Group], limit: int, chunk: int, *, whole: bool = True) -> int | None:
     """Return the index of the first group that is kept; None where none is."""
-    kept = still_window(given, limit, chunk, whole=whole)
+    kept = chunked_window(given, limit, chunk, whole=whole)
     assert list(kept) == given[len(given) - len(kept) :]
     return kept[0].index if kept else None
 

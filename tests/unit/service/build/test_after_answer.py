@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import Message, Role
-from service.build.after_answer import BUILD_BYTES, ROW_BYTES, Backlog, held_bytes
+from service.build.after_answer import BUILD_BYTES, ROW_BYTES, Backlog, build_bytes
 from service.build.history import History
 from tests.support import MakeBuilder, MakeRequest
 
@@ -20,7 +20,7 @@ async def test_items_are_worked_off_in_their_order() -> None:
         await asyncio.sleep(0)
         done.append(list(items))
 
-    backlog = Backlog(work, size=3, batch=2, weigh=int)
+    backlog = Backlog(work, size=3, batch=2, size_of=int)
     assert [backlog.put(item) for item in range(4)] == [True, True, True, False]
     task = asyncio.create_task(backlog.run())
     await backlog.drain()
@@ -32,12 +32,12 @@ async def test_items_are_worked_off_in_their_order() -> None:
 
 async def test_a_drain_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever for work that does not end."""
-    monkeypatch.setattr("service.build.after_answer.DRAIN", 0.01)
+    monkeypatch.setattr("service.build.after_answer.DRAIN_SECONDS", 0.01)
 
     async def work(_: Sequence[int]) -> None:
         await asyncio.Event().wait()
 
-    backlog = Backlog(work, size=1, batch=1, weigh=int)
+    backlog = Backlog(work, size=1, batch=1, size_of=int)
     backlog.put(1)
     task = asyncio.create_task(backlog.run())
     async with asyncio.timeout(10):  # it would wait for ever
@@ -49,13 +49,13 @@ async def test_a_drain_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_waits_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heavy item waits alone, light ones together, and what is done makes room again."""
-    monkeypatch.setattr("service.build.after_answer.MOST_BYTES", 10)
+    monkeypatch.setattr("service.build.after_answer.MAX_BYTES", 10)
     done: list[int] = []
 
     async def work(items: Sequence[int]) -> None:
         done.extend(items)
 
-    backlog = Backlog(work, size=9, batch=9, weigh=int)
+    backlog = Backlog(work, size=9, batch=9, size_of=int)
     assert [backlog.put(item) for item in (4, 6, 1)] == [True, True, False]
     task = asyncio.create_task(backlog.run())
     await backlog.drain()
@@ -76,5 +76,5 @@ async def test_a_build_weighs_its_rows_and_their_texts(
     rows = tuple(Message(id=f"m{n}", role=Role.HUMAN, content="x" * 1000) for n in range(50))
     long = replace(built, gathered=replace(built.gathered, history=History(messages=rows)))
 
-    assert held_bytes(built) > BUILD_BYTES
-    assert held_bytes(long) - held_bytes(built) >= 50 * (ROW_BYTES + 1000)
+    assert build_bytes(built) > BUILD_BYTES
+    assert build_bytes(long) - build_bytes(built) >= 50 * (ROW_BYTES + 1000)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.wire.protocol import BuildResponse
-from service.wire.response import BuildFailure, BuildSuccess
+from service.wire.response import BuildFailure, BuildResponse, BuildSuccess
 from tests.support import SEARCH, MakeBuilder, MakeRequest
 from tests.validity.canonical import canonical
 from tests.validity.forms import VALIDATORS

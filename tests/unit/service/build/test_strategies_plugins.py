@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.budget.groups import Fit, Group, Verdict
+from service.budget.groups import Fit, Group, GroupDecision
 from service.budget.strategies.oldest_first import OldestFirst
 from service.build import strategies as plugins
 from service.build.strategies import Foreign, load_strategies
@@ -24,7 +24,7 @@ class FirstOnly:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the first group."""
-        return Fit(kept=tuple(groups[:1]), verdicts={1: Verdict("older")})
+        return Fit(kept=tuple(groups[:1]), decisions={1: GroupDecision("older")})
 
 
 class Unwilling:
@@ -118,10 +118,10 @@ class Returning:
         Fit(kept=(GROUPS[0]._replace(tokens=1),)),
         Fit(kept=(Group(index=9, tokens=1, tokens_last=1),)),
         Fit(kept=(group for group in GROUPS)),  # type: ignore[arg-type] # strangers' code
-        Fit(kept=(), verdicts=None),  # type: ignore[arg-type] # strangers' code
-        Fit(kept=(), verdicts={0: "older"}),  # type: ignore[dict-item] # strangers' code
-        Fit(kept=(), verdicts={0: Verdict(None)}),  # type: ignore[arg-type] # strangers' code
-        Fit(kept=(), verdicts={0: Verdict("older", float("nan"))}),
+        Fit(kept=(), decisions=None),  # type: ignore[arg-type] # strangers' code
+        Fit(kept=(), decisions={0: "older"}),  # type: ignore[dict-item] # strangers' code
+        Fit(kept=(), decisions={0: GroupDecision(None)}),  # type: ignore[arg-type] # strangers' code
+        Fit(kept=(), decisions={0: GroupDecision("older", float("nan"))}),
     ],
 )
 def test_where_it_fails_the_oldest_go_first(result: object) -> None:
@@ -171,6 +171,6 @@ def test_it_may_fail_to_say_what_it_reads() -> None:
 
 def test_a_choice_with_a_reason_and_a_score_stands() -> None:
     """Reasons are its own."""
-    fit = Fit(kept=tuple(GROUPS[1:]), verdicts={0: Verdict("mood", 0.5)})
+    fit = Fit(kept=tuple(GROUPS[1:]), decisions={0: GroupDecision("mood", 0.5)})
 
     assert Foreign(Returning(fit), "mine").fit(GROUPS, 25) == fit

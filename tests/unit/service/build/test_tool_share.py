@@ -7,9 +7,9 @@ import pytest
 
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import open_builder
-from service.config.sections import ToolsSettings
+from service.config.content import ToolsSettings
 from service.config.settings import BudgetSettings, Settings
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 
 SUBJECTS = ("weather", "flights", "hotels", "invoices", "recipes", "calendar", "music", "parcels")

@@ -11,7 +11,7 @@ from service.adapters.tools.registry import InMemoryToolRegistry
 from service.budget.toolset import Toolset, Toolsets
 from service.build.tools import offered_tools, unlisted
 from service.errors import InvalidRequestError
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import SEARCH
 
 

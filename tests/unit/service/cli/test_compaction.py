@@ -10,7 +10,7 @@ from typer.testing import Result
 
 from service.cli.compaction import told
 from service.cli.exits import Exit
-from service.compaction.summarize import Unmade
+from service.compaction.summarize import SkipReason
 from service.config.settings import Settings
 from service.connect import open_stores
 
@@ -60,5 +60,5 @@ def test_where_no_summaries_are_made_it_says_so(
 
 def test_every_outcome_is_told() -> None:
     """In words for a person."""
-    for unmade in Unmade:
+    for unmade in SkipReason:
         assert told(unmade)

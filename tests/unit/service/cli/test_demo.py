@@ -12,7 +12,7 @@ from service.cli.demo.next_steps import print_next_steps
 from service.cli.demo.requests import FULL, IMPOSSIBLE, PLAIN, SHORT_OF_MEMORY
 from service.cli.demo.stage import HISTORY, OWNER, DemoError, WorkerProcess
 from service.cli.history_files import read_history
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 
 
 def test_the_history_is_whole() -> None:

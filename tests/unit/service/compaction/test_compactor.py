@@ -12,14 +12,14 @@ from formatters.model import Message, Row
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.builder import ContextBuilder
-from service.compaction.compactor import Compactor, running
-from service.compaction.job import job_of
-from service.compaction.summarize import Made, Maker, Unmade
-from service.config.sections import SummariesSettings
+from service.compaction.compactor import Compactor, running_compactor
+from service.compaction.job import find_job
+from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
+from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.stores import HistoryPage
 from service.wire.events import UNCAUSED, Compacted, EventMetadata, Summarized
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.openings import Openings
 from tests.support import NOW, MakeBuilder, Noted, row
@@ -93,7 +93,7 @@ class Case:
 
     def compacting(self, **settings: Any) -> Compactor:
         """Make a compactor under other settings, and give it to the builder."""
-        maker = Maker(
+        maker = SummaryMaker(
             history=self.history,
             summaries=self.summaries,
             summarizer=self.summarizer,
@@ -101,9 +101,9 @@ class Case:
             clock=lambda: NOW,
             settings=SummariesSettings.model_validate(settings),
         )
-        lacking = self.builder.sources.lacking
+        lacking = self.builder.sources.failed_scopes
         self.compactor = Compactor(maker, lacking, self.events, self.metrics)
-        self.builder = replace(self.builder, compactor=self.compactor)
+        self.builder = replace(self.builder, after_answer=(self.compactor,))
         return self.compactor
 
     async def build(self, **context: Any) -> BuildSuccess:
@@ -126,7 +126,7 @@ async def case(make_builder: MakeBuilder, tokenizers: TiktokenTokenizers) -> Asy
     """Return a case whose compactor runs."""
     made = Case(make_builder, tokenizers)
     await made.append(*ROWS)
-    async with running(made.compactor):
+    async with running_compactor(made.compactor):
         yield made
 
 
@@ -247,7 +247,7 @@ async def test_a_summariser_that_hangs_is_given_up(
         raise AssertionError
 
     monkeypatch.setattr(case.summarizer, "summarize", hang)
-    async with running(case.compacting(timeout_seconds=0.01)):
+    async with running_compactor(case.compacting(timeout_seconds=0.01)):
         await case.build()
         assert codes(await case.build()) == ["summary_unavailable"]
 
@@ -268,13 +268,13 @@ async def test_a_summariser_that_breaks_its_word_ends_nothing(case: Case) -> Non
 
 async def test_a_store_that_is_away_is_told(case: Case) -> None:
     """Rows that can't be read are a failure like any other."""
-    job = job_of(await built(case))
+    job = find_job(await built(case))
     assert job
     case.history.away = True
     with pytest.raises(StoreError):
         await case.compactor.make(job)
     case.history.away = False
-    assert isinstance(await case.compactor.make(job), Made)
+    assert isinstance(await case.compactor.make(job), NewSummary)
     assert await case.summaries.claim("o", "free again", 1)
 
 
@@ -298,11 +298,11 @@ async def test_what_could_not_be_done_is_not_tried_each_time(case: Case) -> None
     object.__setattr__(case.compactor, "_maker", Counted(counted))
     for tokens in (70, 64, 75):  # as inputs of another length leave other room
         await case.build(memory_tokens=tokens)
-    assert tried == [Unmade.NOT_NEEDED]
+    assert tried == [SkipReason.NOT_NEEDED]
 
     await case.append(*(row(n, "HUMAN", "words") for n in range(40, 50)))
     await case.build(memory_tokens=64)
-    assert tried == [Unmade.NOT_NEEDED] * 2
+    assert tried == [SkipReason.NOT_NEEDED] * 2
 
 
 async def test_listeners_that_fail_spoil_no_summary(case: Case) -> None:
@@ -334,13 +334,12 @@ async def test_what_waits_is_bounded(case: Case) -> None:
         idle.keep(first)
         idle.keep(first)
         idle.keep(other)
-        idle.keep(None)
     assert [line["event"] for line in lines] == ["summary.postponed"]
 
 
 async def test_a_drain_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that ends doesn't wait for a summary for long."""
-    monkeypatch.setattr("service.build.after_answer.DRAIN", 0.01)
+    monkeypatch.setattr("service.build.after_answer.DRAIN_SECONDS", 0.01)
     idle = case.compacting()
     idle.keep(await built(case))
     await idle.drain()
@@ -351,7 +350,7 @@ async def test_summaries_can_be_switched_off(case: Case) -> None:
     """Then none is made, and those that there are go on to be shown."""
     await case.build()
     off = case.compacting(enabled=False)
-    async with running(off):
+    async with running_compactor(off):
         await case.append(*(row(n, "HUMAN", "words " * 40) for n in range(40, 60)))
         content = await case.build()
     assert len(await case.summaries.read("o")) == 1
@@ -389,9 +388,9 @@ async def test_the_newest_turn_is_never_summarised(case: Case) -> None:
     """Not even where it is all that there is, and it is asked for."""
     await case.history.erase("o")
     await case.append(ROWS[0])
-    job = job_of(await built(case), force=True)
+    job = find_job(await built(case), force=True)
     assert job
-    assert await case.compactor.make(job) is Unmade.NOT_NEEDED
+    assert await case.compactor.make(job) is SkipReason.NOT_NEEDED
 
 
 async def test_a_late_row_gets_a_summary_too(case: Case) -> None:

@@ -8,8 +8,8 @@ import pytest
 from formatters.model import Summary
 from service.adapters.memory.store import MemoryHistory
 from service.builder import ContextBuilder
-from service.compaction.job import Job, job_of
-from service.wire.protocol import BuildRequest
+from service.compaction.job import Job, find_job
+from service.wire.request import BuildRequest
 from tests.support import NOW, MakeBuilder, row
 
 ROWS = [row(n, ("HUMAN", "AI")[n % 2], "words") for n in range(40)]
@@ -51,7 +51,7 @@ def make(make_builder: MakeBuilder) -> Any:
         content = {"current_input": "Well?", "context": options}
         named = {"id": "q", "run_id": "run_q", "owner_key": "o", "conversation_id": None}
         request = BuildRequest.model_validate({**named, "content": content})
-        return job_of(await builder.built(request), force=force)
+        return find_job(await builder.built(request), force=force)
 
     return asked
 

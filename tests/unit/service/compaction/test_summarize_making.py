@@ -10,8 +10,8 @@ from formatters.model import MemoryView, Message
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.compaction.job import Job
-from service.compaction.summarize import Made, Maker, Unmade
-from service.config.sections import SummariesSettings
+from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
+from service.config.content import SummariesSettings
 from service.errors import SummarizerError
 from service.ports.summaries import Scope
 from tests.openings import Openings
@@ -62,11 +62,11 @@ class Hanging(Openings):
 
 
 @pytest.fixture
-async def maker(tokenizers: TiktokenTokenizers) -> Maker:
+async def maker(tokenizers: TiktokenTokenizers) -> SummaryMaker:
     """Give a maker over forty rows."""
     history = MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW)
     await history.append("o", ROWS)
-    return Maker(
+    return SummaryMaker(
         history=history,
         summaries=MemorySummaries(history, lambda: NOW),
         summarizer=Openings(),
@@ -76,11 +76,11 @@ async def maker(tokenizers: TiktokenTokenizers) -> Maker:
     )
 
 
-async def test_a_summary_is_of_the_oldest_rows(maker: Maker) -> None:
+async def test_a_summary_is_of_the_oldest_rows(maker: SummaryMaker) -> None:
     """It is kept, smaller than what it replaces, and says of which rows and times it is."""
     made = await maker.make(JOB)
 
-    assert isinstance(made, Made)
+    assert isinstance(made, NewSummary)
     summary = made.summary
     assert summary.message_ids == tuple(f"m{n}" for n in range(len(summary.message_ids)))
     assert made.kept == len(ROWS) - len(summary.message_ids)
@@ -89,41 +89,41 @@ async def test_a_summary_is_of_the_oldest_rows(maker: Maker) -> None:
     assert await maker.summaries.read("o") == [summary]
 
 
-async def test_the_next_one_is_of_what_has_none(maker: Maker) -> None:
+async def test_the_next_one_is_of_what_has_none(maker: SummaryMaker) -> None:
     """As long as both have room; where too little is left, there is nothing to make."""
     first = await maker.make(JOB)
-    assert isinstance(first, Made)
-    assert await maker.make(JOB) is Unmade.NOT_NEEDED
+    assert isinstance(first, NewSummary)
+    assert await maker.make(JOB) is SkipReason.NOT_NEEDED
 
     await maker.history.append("o", [row(n, "HUMAN", "more words " * 9) for n in range(40, 60)])
     second = await maker.make(JOB)
-    assert isinstance(second, Made)
+    assert isinstance(second, NewSummary)
     assert second.summary.message_ids[0] == f"m{len(first.summary.message_ids)}"
 
 
-async def test_where_a_summary_has_no_room_none_is_made(maker: Maker) -> None:
+async def test_where_a_summary_has_no_room_none_is_made(maker: SummaryMaker) -> None:
     """The summariser isn't asked."""
     silent = replace(maker, summarizer=Hanging())
-    assert await silent.make(replace(JOB, room=64)) is Unmade.NOT_NEEDED
+    assert await silent.make(replace(JOB, room=64)) is SkipReason.NOT_NEEDED
 
 
-async def test_one_is_made_at_a_time(maker: Maker) -> None:
+async def test_one_is_made_at_a_time(maker: SummaryMaker) -> None:
     """Who has the right keeps others from it, and gives it back however it ends."""
     assert await maker.summaries.claim("o", "another", 60)
-    assert await maker.make(JOB) is Unmade.BUSY
+    assert await maker.make(JOB) is SkipReason.BUSY
     await maker.summaries.release("o", "another")
 
     with pytest.raises(SummarizerError):
         await replace(maker, summarizer=Saying("")).make(JOB)
-    assert isinstance(await maker.make(JOB), Made)
+    assert isinstance(await maker.make(JOB), NewSummary)
 
 
-async def test_a_history_that_changed_meanwhile_gets_none(maker: Maker) -> None:
+async def test_a_history_that_changed_meanwhile_gets_none(maker: SummaryMaker) -> None:
     """A summary would tell of what is no longer shown."""
     assert isinstance(maker.history, MemoryHistory)
     meddling = replace(maker, summarizer=Meddling(maker.history))
 
-    assert await meddling.make(JOB) is Unmade.OVERTAKEN
+    assert await meddling.make(JOB) is SkipReason.OVERTAKEN
     assert await maker.summaries.read("o") == []
 
 
@@ -131,14 +131,14 @@ async def test_a_history_that_changed_meanwhile_gets_none(maker: Maker) -> None:
     ("text", "said"),
     [(" \n", "is empty"), ("\ud800 " + "far too many words " * 400, "is too long")],
 )
-async def test_what_is_no_use_is_not_kept(maker: Maker, text: str, said: str) -> None:
+async def test_what_is_no_use_is_not_kept(maker: SummaryMaker, text: str, said: str) -> None:
     """With the reason."""
     with pytest.raises(SummarizerError, match=said):
         await replace(maker, summarizer=Saying(text)).make(JOB)
     assert await maker.summaries.read("o") == []
 
 
-async def test_a_summariser_has_its_time(maker: Maker) -> None:
+async def test_a_summariser_has_its_time(maker: SummaryMaker) -> None:
     """Behind it there is no summary, and another may try."""
     settings = maker.settings.model_copy(update={"timeout_seconds": 0.01})
     with pytest.raises(SummarizerError, match=r"within 0\.01 seconds"):

@@ -9,7 +9,7 @@ from formatters.model import MemoryView, Row
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.compaction.job import Job
 from service.compaction.summarize import Stretch, allowance, chronological, oldest_stretch, whole
-from service.config.sections import SummariesSettings
+from service.config.content import SummariesSettings
 from service.ports.summaries import Scope
 from tests.support import row
 

@@ -5,7 +5,7 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 
-from service.config.sections import HttpSettings
+from service.config.endpoints import HttpSettings
 from service.http.access import PageCheck, TokenCheck
 from service.http.error_responses import MisdirectedError, RefusedError, UnauthorizedError
 

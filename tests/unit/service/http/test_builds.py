@@ -15,7 +15,7 @@ from service.http.builds import Builds
 from service.http.error_responses import NotFoundError
 from service.http.recent_builds import RecentBuilds
 from service.http.views import Page
-from service.wire.protocol import BuildRequest
+from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
 
@@ -291,13 +291,3 @@ async def test_what_a_request_brought_is_needed_for_another_way(
     built = await silent.built(make_request(blocks={"MOOD": "calm"}))
     with pytest.raises(NotReplayableError, match="blocks"):
         await worker.builds().what_if("o", built.content.build_id, {"memory_limit": 2})
-
-
-async def test_without_reports_nothing_is_shown(
-    make_builder: MakeBuilder, make_request: MakeRequest
-) -> None:
-    """Who keeps none wants none kept."""
-    settings = Settings.model_validate({"reports": {"ttl_seconds": 0}})
-    worker = Worker(make_builder(settings=settings), MemoryReports())
-    await worker.built(make_request())
-    assert worker.recent.last == 0

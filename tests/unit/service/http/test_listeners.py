@@ -13,7 +13,7 @@ from service.audit.reports import BuildReports
 from service.http.app import make_app
 from service.http.recent_builds import RecentBuilds
 from service.http.submit import Submitter
-from service.wire.protocol import BuildResponse
+from service.wire.response import BuildResponse
 from tests.support import NOW, MakeBuilder
 
 

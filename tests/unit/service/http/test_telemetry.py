@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
 from service.http.telemetry import Observed
-from service.observe.tracing import Carried, carried
+from service.observe.tracing import TraceHeaders, trace_headers
 from tests.support import Noted
 from tests.tracing import Collected
 
@@ -24,7 +24,7 @@ class Site:
     noted: Noted = field(default_factory=Noted)
     collected: Collected = field(default_factory=Collected)
     #: What a request over the bus would carry, as seen from within a route.
-    traces: list[Carried] = field(default_factory=list)
+    traces: list[TraceHeaders] = field(default_factory=list)
 
     async def asked(
         self, path: str, method: str = "GET", *, traced: bool = True, **headers: str
@@ -52,7 +52,7 @@ class Site:
 
     def _app(self) -> ASGIApp:
         async def show(_request: Request) -> Response:
-            self.traces.append(carried())
+            self.traces.append(trace_headers())
             return Response("ok")
 
         async def broken(_request: Request) -> Response:
@@ -139,4 +139,4 @@ async def test_without_a_tracer_nothing_is_begun() -> None:
     site = Site()
     await site.asked("/v1/builds/b", traced=False, traceparent=CALLER)
 
-    assert (site.collected.spans, site.traces) == ([], [Carried(None, None)])
+    assert (site.collected.spans, site.traces) == ([], [TraceHeaders(None, None)])

@@ -11,7 +11,13 @@ import structlog
 from pydantic import SecretStr
 
 from service.observe.logs import configure_logging, keep_to_stderr, owner_hash
-from service.observe.tracing import Beginning, Spanning, following, ignored, remote
+from service.observe.tracing import (
+    ActiveSpan,
+    SpanStart,
+    log_ignored_header,
+    remote_context,
+    with_caller_trace,
+)
 from tests.support import logging_put_back
 from tests.tracing import Collected
 
@@ -300,11 +306,11 @@ def test_a_line_names_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(format="json")
     collected = Collected()
     log = structlog.get_logger("service.builder")
-    with Spanning(collected.tracer, Beginning(name="x")):
+    with ActiveSpan(collected.tracer, SpanStart(name="x")):
         log.info("context.built")
         logging.getLogger("redis").warning("reconnected")
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-    with following(f"00-{trace_id}-{span_id}-01"):
+    with with_caller_trace(f"00-{trace_id}-{span_id}-01"):
         log.info("context.built")
     log.info("worker.stopped")
     ours, foreign, callers, none = _events(capsys)
@@ -318,11 +324,11 @@ def test_a_line_names_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_callers_call_their_trace_is_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
     """That something can't be read is told once, without it; the library would quote it."""
-    ignored.cache_clear()
+    log_ignored_header.cache_clear()
     configure_logging(format="json")
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for state in (f"{WISH}=1", f"a={WISH},a={WISH}\x7f", "a=1," * 300):
-        remote(caller, state)
+        remote_context(caller, state)
 
     (told,) = _events(capsys)
     assert (told["event"], told["key"]) == ("trace.ignored", "tracestate")

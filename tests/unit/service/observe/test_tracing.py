@@ -12,21 +12,21 @@ from structlog.testing import capture_logs
 from service.errors import BudgetExceededError
 from service.observe.metrics import UNMEASURED, timed
 from service.observe.tracing import (
-    UNTRACED,
-    Beginning,
-    Carried,
-    Spanning,
-    carried,
-    current,
-    fail,
+    NO_TRACE,
+    ActiveSpan,
+    SpanStart,
+    TraceHeaders,
+    child_span,
+    current_ids,
+    current_span,
     find_tracer,
-    following,
-    ids,
-    ignored,
     is_traced,
-    remote,
+    log_ignored_header,
+    record_failure,
+    remote_context,
     remote_span,
-    within,
+    trace_headers,
+    with_caller_trace,
 )
 from tests.tracing import Collected
 
@@ -51,18 +51,18 @@ HOSTILE = [
 
 @pytest.fixture(autouse=True)
 def _untold() -> Iterator[None]:
-    ignored.cache_clear()
+    log_ignored_header.cache_clear()
     yield
-    ignored.cache_clear()
+    log_ignored_header.cache_clear()
 
 
 def test_without_a_provider_there_is_no_tracer() -> None:
     """Then nothing is begun, and what a caller said is carried on as it is."""
     assert find_tracer() is None
-    with within("anything") as span, timed(UNMEASURED, "fit"):
-        assert (span, current(), is_traced()) == (None, None, False)
-        assert carried("00-ab", "x=1") == Carried("00-ab", "x=1")
-        assert carried() == UNTRACED
+    with child_span("anything") as span, timed(UNMEASURED, "fit"):
+        assert (span, current_span(), is_traced()) == (None, None, False)
+        assert trace_headers("00-ab", "x=1") == TraceHeaders("00-ab", "x=1")
+        assert trace_headers() == NO_TRACE
 
 
 def test_a_provider_that_is_switched_off_gives_no_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,10 +77,10 @@ def test_a_provider_that_is_switched_off_gives_no_tracer(monkeypatch: pytest.Mon
 def test_spans_within_a_span_hang_below_it() -> None:
     """What is timed is one too; behind it, the span above is current again."""
     collected = Collected()
-    with Spanning(collected.tracer, Beginning(name="whole")) as whole:
-        with timed(UNMEASURED, "fit"), within("render"):
-            assert current() is not whole
-        assert current() is whole
+    with ActiveSpan(collected.tracer, SpanStart(name="whole")) as whole:
+        with timed(UNMEASURED, "fit"), child_span("render"):
+            assert current_span() is not whole
+        assert current_span() is whole
 
     assert [span.name for span in collected.spans] == ["render", "fit", "whole"]
     assert [collected.above(span) for span in collected.spans] == ["fit", "whole", None]
@@ -92,10 +92,10 @@ async def test_threads_take_their_span_along() -> None:
     collected = Collected()
 
     def work() -> None:
-        with within("part"):
+        with child_span("part"):
             pass
 
-    with Spanning(collected.tracer, Beginning(name="whole")):
+    with ActiveSpan(collected.tracer, SpanStart(name="whole")):
         await asyncio.to_thread(work)
 
     assert collected.above(collected.named("part")) == "whole"
@@ -105,10 +105,10 @@ def test_a_span_says_what_failed_and_not_why() -> None:
     """By the code of our errors and the class of others: their words may be anybody's."""
     collected = Collected()
     for error in (BudgetExceededError("of Ana"), KeyError("of Ana")):
-        with pytest.raises(type(error)), Spanning(collected.tracer, Beginning(name="x")):
+        with pytest.raises(type(error)), ActiveSpan(collected.tracer, SpanStart(name="x")):
             raise error
-    with Spanning(collected.tracer, Beginning(name="x")):
-        fail(current(), "overloaded")
+    with ActiveSpan(collected.tracer, SpanStart(name="x")):
+        record_failure(current_span(), "overloaded")
 
     told = [dict(span.attributes or {})["error.type"] for span in collected.spans]
     assert told == ["budget_exceeded", "KeyError", "overloaded"]
@@ -119,21 +119,21 @@ def test_a_span_says_what_failed_and_not_why() -> None:
 def test_a_message_names_the_span_that_it_is_sent_in() -> None:
     """And keeps what other systems noted of the trace."""
     collected = Collected()
-    beginning = Beginning(name="x", parent=remote(CALLER, "vendor=1"))
-    with Spanning(collected.tracer, beginning):
-        said = carried("00-what-the-caller-said", None)
+    beginning = SpanStart(name="x", parent=remote_context(CALLER, "vendor=1"))
+    with ActiveSpan(collected.tracer, beginning):
+        said = trace_headers("00-what-the-caller-said", None)
     (span,) = collected.spans
 
-    assert said == Carried(f"00-{TRACE}-{collected.ids(span)[1]}-01", "vendor=1")
+    assert said == TraceHeaders(f"00-{TRACE}-{collected.ids(span)[1]}-01", "vendor=1")
     assert collected.place(span) == (TRACE, SPAN)
 
 
 def test_a_span_that_is_not_sampled_still_carries_the_trace() -> None:
     """Whoever comes next sees that nobody wants it."""
     collected = Collected(ALWAYS_OFF)
-    with Spanning(collected.tracer, Beginning(name="x", parent=remote(CALLER))):
-        assert current() is None
-        said = carried().traceparent or ""
+    with ActiveSpan(collected.tracer, SpanStart(name="x", parent=remote_context(CALLER))):
+        assert current_span() is None
+        said = trace_headers().traceparent or ""
 
     assert (said[3:35], said[-2:]) == (TRACE, "00")
     assert SPAN not in said
@@ -144,14 +144,14 @@ def test_a_trace_that_cannot_be_read_begins_another(named: str) -> None:
     """It is told of once a process at most, and not quoted."""
     with capture_logs() as logs:
         for _ in range(3):
-            assert remote_span(remote(named)) is None
+            assert remote_span(remote_context(named)) is None
 
     assert logs in ([], [{"event": "trace.ignored", "key": "traceparent", "log_level": "warning"}])
 
 
 def test_a_later_version_of_the_header_is_read() -> None:
     """As far as it is known, which is what its authors ask for."""
-    found = remote_span(remote(f"01-{TRACE}-{SPAN}-01-more"))
+    found = remote_span(remote_context(f"01-{TRACE}-{SPAN}-01-more"))
 
     assert found is not None
     assert format(found.span_id, "x") == SPAN
@@ -164,7 +164,7 @@ def test_a_state_that_cannot_be_read_costs_no_trace(
     state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is known of the caller's span stays, and no library quotes strangers in a log."""
-    found = remote_span(remote(CALLER, state))
+    found = remote_span(remote_context(CALLER, state))
 
     assert found is not None
     assert format(found.trace_id, "032x") == TRACE
@@ -174,7 +174,7 @@ def test_a_state_that_cannot_be_read_costs_no_trace(
 @pytest.mark.parametrize("state", ["a=1", "a@b=1, c*/-_=2", "a= !-~ ~\t,,b=x"])
 def test_a_state_of_w3c_is_passed_on(state: str) -> None:
     """With all of its members."""
-    found = remote_span(remote(CALLER, state))
+    found = remote_span(remote_context(CALLER, state))
 
     assert found is not None
     assert len(found.trace_state) == len([each for each in state.split(",") if each])
@@ -183,15 +183,15 @@ def test_a_state_of_w3c_is_passed_on(state: str) -> None:
 def test_a_line_is_written_in_our_span_or_below_the_callers() -> None:
     """The caller's counts where nobody collects ours; what is no trace names none."""
     collected = Collected()
-    assert ids() is None
-    with following(CALLER):
-        assert ids() == (TRACE, SPAN)
-        with Spanning(collected.tracer, Beginning(name="x", parent=remote(CALLER))):
-            ours = ids()
+    assert current_ids() is None
+    with with_caller_trace(CALLER):
+        assert current_ids() == (TRACE, SPAN)
+        with ActiveSpan(collected.tracer, SpanStart(name="x", parent=remote_context(CALLER))):
+            ours = current_ids()
     for named in HOSTILE:
-        with following(named):
-            assert ids() is None
-    with following(None):
-        assert ids() is None
+        with with_caller_trace(named):
+            assert current_ids() is None
+    with with_caller_trace(None):
+        assert current_ids() is None
 
     assert ours == collected.ids(collected.named("x"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.ports.summaries import Lacking, Scope, fingerprint
+from service.ports.summaries import FailedScopes, Scope, fingerprint
 from tests.support import row
 
 
@@ -19,7 +19,7 @@ def test_a_fingerprint_tells_contents_and_order() -> None:
 def test_lacking_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest of too many is forgotten."""
     monkeypatch.setattr("service.ports.summaries.REMEMBERED", 2)
-    lacking = Lacking()
+    lacking = FailedScopes()
     for owner in "abc":
         lacking.add(Scope(owner))
     lacking.discard(Scope("c"))

@@ -2,7 +2,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from service.recall.dates import MOST, Days, days_of
+from service.recall.dates import MAX_DATES, Days, find_days
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)  # a Wednesday
 
@@ -34,7 +34,7 @@ NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)  # a Wednesday
 )
 def test_named_days_are_read(question: str, days: list[Days]) -> None:
     """Dates, months and years are read in several languages, other words are not."""
-    assert list(days_of(question, NOW)) == days
+    assert list(find_days(question, NOW)) == days
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ def test_named_days_are_read(question: str, days: list[Days]) -> None:
 )
 def test_days_are_told_from_today(question: str, first: date, last: date) -> None:
     """What lies before the moment of the question is a span of days."""
-    assert [days.span for days in days_of(question, NOW)] == [(first, last)]
-    assert days_of(question, None) == ()
+    assert [days.span for days in find_days(question, NOW)] == [(first, last)]
+    assert find_days(question, None) == ()
 
 
 def test_days_beyond_the_calendar_are_its_edge() -> None:
     """A number of months that no calendar has doesn't fail."""
     early = datetime(1, 1, 3, tzinfo=UTC)
 
-    (days,) = days_of("999 months ago", early)
+    (days,) = find_days("999 months ago", early)
     assert days.span == (date(1, 1, 1), date(1, 1, 16))
-    assert days_of("last year", early)[0].has(date(1, 6, 1))
+    assert find_days("last year", early)[0].has(date(1, 6, 1))
 
 
 def test_a_day_is_among_them_or_soon_after() -> None:
@@ -85,4 +85,4 @@ def test_only_so_many_dates_are_looked_for() -> None:
     """A list of dates is no question about them."""
     question = " ".join(f"2023-05-{day:02}" for day in range(1, 29))
 
-    assert len(days_of(question, NOW)) == MOST
+    assert len(find_days(question, NOW)) == MAX_DATES

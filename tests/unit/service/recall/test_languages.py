@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.recall.languages import DEFAULT, LEAST_SHARE, STOP_WORDS, language_of
+from service.recall.languages import DEFAULT, LEAST_SHARE, STOP_WORDS, detect_language
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from service.recall.languages import DEFAULT, LEAST_SHARE, STOP_WORDS, language_
 )
 def test_small_words_tell_the_language(text: str, language: str) -> None:
     """The language with most of its stop words is taken, English where none has enough."""
-    assert language_of(text.split()) == language
+    assert detect_language(text.split()) == language
 
 
 def test_languages_share_words() -> None:
@@ -29,8 +29,8 @@ def test_languages_share_words() -> None:
     assert len(shared["en"]) > 1 < len(shared["in"])
 
     assert "english" not in shared["en"]
-    assert language_of(["en"]) == shared["en"][0]
-    assert language_of(["in"]) == "english"
+    assert detect_language(["en"]) == shared["en"][0]
+    assert detect_language(["in"]) == "english"
 
 
 @given(st.lists(st.sampled_from(sorted(frozenset[str]().union(*STOP_WORDS.values())))))
@@ -39,7 +39,7 @@ def test_the_largest_share_is_found(said: list[str]) -> None:
     hits = {name: sum(word in stops for word in said) for name, stops in STOP_WORDS.items()}
     most = max(hits.values())
 
-    found = language_of(said)
+    found = detect_language(said)
 
     if most < LEAST_SHARE * len(said):
         assert found == DEFAULT

@@ -1,5 +1,12 @@
 from formatters.model import Passage, Role
-from service.recall.question import BORROWED, CHARACTER, LIGHT, MIXED, SMALL, read_question
+from service.recall.question import (
+    HAN_HIRAGANA_WEIGHT,
+    HAN_WEIGHT,
+    HIRAGANA_WEIGHT,
+    LAST_TURN_WEIGHT,
+    STOP_HAN_WEIGHT,
+    read_question,
+)
 
 CHAT = [
     Passage("We sold the red kayak", Role.HUMAN),
@@ -21,8 +28,8 @@ def test_a_follow_up_takes_the_words_of_the_last_turn() -> None:
     """Where no word is left, the last turn's count, but less, and older ones do not."""
     asked = read_question("And when was that?", CHAT, None)
 
-    assert asked.stems["museum"] == BORROWED
-    assert asked.grams["_mus"] == BORROWED
+    assert asked.stems["museum"] == LAST_TURN_WEIGHT
+    assert asked.grams["_mus"] == LAST_TURN_WEIGHT
     assert "kayak" not in asked.stems
 
 
@@ -46,8 +53,10 @@ def test_endings_count_less() -> None:
     asked = read_question("飛行機でしたか", CHAT, None)
 
     assert asked.stems["飛行"] == 1
-    assert {asked.stems[pair] for pair in ("した", "たか") if pair in asked.stems} <= {LIGHT}
-    assert LIGHT in asked.stems.values()
+    assert {asked.stems[pair] for pair in ("した", "たか") if pair in asked.stems} <= {
+        HIRAGANA_WEIGHT
+    }
+    assert HIRAGANA_WEIGHT in asked.stems.values()
 
 
 def test_a_long_question_is_read_at_its_ends() -> None:
@@ -77,14 +86,14 @@ def test_a_follow_up_without_blanks_borrows_too() -> None:
     """Where all of a question only asks, the last turn tells the subject."""
     chat = [Passage("我买了相机", Role.HUMAN), Passage("多少钱？", Role.AI)]
 
-    assert read_question("什么时候？", chat, None).stems["相机"] == BORROWED
+    assert read_question("什么时候？", chat, None).stems["相机"] == LAST_TURN_WEIGHT
 
 
 def test_small_words_and_single_characters_count_less() -> None:
     """In Chinese a pair with a small word; in Japanese one with an ending, but not its stem."""
     chinese = read_question("我买相机", [], None).stems
-    assert (chinese["相机"], chinese["我买"], chinese["相"]) == (1, SMALL, CHARACTER)
+    assert (chinese["相机"], chinese["我买"], chinese["相"]) == (1, STOP_HAN_WEIGHT, HAN_WEIGHT)
 
     japanese = read_question("旅館で食べる", [], None).stems
-    assert (japanese["旅館"], japanese["食べ"], japanese["食"]) == (1, MIXED, 1)
-    assert japanese["館"] == CHARACTER
+    assert (japanese["旅館"], japanese["食べ"], japanese["食"]) == (1, HAN_HIRAGANA_WEIGHT, 1)
+    assert japanese["館"] == HAN_WEIGHT

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from formatters.model import Passage, Role
-from service.recall.sessions import sessions
+from service.recall.sessions import split_sessions
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ def said(minutes: int | None, text: str = "x" * 28) -> Passage:
 
 def test_a_break_of_more_than_an_hour_ends_a_session() -> None:
     """One without a time belongs to where it stands; time that goes back ends nothing."""
-    told = sessions([said(0), said(60), said(121), said(None), said(100), said(500)])
+    told = split_sessions([said(0), said(60), said(121), said(None), said(100), said(500)])
 
     assert list(told.of) == [0, 0, 1, 1, 1, 2]
     assert list(told.totals) == [20, 30, 10]
@@ -24,7 +24,7 @@ def test_a_break_of_more_than_an_hour_ends_a_session() -> None:
 
 def test_neighbours_count_less_the_further_they_are() -> None:
     """A neighbour's score falls to nothing over the reach, on both sides; its own counts not."""
-    told = sessions([said(0), said(1), said(2), said(3)])
+    told = split_sessions([said(0), said(1), said(2), said(3)])
 
     assert told.near([0.0, 1.0, 0.0, 0.0], 20.0) == pytest.approx([0.5, 0.0, 0.5, 0.0])
     assert told.near([1.0, 0.0, 0.0, 2.0], 40.0) == pytest.approx([0.5, 1.75, 2.0, 0.25])
@@ -32,7 +32,7 @@ def test_neighbours_count_less_the_further_they_are() -> None:
 
 def test_nothing_reaches_into_another_session() -> None:
     """What was said after a break is no neighbour, however wide one looks."""
-    told = sessions([said(0), said(200)])
+    told = split_sessions([said(0), said(200)])
 
     assert told.near([1.0, 1.0], 2_500.0) == pytest.approx([0.0, 0.0])
     assert told.within(2_500.0) == [(0, 1), (1, 2)]
@@ -40,4 +40,4 @@ def test_nothing_reaches_into_another_session() -> None:
 
 def test_a_character_without_blanks_is_a_token() -> None:
     """Four letters are taken for one, and so is each Chinese character."""
-    assert list(sessions([said(0, "字" * 7), said(1, "x" * 28)]).tokens) == [10, 10]
+    assert list(split_sessions([said(0, "字" * 7), said(1, "x" * 28)]).tokens) == [10, 10]

@@ -1,43 +1,43 @@
 """What rows are found by."""
 
 from formatters.model import Passage, Role
-from service.recall.terms import ASKED, MOST_TERMS, asked_terms, terms_of
+from service.recall.terms import MAX_ROW_TERMS, QUESTION_TERMS, question_terms, row_terms
 
 
 def test_a_row_is_found_by_stems_and_words() -> None:
     """Small words tell nothing; a word in another form has the same stem."""
-    assert terms_of("We decided about the boats") == ("decid", "boat", "decided", "boats")
-    assert set(terms_of("the boat")) & set(asked_terms("Which boats?", ())) == {"boat"}
+    assert row_terms("We decided about the boats") == ("decid", "boat", "decided", "boats")
+    assert set(row_terms("the boat")) & set(question_terms("Which boats?", ())) == {"boat"}
 
 
 def test_a_row_tells_its_language_or_is_found_by_its_words() -> None:
     """A word of a question in another language's form is found by itself."""
-    assert "boot" in terms_of("Wir waren mit den Booten auf dem See")
-    assert "boote" in set(terms_of("Boote!")) & set(asked_terms("Wo sind die Boote jetzt?", ()))
+    assert "boot" in row_terms("Wir waren mit den Booten auf dem See")
+    assert "boote" in set(row_terms("Boote!")) & set(question_terms("Wo sind die Boote jetzt?", ()))
 
 
 def test_characters_without_blanks_come_in_pairs() -> None:
     """And Han characters alone as well; no longer run of them is a term of its own."""
-    assert terms_of("琵琶湖") == ("琵琶", "琶湖", "琵", "琶", "湖")
+    assert row_terms("琵琶湖") == ("琵琶", "琶湖", "琵", "琶", "湖")
 
 
 def test_all_that_is_shown_of_a_row_finds_it() -> None:
     """500 characters, each another one, with their pairs."""
     told = "".join(chr(0x4E00 + n) for n in range(500))
-    assert {told[-2:], told[-1]} <= set(terms_of(told))
+    assert {told[-2:], told[-1]} <= set(row_terms(told))
 
 
 def test_a_question_without_words_asks_for_those_of_the_last_turn() -> None:
     """'And when was that?' is about what was just said."""
     said = [Passage("The boats came back", Role.HUMAN)]
-    assert asked_terms("and when was that?", said) == ("boat", "came", "back")
-    assert asked_terms("and when was that?", ()) == ()
+    assert question_terms("and when was that?", said) == ("boat", "came", "back")
+    assert question_terms("and when was that?", ()) == ()
 
 
 def test_what_is_written_and_asked_is_bounded() -> None:
     """Of pasted texts the terms at both ends count, of a long row the first."""
     numbers = [str(number) for number in range(5_000)]
-    assert len(terms_of(" ".join(numbers))) == MOST_TERMS
-    asked = asked_terms(" ".join(numbers), ())
-    assert len(asked) == 2 * ASKED
+    assert len(row_terms(" ".join(numbers))) == MAX_ROW_TERMS
+    asked = question_terms(" ".join(numbers), ())
+    assert len(asked) == 2 * QUESTION_TERMS
     assert (asked[0], asked[-1]) == ("0", "4999")

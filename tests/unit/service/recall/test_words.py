@@ -1,6 +1,6 @@
 import pytest
 
-from service.recall.words import MOST_CHARS, analysed, cjk_chars, is_hiragana, words
+from service.recall.words import MAX_TEXT_CHARS, analyze, cjk_chars, is_hiragana, words
 
 
 def test_words_are_lower_case_and_without_marks() -> None:
@@ -26,7 +26,7 @@ def test_wide_letters_are_the_plain_ones() -> None:
 )
 def test_scripts_without_blanks_are_taken_in_pairs(text: str, pairs: list[str]) -> None:
     """Chinese, Japanese and Korean have pairs of characters, and Han characters alone too."""
-    found = analysed(text, "english")
+    found = analyze(text, "english")
 
     assert list(found.stems) == pairs
     assert list(found.grams) == pairs
@@ -34,12 +34,12 @@ def test_scripts_without_blanks_are_taken_in_pairs(text: str, pairs: list[str]) 
 
 def test_other_words_between_them_stay_whole() -> None:
     """A name in Latin letters within Chinese is a word of its own."""
-    assert list(analysed("我用python写", "english").stems) == ["python", "我用", "写", "我", "用"]
+    assert list(analyze("我用python写", "english").stems) == ["python", "我用", "写", "我", "用"]
 
 
 def test_stems_and_runs_are_counted() -> None:
     """Forms of a word share a stem; stop words count nothing; short words are a run whole."""
-    found = analysed("Running, she runs: it ran to Oz", "english")
+    found = analyze("Running, she runs: it ran to Oz", "english")
 
     assert found.stems["run"] == 2
     assert "she" not in found.stems
@@ -53,27 +53,27 @@ def test_stems_and_runs_are_counted() -> None:
 
 def test_small_words_of_scripts_without_blanks_count_nothing() -> None:
     """Pairs within stop words are left out, and Hiragana alone is told apart."""
-    assert list(analysed("天気です", "english").stems) == ["天気", "気で", "天", "気"]
+    assert list(analyze("天気です", "english").stems) == ["天気", "気で", "天", "気"]
     assert is_hiragana("です")
     assert not any(map(is_hiragana, ("カメ", "天で", "de", "")))
 
 
 def test_names_within_a_sentence_are_counted() -> None:
     """A capital at the start of a sentence makes no name, and one said twice is one."""
-    assert analysed("We met Ann in Paris. Then Ann left", "english").names == 2
-    assert analysed("Ann: Hello. What?", "english").names == 0
+    assert analyze("We met Ann in Paris. Then Ann left", "english").names == 2
+    assert analyze("Ann: Hello. What?", "english").names == 0
 
 
 def test_a_long_text_is_looked_at_in_part() -> None:
     """Of a text without end only its first characters are searched."""
-    text = "boat " * MOST_CHARS
+    text = "boat " * MAX_TEXT_CHARS
 
-    assert analysed(text, "english").stems == {"boat": MOST_CHARS // len("boat ")}
+    assert analyze(text, "english").stems == {"boat": MAX_TEXT_CHARS // len("boat ")}
 
 
 def test_nothing_is_found_in_nothing() -> None:
     """A text without words has no terms."""
-    assert analysed("?! 👍", "english") == ({}, {}, 0, 0, 0)
+    assert analyze("?! 👍", "english") == ({}, {}, 0, 0, 0)
 
 
 def test_characters_without_blanks_are_counted() -> None:

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from service.adapters.bus_records import read_dead_letter
 from service.wire.documents import example, schemas
 from service.wire.events import Compacted, Event, Pruned, Summarized
-from service.wire.protocol import BuildResponse, decode
+from service.wire.request import decode
+from service.wire.response import BuildResponse
 from service.wire.result_row import ResultRow
 from tests.support import MakeBuilder
 

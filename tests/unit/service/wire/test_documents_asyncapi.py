@@ -11,13 +11,13 @@ import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 from pydantic import BaseModel
 
-from service.adapters.bus_options import BusOptions
 from service.errors import InvalidRequestError
 from service.ports.bus import ReplyKind
-from service.wire import documents as channels
 from service.wire.documents import document, example, message_schemas
 from service.wire.events import Compacted, Event, Pruned, Summarized
-from service.wire.protocol import BuildResponse, Topics, decode, failed
+from service.wire.protocol import Topics
+from service.wire.request import decode
+from service.wire.response import BuildResponse, error_response
 from service.wire.result_row import read_result
 
 ROOT = Path(__file__).parents[4]
@@ -122,15 +122,6 @@ def test_requests_have_replies_where_they_say() -> None:
     assert kinds == set(metadata["reply_kind"]["enum"]) == set(ReplyKind.__args__)  # type: ignore[attr-defined]
 
 
-def test_the_details_of_streams_are_those_of_the_bus() -> None:
-    """Groups and lengths are what the adapter uses."""
-    options = BusOptions()
-    assert options.group == channels.GROUP
-    assert options.results_group == channels.RESULTS_GROUP
-    assert options.reply_max_length == channels.REPLY_MAX_LENGTH
-    assert options.dead_max_length == channels.DEAD_MAX_LENGTH
-
-
 def test_examples_match_their_schemas() -> None:
     """Every message has one, and the schema in the document takes it."""
     described = document()
@@ -159,7 +150,9 @@ def test_the_codes_of_a_response_are_listed() -> None:
     """With the code of any error that a worker answers with."""
     response = document()["components"]["messages"]["buildResponse"]
     request = decode(json.dumps(example("request_run")).encode())
-    answer = failed(request.envelope, InvalidRequestError(), request.run.history[0].timestamp)
+    answer = error_response(
+        request.envelope, InvalidRequestError(), request.run.history[0].timestamp
+    )
 
     assert answer.content.status == "error"
     assert answer.content.error.code in response["x-error-codes"]

@@ -19,7 +19,9 @@ from service.errors import (
     UnsupportedVersionError,
 )
 from service.wire.documents import schemas
-from service.wire.protocol import BuildRequest, RejectedError, Topics, decode, failed, written
+from service.wire.protocol import Topics
+from service.wire.request import BuildRequest, RejectedError, decode
+from service.wire.response import error_response, serialize_response
 from tests.support import NOW, MakeBuilder
 
 ROOT = Path(__file__).parents[4]
@@ -69,7 +71,7 @@ async def test_golden_requests_get_their_golden_responses(
     """A request of a year ago is answered today, byte for byte, as it was then."""
     request = json.loads((GOLDEN / f"request_{name}.json").read_text())
     response = await make_builder().handle_build_request(request)
-    answered = json.loads(written(response))
+    answered = json.loads(serialize_response(response))
 
     Draft202012Validator(schemas()["response"]).validate(answered)
     assert answered == json.loads((GOLDEN / f"response_{name}.json").read_text())
@@ -80,7 +82,7 @@ async def test_a_response_is_written_as_its_form_has_it(make_builder: MakeBuilde
     request = json.loads((GOLDEN / "request_run.json").read_text())
     response = await make_builder().handle_build_request(request)
 
-    assert written(response) == response.model_dump_json().encode()
+    assert serialize_response(response) == response.model_dump_json().encode()
 
 
 def test_a_request_needs_no_more_than_an_owner_and_an_input() -> None:
@@ -245,7 +247,7 @@ def test_edits_come_as_they_are() -> None:
     asked = decode(encoded(content={"current_input": "hi", "context": options})).options
 
     assert asked.context_management is not None
-    assert asked.context_management.asked().as_dict() == {
+    assert asked.context_management.to_management().as_dict() == {
         "edits": [{**EDIT, "trigger": {"type": "input_tokens", "value": 60_000}}, {"type": "new"}]
     }
 
@@ -353,7 +355,9 @@ def test_an_error_says_what_and_where() -> None:
     """The error object carries code, title, detail, places, and whether to try again."""
     rejection = rejected(encoded(content={"current_input": ""}))
     assert rejection.envelope is not None
-    body = failed(rejection.envelope, rejection.error, NOW).model_dump(mode="json")["content"]
+    body = error_response(rejection.envelope, rejection.error, NOW).model_dump(mode="json")[
+        "content"
+    ]
 
     assert body["status"] == "error"
     assert body["messages"] == body["tools"] == []
@@ -367,8 +371,8 @@ def test_an_error_that_may_pass_has_a_new_id_each_time() -> None:
     envelope = decode(encoded()).envelope
     passing, lasting = DeadlineExceededError("late"), InvalidRequestError("bad")
 
-    assert failed(envelope, passing, NOW).id != failed(envelope, passing, NOW).id
-    assert failed(envelope, lasting, NOW).id == failed(envelope, lasting, NOW).id
+    assert error_response(envelope, passing, NOW).id != error_response(envelope, passing, NOW).id
+    assert error_response(envelope, lasting, NOW).id == error_response(envelope, lasting, NOW).id
 
 
 async def test_a_message_that_names_nobody_raises(make_builder: MakeBuilder) -> None:
@@ -410,7 +414,7 @@ def test_a_place_can_be_written_whatever_its_key_is() -> None:
     rejection = rejected(payload)
     assert rejection.envelope is not None
 
-    assert failed(rejection.envelope, rejection.error, NOW).model_dump_json().encode()
+    assert error_response(rejection.envelope, rejection.error, NOW).model_dump_json().encode()
     assert rejection.problems[0].pointer == "/content/\ufffd"
 
 

@@ -11,7 +11,9 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import BudgetExceededError, BusError, ContextBuilderError
-from service.wire.protocol import Topics, decode, failed
+from service.wire.protocol import Topics
+from service.wire.request import decode
+from service.wire.response import error_response
 from service.worker.client import ContextClient, NoAnswerError, open_client
 from tests.support import NOW
 
@@ -49,7 +51,7 @@ async def heard(bus: MemoryBus) -> dict[str, Any]:
 def refusal(request: dict[str, Any], error: ContextBuilderError) -> bytes:
     """Return the error response to a request."""
     envelope = decode(json.dumps(request).encode()).envelope
-    return failed(envelope, error, NOW).model_dump_json().encode()
+    return error_response(envelope, error, NOW).model_dump_json().encode()
 
 
 async def test_what_is_no_response_is_passed_over(

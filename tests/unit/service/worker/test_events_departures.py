@@ -12,7 +12,7 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.aio import LARGE_TEXT
-from service.build.after_answer import WAITING
+from service.build.after_answer import MAX_BUILDS
 from service.build.report import Built
 from service.builder import ContextBuilder
 from service.config.settings import EventSettings
@@ -53,12 +53,12 @@ class Asked(MemoryHistory):
 
     asked = 0
 
-    async def fell_out(
+    async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Count, and answer."""
         self.asked += 1
-        return await super().fell_out(owner_key, ids, archiving=archiving)
+        return await super().flag_fallen(owner_key, ids, archiving=archiving)
 
 
 @pytest.fixture
@@ -215,8 +215,8 @@ async def test_the_archive_is_kept_without_events(
     await history.append("o", turns(3))
     built = await builder.built(make_request(memory_limit=4))
     silent = watching(builder, told, pruned=False)
-    silent.afterwards.keep(built)
-    await silent.afterwards.drain()
+    silent.queue.keep(built)
+    await silent.queue.drain()
     assert history.asked == 0
 
     await watching(builder, told, pruned=False, archive=True).tell(built)
@@ -234,12 +234,11 @@ async def test_it_is_done_in_the_background(
 ) -> None:
     """Builds are kept until `run` gets to them; those that left nothing out are not."""
     departures = watching(builder, told)
-    departures.afterwards.keep(None)
-    departures.afterwards.keep(await builder.built(make_request()))
+    departures.queue.keep(await builder.built(make_request()))
     await history.append("o", turns(2))
-    departures.afterwards.keep(await builder.built(make_request(memory_limit=2)))
-    task = asyncio.create_task(departures.afterwards.run())
-    await departures.afterwards.drain()
+    departures.queue.keep(await builder.built(make_request(memory_limit=2)))
+    task = asyncio.create_task(departures.queue.run())
+    await departures.queue.drain()
     task.cancel()
     await asyncio.wait([task])
     assert told.removed == [named(0, 1)]
@@ -253,8 +252,8 @@ async def test_builds_beyond_a_bound_are_let_go(
     built = await builder.built(make_request(memory_limit=2))
     departures = watching(builder, told)
     with capture_logs() as lines:
-        for _ in range(WAITING + 1):
-            departures.afterwards.keep(built)
+        for _ in range(MAX_BUILDS + 1):
+            departures.queue.keep(built)
     assert [line["event"] for line in lines] == ["departures.lost"]
 
 
@@ -344,6 +343,6 @@ async def test_a_build_that_leaves_out_nothing_new_does_not_wait(
     departures = watching(builder, told)
     await departures.tell(built)
     with capture_logs() as lines:
-        for _ in range(WAITING + 1):
-            departures.afterwards.keep(built)
+        for _ in range(MAX_BUILDS + 1):
+            departures.queue.keep(built)
     assert lines == []

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from service import app
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.store import MemoryHistory
-from service.config.sections import StoreSettings
+from service.app import make_worker
+from service.config.endpoints import StoreSettings
 from service.config.settings import EventSettings, Settings
 from service.ports.stores import Archiving
 from service.worker import retention
-from service.worker import runner as worker
 from service.worker.retention import Retention
 from tests.stores import Words
 from tests.support import NOW, MakeBuilder, row
@@ -38,7 +39,7 @@ async def aged(days: Callable[[int], datetime], count: int = 5) -> MemoryHistory
             build_id="b",
             retention=timedelta(days=9_999),
         )
-        await history.fell_out("o", [f"m{number}"], archiving=note)
+        await history.flag_fallen("o", [f"m{number}"], archiving=note)
     return history
 
 
@@ -64,15 +65,37 @@ async def test_each_has_a_time_of_its_own() -> None:
     """Rows go by their time, copies by that of their archiving; all of them, in portions."""
     history = await aged(ago, count=9)
     settings = Settings(
-        store=StoreSettings(retention_days=4.5), events=EventSettings(retention_days=2.5)
+        store=StoreSettings(retention_days=4.5),
+        events=EventSettings(archive=True, retention_days=2.5),
     )
     with capture_logs() as logs:
-        await Retention(history, settings, lambda: NOW, portion=2).enforce()
-        await Retention(history, settings, lambda: NOW, portion=2).enforce()
+        await Retention(history, settings, lambda: NOW, batch=2).enforce()
+        await Retention(history, settings, lambda: NOW, batch=2).enforce()
 
     assert await left(history) == (5, 3)
     told = [each for each in logs if each["event"] == "retention.deleted"]
     assert [(each["rows"], each["copies"]) for each in told] == [(4, 6)]
+
+
+async def test_an_archive_that_is_off_is_checked_once_a_day() -> None:
+    """Copies from before still expire; most passes don't touch the archive."""
+    history, checks, now = await aged(ago), [0], NOW
+    expire_archive = history.expire_archive
+
+    async def counted(before: datetime, limit: int) -> int:
+        checks[0] += 1
+        return await expire_archive(before, limit)
+
+    history.expire_archive = counted  # type: ignore[method-assign] # a spy
+    retention_of_copies = Retention(
+        history, Settings(events=EventSettings(retention_days=4)), lambda: now
+    )
+    for _ in range(3):
+        await retention_of_copies.enforce()
+    assert (checks, (await history.stats("o")).archived) == ([1], 5)
+    now += timedelta(days=1)
+    await retention_of_copies.enforce()
+    assert (checks, (await history.stats("o")).archived) == ([3], 4)
 
 
 async def test_several_do_it_together() -> None:
@@ -81,7 +104,7 @@ async def test_several_do_it_together() -> None:
     settings = Settings(store=StoreSettings(retention_days=9.5))
     async with asyncio.TaskGroup() as tasks:
         for _ in range(3):
-            tasks.create_task(Retention(history, settings, lambda: NOW, portion=1).enforce())
+            tasks.create_task(Retention(history, settings, lambda: NOW, batch=1).enforce())
     assert await left(history) == (10, 40)
 
 
@@ -89,14 +112,14 @@ async def test_workers_do_it_in_the_background(
     make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the time of the bus, while they work."""
-    monkeypatch.setattr(worker, "INTERVAL", 0.01)
+    monkeypatch.setattr(app, "INTERVAL", 0.01)
     builder = make_builder(settings=Settings(store=StoreSettings(retention_days=1)))
     async with open_memory_bus() as bus:
         moments = [bus.now() - timedelta(days=2), bus.now()]
         rows = [row(n, "human", "x", timestamp=m.isoformat()) for n, m in enumerate(moments)]
         await builder.history.append("o", rows)
         stop = asyncio.Event()
-        running = asyncio.create_task(worker.Worker(bus, builder).run(stop))
+        running = asyncio.create_task(make_worker(bus, builder).run(stop))
         async with asyncio.timeout(10):
             while (await builder.history.recent("o")).total == 2:  # noqa: ASYNC110 - in the background
                 await asyncio.sleep(0.01)

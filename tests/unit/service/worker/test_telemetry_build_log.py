@@ -8,9 +8,8 @@ from service.builder import Answered
 from service.errors import BudgetExceededError
 from service.observe.metrics import Sizes
 from service.ports.stream import Delivery
-from service.wire.protocol import failed
-from service.wire.response import BuildSuccess
-from service.worker.telemetry import note_build
+from service.wire.response import BuildSuccess, error_response
+from service.worker.telemetry import record_build
 from tests.support import NOW, MakeBuilder, MakeRequest, Noted, row
 
 DELIVERY = Delivery(source="s", token="1-0", payload=b"", received_at=NOW, attempt=2)
@@ -19,7 +18,7 @@ DELIVERY = Delivery(source="s", token="1-0", payload=b"", received_at=NOW, attem
 def noted(answered: Answered, queued: float = 0, took: float = 0) -> Noted:
     """Note a build that waited and took so many seconds."""
     metrics, began = Noted(), NOW + timedelta(seconds=queued)
-    note_build(DELIVERY, answered, began, began + timedelta(seconds=took), metrics)
+    record_build(DELIVERY, answered, began, began + timedelta(seconds=took), metrics)
     return metrics
 
 
@@ -38,7 +37,7 @@ async def test_a_context_is_told_of(make_builder: MakeBuilder, make_request: Mak
 
 def test_an_error_is_told_of_by_its_code(make_request: MakeRequest) -> None:
     """In the log; times do not run backwards where a clock was set back."""
-    error = failed(make_request().envelope, BudgetExceededError("too small"), NOW)
+    error = error_response(make_request().envelope, BudgetExceededError("too small"), NOW)
     with capture_logs() as logs:
         metrics = noted(Answered(error), -3, -1)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from service.adapters.mcp.definitions import MOST_CHARS, read_definitions
-from service.config.sections import McpServerSettings
+from service.config.content import McpServerSettings
 from tests.tool_server import tool
 
 

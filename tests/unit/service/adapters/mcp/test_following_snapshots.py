@@ -6,7 +6,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from service.adapters.mcp.following import Snapshots
-from service.config.sections import McpServerSettings
+from service.config.content import McpServerSettings
 
 SERVER = McpServerSettings(name="git", command="x")
 TOOL = {"type": "function", "function": {"name": "git__a"}}

@@ -77,8 +77,8 @@ def test_a_row_falls_out_once(rows: OwnerRows) -> None:
     """In the order that was asked for; pruned rows are hidden already."""
     rows.prune(["c"])
 
-    assert rows.fell_out(["b", "a", "b", "c", "unknown"]) == ["b", "a"]
-    assert rows.fell_out(["a", "d"]) == ["d"]
+    assert rows.flag_fallen(["b", "a", "b", "c", "unknown"]) == ["b", "a"]
+    assert rows.flag_fallen(["a", "d"]) == ["d"]
 
 
 def test_old_copies_go_when_new_ones_come(rows: OwnerRows) -> None:
@@ -98,7 +98,7 @@ def test_what_there_is_is_counted(rows: OwnerRows) -> None:
     """Tokens are those of rows that are shown."""
     assert OwnerRows().stats() == HistoryStats()
     rows.prune(["a"])
-    rows.fell_out(["b", "c"])
+    rows.flag_fallen(["b", "c"])
     rows.copy(["b"], archiving(days=1), NOW)
 
     expected = HistoryStats(rows=3, tokens=9, pruned=1, fallen=2, archived=1)

@@ -7,7 +7,7 @@ from opentelemetry import trace
 from structlog.testing import capture_logs
 
 from service.adapters.otel.tracer import open_tracer
-from service.config.sections import TelemetrySettings
+from service.config.endpoints import TelemetrySettings
 from service.errors import ConfigError
 from tests.tracing import Collected
 

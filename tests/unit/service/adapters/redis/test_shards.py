@@ -3,13 +3,13 @@ import zlib
 import pytest
 
 from service.adapters.redis.keys import Shard
-from service.adapters.redis.servers import OneServer
+from service.adapters.redis.server import OneServer
 from service.adapters.redis.shards import (
     MAX_SHARDS,
     Shards,
     all_topics,
     owner_of,
-    read_count,
+    parse_count,
     shard_of,
     shard_topic,
 )
@@ -58,14 +58,14 @@ def test_owners_are_read_as_the_worker_reads_them(payload: bytes, owner: str | N
 @pytest.mark.parametrize(("value", "count"), [(None, 1), (b"1", 1), (b"07", 7), (b"64", 64)])
 def test_their_number_is_a_decimal(value: bytes | None, count: int) -> None:
     """Without the key there is one."""
-    assert read_count(value) == count
+    assert parse_count(value) == count
 
 
 @pytest.mark.parametrize("value", [b"", b"0", b"65", b"-1", b"1.5", b"0x2", b"\xb2", b"9" * 5000])
 def test_other_numbers_are_refused(value: bytes) -> None:
     """With what stands there, though not all of it."""
     with pytest.raises(ConfigError, match="no number from 1 to 64") as refused:
-        read_count(value)
+        parse_count(value)
 
     assert len(refused.value.detail) < 100
 
@@ -73,7 +73,7 @@ def test_other_numbers_are_refused(value: bytes) -> None:
 def shards_of(*counts: int) -> Shards:
     """Return what a process knows that has seen these numbers of shards, one after the other."""
     nowhere: OneServer = None  # type: ignore[assignment] # nothing is looked up here
-    shards = Shards(nowhere, "p.", memory_seconds=60)
+    shards = Shards(nowhere, "p.", result_ttl_seconds=60)
     for count in counts:
         shards._use(count)
     return shards
@@ -105,8 +105,8 @@ def test_a_request_has_rivals_after_a_change_or_on_a_strange_stream_only() -> No
     identity = Identity("ana", "m1")
     here = shard_topic(shard_of("ana", 3), 3)
 
-    assert shards_of(1).rivals(identity, "context.build.request") == ()
-    assert shards_of(3).rivals(identity, here) == ()
-    assert shards_of(1, 3).rivals(identity, here)
-    (usual,) = shards_of(3).rivals(identity, "context.build.request")
+    assert shards_of(1).other_result_keys(identity, "context.build.request") == ()
+    assert shards_of(3).other_result_keys(identity, here) == ()
+    assert shards_of(1, 3).other_result_keys(identity, here)
+    (usual,) = shards_of(3).other_result_keys(identity, "context.build.request")
     assert usual == Shard("p.", here).result(identity)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.adapters.sql.postgres import place
+from service.adapters.sql.postgres import host_and_database
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from service.adapters.sql.postgres import place
 )
 def test_host_and_database_are_shown(url: str, shown: str) -> None:
     """Nothing that could be of a password is."""
-    assert place(url) == shown
+    assert host_and_database(url) == shown

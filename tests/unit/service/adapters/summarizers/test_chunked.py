@@ -9,7 +9,7 @@ from service.adapters.summarizers.chunked import (
     shared_out,
     within,
 )
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import SummarizerError
 
 

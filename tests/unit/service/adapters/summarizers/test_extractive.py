@@ -9,7 +9,7 @@ from service.adapters.summarizers.extractive import (
     open_extractive_summarizer,
 )
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.config.sections import SummarizerSettings
+from service.config.content import SummarizerSettings
 from service.errors import SummarizerError
 
 TALK = [Message(id="m1", role=Role.HUMAN, content="Hi. I moved to Lisbon in 2019. Fine.")]

@@ -35,7 +35,7 @@ def test_strategies_run_in_turn_until_the_budget_is_met() -> None:
     assert indices(both.fit(GROUPS, 100)) == list(range(10))
     assert indices(both.fit(GROUPS, 60)) == [5, 6, 7, 8, 9]
     assert indices(both.fit(GROUPS, 30)) == [7, 8, 9]
-    assert {v.reason for v in both.fit(GROUPS, 30).verdicts.values()} == {"window", "older"}
+    assert {v.reason for v in both.fit(GROUPS, 30).decisions.values()} == {"window", "older"}
 
 
 def test_what_is_left_over_the_budget_is_told() -> None:

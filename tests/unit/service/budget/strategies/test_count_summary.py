@@ -34,7 +34,7 @@ def test_what_is_counted_has_its_reason_and_the_budget_is_told() -> None:
     """As with the other windows."""
     fit = CountSummary(max_items=5).fit(GROUPS, 18)
 
-    assert {index: verdict.reason for index, verdict in fit.verdicts.items()} == dict.fromkeys(
+    assert {index: verdict.reason for index, verdict in fit.decisions.items()} == dict.fromkeys(
         range(4), "window"
     )
     assert fit.over_budget

@@ -45,9 +45,9 @@ def test_what_scores_highest_is_kept_in_order() -> None:
     fit = Importance().fit(TALK, 30)
 
     assert [group.index for group in fit.kept] == [2, 3, 4]
-    assert fit.verdicts[0].score == 20
-    assert fit.verdicts[4].score == 60
-    assert {verdict.reason for verdict in fit.verdicts.values()} == {"score"}
+    assert fit.decisions[0].score == 20
+    assert fit.decisions[4].score == 60
+    assert {verdict.reason for verdict in fit.decisions.values()} == {"score"}
     assert not fit.over_budget
 
 
@@ -85,7 +85,7 @@ def test_scores_are_told_to_two_places() -> None:
     """A seventh of the recency is no round number; only what is told is rounded."""
     groups = [said(n, Role.AI) for n in range(7)]
 
-    assert Importance().fit(groups, 70).verdicts[1].score == 15.71
+    assert Importance().fit(groups, 70).decisions[1].score == 15.71
     assert Importance().scores(groups)[1] == pytest.approx(10 + 40 / 7)
 
 

@@ -13,4 +13,4 @@ def test_everything_is_kept(budget: int, *, over: bool) -> None:
 
     assert fit.kept == tuple(groups)
     assert fit.over_budget is over
-    assert fit.verdicts == {}
+    assert fit.decisions == {}

@@ -38,14 +38,14 @@ def test_groups_are_ranked_in_their_places() -> None:
     fit = BY_WORD.fit(talk, 30)
 
     assert [group.index for group in fit.kept] == [0, 2, 4]
-    assert {index: verdict.score for index, verdict in fit.verdicts.items()} == {
+    assert {index: verdict.score for index, verdict in fit.decisions.items()} == {
         0: 1.0,
         1: 0.0,
         2: 1.0,
         3: 0.0,
         4: 1.0,
     }
-    assert {verdict.reason for verdict in fit.verdicts.values()} == {"score"}
+    assert {verdict.reason for verdict in fit.decisions.values()} == {"score"}
     assert not fit.over_budget
 
 
@@ -85,7 +85,7 @@ def test_without_a_ranker_the_newest_stay(budget: int) -> None:
     """The core has no ranker of its own; its strategy is then that of the oldest first."""
     one, other = Relevance().fit(TALK, budget), OldestFirst().fit(TALK, budget)
 
-    assert (one.kept, one.verdicts) == (other.kept, other.verdicts)
+    assert (one.kept, one.decisions) == (other.kept, other.decisions)
 
 
 def test_what_fits_is_not_ranked() -> None:
@@ -93,7 +93,7 @@ def test_what_fits_is_not_ranked() -> None:
     fit = BY_WORD.fit(TALK, 50)
 
     assert fit.kept == tuple(TALK)
-    assert not fit.verdicts
+    assert not fit.decisions
 
 
 def test_pinned_groups_go_first() -> None:

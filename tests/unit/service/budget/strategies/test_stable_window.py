@@ -3,7 +3,7 @@
 import pytest
 
 from formatters.model import Message, Role
-from service.budget.groups import Group, Steady, keeps_still
+from service.budget.groups import Group, StableBudget, has_stable_prefix
 from service.budget.strategies.composite import Composite
 from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
@@ -24,9 +24,9 @@ def test_it_keeps_what_fits_from_where_a_chunk_ends() -> None:
     fits = [StableWindow().fit(groups(length), 100) for length in (10, 11, 13, 14)]
 
     assert [fit.kept[0].index for fit in fits] == [0, 3, 3, 5]
-    assert [len(fit.verdicts) for fit in fits] == [0, 3, 3, 5]
-    assert {verdict.reason for verdict in fits[3].verdicts.values()} == {"window"}
-    assert [fit.still for fit in fits] == [True] * 4
+    assert [len(fit.decisions) for fit in fits] == [0, 3, 3, 5]
+    assert {verdict.reason for verdict in fits[3].decisions.values()} == {"window"}
+    assert [fit.stable_prefix for fit in fits] == [True] * 4
     assert not any(fit.over_budget for fit in fits)
 
 
@@ -36,12 +36,12 @@ def test_the_newest_stays_at_any_cost() -> None:
 
     assert [group.index for group in fit.kept] == [2]
     assert fit.over_budget
-    assert not fit.still
+    assert not fit.stable_prefix
 
 
 def test_it_goes_by_what_stays_from_build_to_build() -> None:
     """A build that has a bit more room begins where the others do."""
-    steady = StableWindow().steadied(Steady(80, whole=True))
+    steady = StableWindow().with_stable_budget(StableBudget(80, whole=True))
     begins = {steady.fit(groups(20), budget).kept[0].index for budget in range(80, 200, 9)}
 
     assert begins == {12}
@@ -57,29 +57,29 @@ def test_a_chunk_is_a_share(share: float) -> None:
 def test_in_a_list_each_is_told() -> None:
     """A list is still where whatever left something out is."""
     still = Composite(strategies=(ToolResultClearing(), StableWindow(chunk_share=0.5)))
-    told = still.steadied(Steady(100, whole=True))
+    told = still.with_stable_budget(StableBudget(100, whole=True))
 
-    assert keeps_still(still)
-    assert not keeps_still(Composite(strategies=(OldestFirst(),)))
-    assert told.fit(groups(20), 100).still
+    assert has_stable_prefix(still)
+    assert not has_stable_prefix(Composite(strategies=(OldestFirst(),)))
+    assert told.fit(groups(20), 100).stable_prefix
     assert [group.index for group in told.fit(groups(20), 100).kept] == list(range(10, 20))
     beside = Composite(strategies=(CountSummary(max_items=5), StableWindow()))
-    assert not beside.fit(groups(20), 100).still
+    assert not beside.fit(groups(20), 100).stable_prefix
 
 
 def test_relevance_keeps_its_newest_still_if_asked() -> None:
     """Within their share, from where a chunk ends; without a chunk they give way one by one."""
     moving = Relevance(recent_share=0.5)
     still = Relevance(recent_share=0.5, chunk_share=0.2)
-    steady = still.steadied(Steady(200, whole=False))
+    steady = still.with_stable_budget(StableBudget(200, whole=False))
 
-    assert (keeps_still(moving), keeps_still(still)) == (False, True)
+    assert (has_stable_prefix(moving), has_stable_prefix(still)) == (False, True)
     assert {len(moving.recent(groups(n), 200).kept) for n in range(20, 30)} == {10}
     begins = [steady.recent(groups(n), 200).kept[0].index for n in range(20, 30)]
     assert begins == [12] * 3 + [16] * 4 + [20] * 3
     assert [still.recent(groups(n), 200).kept[0].index for n in range(20, 30)] == begins
     large = still.recent(groups(3, tokens=300), 200)
-    assert (large.kept[0].index, large.still) == (2, False)
+    assert (large.kept[0].index, large.stable_prefix) == (2, False)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import Entry, Message, Role, SummaryForm
-from service.budget.groups import Group, StandIn, cost, fit_with, uses_summaries
+from service.budget.groups import Group, SummaryCandidate, apply_strategy, cost, uses_summaries
 from service.budget.strategies.composite import Composite
 from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
@@ -16,16 +16,18 @@ GROUPS = [Group(n, 10, 10, (Message(id=f"m{n}", role=Role.HUMAN, content="hi"),)
 ALL = Summarization(summary_budget_ratio=1.0)
 
 
-def stand_in(tokens: int, *covers: str, beyond: bool = False) -> StandIn:
+def candidate(tokens: int, *covers: str, beyond: bool = False) -> SummaryCandidate:
     """Return summaries, each of the messages whose numbers it names."""
     covered = tuple(frozenset(f"m{number}" for number in each) for each in covers)
-    return StandIn(tokens, SummaryForm(Entry(text="s"), covered, beyond))
+    return SummaryCandidate(tokens, SummaryForm(Entry(text="s"), covered, beyond))
 
 
-def kept(strategy: Summarization, budget: int, *stand_ins: StandIn) -> tuple[str, int | None]:
+def kept(
+    strategy: Summarization, budget: int, *candidates: SummaryCandidate
+) -> tuple[str, int | None]:
     """Return the numbers of the groups that are kept, and the tokens of the summaries."""
-    fit = strategy.fit_beside(GROUPS, budget, stand_ins)
-    shown = fit.stand_in.tokens if fit.stand_in else None
+    fit = strategy.fit_with_summaries(GROUPS, budget, candidates)
+    shown = fit.stored_summary.tokens if fit.stored_summary else None
     return "".join(str(group.index) for group in fit.kept), shown
 
 
@@ -33,20 +35,20 @@ def test_without_summaries_it_is_oldest_first() -> None:
     """The same groups for the same reasons, the newest whatever it costs."""
     for budget in range(0, 70, 5):
         ours, theirs = ALL.fit(GROUPS, budget), OldestFirst().fit(GROUPS, budget)
-        assert (ours.kept, ours.verdicts) == (theirs.kept, theirs.verdicts)
+        assert (ours.kept, ours.decisions) == (theirs.kept, theirs.decisions)
         assert ours.over_budget == theirs.over_budget
-        assert ours.stand_in is None
+        assert ours.stored_summary is None
     assert ALL.fit([], 10).kept == ()
 
 
 def test_turns_fill_what_the_summaries_leave() -> None:
     """Summaries have their tokens first, and the newest turns the rest."""
-    assert kept(ALL, 35, stand_in(12, "01", "2")) == ("45", 12)
+    assert kept(ALL, 35, candidate(12, "01", "2")) == ("45", 12)
 
 
 def test_the_oldest_summaries_give_way() -> None:
     """Before the newest turn goes, and above their share."""
-    forms = stand_in(12, "01", "23"), stand_in(7, "23")
+    forms = candidate(12, "01", "23"), candidate(7, "23")
     assert kept(ALL, 30, *forms) == ("5", 12)
     assert kept(ALL, 21, *forms) == ("5", 7)
     assert kept(ALL, 16, *forms) == ("5", None)
@@ -56,49 +58,49 @@ def test_the_oldest_summaries_give_way() -> None:
 
 def test_a_summary_of_what_is_shown_is_not() -> None:
     """Where nothing that it covers is left out it would say things twice."""
-    assert kept(ALL, 60, stand_in(5, "01")) == ("012345", None)
-    assert kept(ALL, 35, stand_in(5, "5")) == ("345", None)
+    assert kept(ALL, 60, candidate(5, "01")) == ("012345", None)
+    assert kept(ALL, 35, candidate(5, "5")) == ("345", None)
 
 
 def test_what_was_never_read_needs_a_summary_too() -> None:
     """A summary that goes further back than the groups is shown though all of them fit."""
-    assert kept(ALL, 60, stand_in(5, "x", beyond=True)) == ("12345", 5)
+    assert kept(ALL, 60, candidate(5, "x", beyond=True)) == ("12345", 5)
 
 
 def test_it_tells_when_summaries_are_wanted() -> None:
     """From the trigger on, where a turn is left out without one, and beyond their share."""
     strategy = Summarization()
 
-    def wanted(budget: int, *stand_ins: StandIn) -> bool:
-        return strategy.fit_beside(GROUPS, budget, stand_ins).wanted_summary
+    def wanted(budget: int, *candidates: SummaryCandidate) -> bool:
+        return strategy.fit_with_summaries(GROUPS, budget, candidates).wanted_summary
 
     assert not wanted(67)
     assert wanted(66)
-    assert not wanted(60, stand_in(5, "01"))
-    assert wanted(49, stand_in(5, "01"))
-    assert wanted(100, stand_in(26, "01"))
-    assert wanted(40, stand_in(10, "23"))
+    assert not wanted(60, candidate(5, "01"))
+    assert wanted(49, candidate(5, "01"))
+    assert wanted(100, candidate(26, "01"))
+    assert wanted(40, candidate(10, "23"))
 
 
 def test_several_strategies_share_the_summaries() -> None:
     """A list shows them even where what it kept before would fit."""
     both = Composite(strategies=(ToolResultClearing(), ALL))
-    beyond = stand_in(5, "x", beyond=True)
+    beyond = candidate(5, "x", beyond=True)
 
     assert uses_summaries(both)
     assert not uses_summaries(Composite(strategies=(OldestFirst(),)))
-    fit = fit_with(both, GROUPS, 60, [beyond])
-    assert fit.stand_in is beyond
+    fit = apply_strategy(both, GROUPS, 60, [beyond])
+    assert fit.stored_summary is beyond
     assert cost(fit.kept) == 50
     assert fit.wanted_summary
-    assert fit_with(OldestFirst(), GROUPS, 60, [beyond]).stand_in is None
+    assert apply_strategy(OldestFirst(), GROUPS, 60, [beyond]).stored_summary is None
 
 
 def test_stored_summaries_go_before_a_count() -> None:
     """A list that ends with a count leaves what fits alone."""
     listed = Composite(strategies=(ALL, CountSummary()))
-    fit = listed.fit_beside(GROUPS, 30, [stand_in(5, "0123")])
-    assert fit.stand_in
+    fit = listed.fit_with_summaries(GROUPS, 30, [candidate(5, "0123")])
+    assert fit.stored_summary
     assert fit.summary is None
 
 

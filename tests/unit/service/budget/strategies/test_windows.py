@@ -161,6 +161,6 @@ def test_what_a_window_drops_has_its_reason_and_the_budget_is_told(
     """A window that costs more than the budget says so."""
     fit = strategy.fit(MATRIX, 1)
 
-    assert {verdict.reason for verdict in fit.verdicts.values()} == {"window"}
-    assert sorted(fit.verdicts) == [0, 1, 2, 3]
+    assert {verdict.reason for verdict in fit.decisions.values()} == {"window"}
+    assert sorted(fit.decisions) == [0, 1, 2, 3]
     assert fit.over_budget

@@ -1,21 +1,21 @@
 from formatters.guard import quoted
 from formatters.render import render
-from formatters.turns import HEADER, summary_block, summary_entry
+from prompts.summary import HEADER, summary_block, summary_entry
 
 
 def test_a_summary_stands_under_its_heading() -> None:
     """As an entry, which is no row, and as a message of its own."""
     assert summary_entry("Two turns.").text == "[CONTEXT SUMMARY]\nTwo turns."
     assert summary_entry("Two turns.").rows == 0
-    assert render([summary_block("Two turns.")]) == [
+    assert render([summary_block(summary_entry("Two turns."), volatile=True)]) == [
         {"role": "user", "content": "[CONTEXT SUMMARY]\nTwo turns."}
     ]
 
 
 def test_a_summary_ends_the_cache() -> None:
     """Its numbers change from turn to turn; accounts call it by its own name."""
-    assert summary_block("Two turns.").tag == "SUMMARY"
-    assert summary_block("Two turns.").volatile
+    assert summary_block(summary_entry("Two turns."), volatile=True).tag == "SUMMARY"
+    assert summary_block(summary_entry("Two turns."), volatile=True).volatile
 
 
 def test_nobody_else_can_write_the_heading() -> None:

@@ -5,14 +5,14 @@ import pytest
 from redis.exceptions import BusyLoadingError, OutOfMemoryError, ResponseError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.client import (
-    ClosedError,
+from service.adapters.redis.connection import (
     GroupMissingError,
     ServerClock,
+    WritesRefusedError,
     bus_errors,
-    entries,
     make_clients,
 )
+from service.adapters.redis.driver import read_entries
 from service.errors import BusError, ForbiddenError
 
 FIELDS = {b"data": b"1"}
@@ -34,7 +34,7 @@ FOUND = [("requests", [("1-0", FIELDS), ("2-0", FIELDS)])]
 )
 def test_entries_of_any_protocol(reply: object, expected: object) -> None:
     """Streams read alike in every shape that redis-py gives them."""
-    assert list(entries(reply)) == expected
+    assert list(read_entries(reply)) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,12 @@ def test_entries_of_any_protocol(reply: object, expected: object) -> None:
         (ResponseError("ERR Error running script: NOGROUP No such key"), GroupMissingError),
         (ResponseError("UNBLOCKED the stream key no longer exists"), GroupMissingError),
         (BusyLoadingError("loading"), BusError),
-        (OutOfMemoryError("command not allowed", status_code="OOM"), ClosedError),
-        (ResponseError("ERR Error running script: @user_script: 9: -OOM not now"), ClosedError),
-        (ResponseError("NOREPLICAS Not enough good replicas to write."), ClosedError),
+        (OutOfMemoryError("command not allowed", status_code="OOM"), WritesRefusedError),
+        (
+            ResponseError("ERR Error running script: @user_script: 9: -OOM not now"),
+            WritesRefusedError,
+        ),
+        (ResponseError("NOREPLICAS Not enough good replicas to write."), WritesRefusedError),
         (ResponseError("ACL failure in script: No permissions to access a key"), ForbiddenError),
         (ResponseError("ERR The stream has exhausted the last possible ID"), BusError),
         (TimeoutError(), BusError),

@@ -1,4 +1,4 @@
-"""A file of settings to begin with, and the schema by which editors check one."""
+"""The example, a file of settings to begin with, and the schema by which editors check one."""
 
 import re
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from service.config.paths import leaves
 from service.config.settings import Settings
 
 ROOT = Path(__file__).parents[4]
+
 
 VALIDATOR = Draft202012Validator(config_schema())
 
@@ -45,7 +46,7 @@ def test_without_its_marks_a_new_file_is_the_example() -> None:
 
 
 def test_each_setting_is_explained() -> None:
-    """By the example's words, or those of its neighbour above."""
+    """By the comment in the example, or that of its neighbour above."""
     said = comments()
     assert said[("bus", "prefix")].startswith("Put before every topic and key")
     assert said[("bus", "tls", "key_file")] == said[("bus", "tls", "cert_file")]
@@ -96,3 +97,22 @@ def test_the_schema_takes_what_the_service_takes(settings: dict[str, Any]) -> No
 def test_the_schema_refuses_mistakes(settings: dict[str, Any], place: str) -> None:
     """Names that are none, and values of the wrong kind."""
     assert wrong(yaml.safe_dump(settings)) == [place]
+
+
+def test_the_example_holds_the_defaults() -> None:
+    """config.example.yml names every key, in the order of the model, with its default."""
+    settings = load_settings(EXAMPLE)
+    assert settings.model_dump() == Settings().model_dump()
+    assert [entry.path for entry in describe(settings) if entry.origin == "default"] == []
+
+
+def test_the_example_is_in_order() -> None:
+    """The example has the order in which settings are shown."""
+
+    def paths(node: object, path: str = "") -> list[str]:
+        if isinstance(node, dict) and node:
+            return [leaf for key, below in node.items() for leaf in paths(below, f"{path}.{key}")]
+        return [path.removeprefix(".")]
+
+    written = paths(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
+    assert written == [setting.path for setting in describe(Settings())]

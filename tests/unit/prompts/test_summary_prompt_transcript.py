@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.model import Message, Role, ToolCall
-from prompts.transcript import guarded, passage
+from prompts.summary_prompt import guard_lines, transcribe
 
 
 def said(content: str, role: Role = Role.HUMAN, **fields: Any) -> str:
     """Return the passage of a message."""
-    return passage(Message(id="m1", role=role, content=content, **fields)).text
+    return transcribe(Message(id="m1", role=role, content=content, **fields)).text
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_no_line_can_be_taken_for_ours(line: str) -> None:
 )
 def test_ordinary_lines_stay(text: str) -> None:
     """What only resembles our lines is left as it is."""
-    assert guarded(text) == text
+    assert guard_lines(text) == text
 
 
 OURS = st.sampled_from(
@@ -126,5 +126,5 @@ def test_secrets_stay_here() -> None:
         id="m1", role=Role.AI, content=secret, tool_calls=(call(text=f"curl?{secret}"),)
     )
 
-    assert "swordfish" not in passage(message).text
-    assert passage(message, redact=False).text.count(secret) == 2
+    assert "swordfish" not in transcribe(message).text
+    assert transcribe(message, redact=False).text.count(secret) == 2

@@ -1,6 +1,8 @@
 """The registry of error codes: whole, and what the errors themselves use."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -66,3 +68,14 @@ def test_every_entry_says_when_and_what_to_do() -> None:
         assert known.remedy.endswith(".")
         for said in (f"### `{code}`", known.title, known.when, known.remedy):
             assert said in shown
+
+
+def test_titles_do_not_need_docstrings() -> None:
+    """Under ``python -OO`` an error has the same title."""
+    script = "from service.wire.response import ErrorBody; from service.errors import BusError\n"
+    script += "print(ErrorBody.of(BusError('away')).title)"
+    ran = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-OO", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+
+    assert ran.stdout.strip() == CODES["internal"].title

@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.calls import answers_of
+from formatters.repair.matching import match_results
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL}
 
@@ -31,7 +31,7 @@ def message(spec: str) -> Message:
 def answered(specs: str) -> dict[str, str]:
     """Return the results of each call, which is ``message.place``, and of ``unknown`` ones."""
     messages = [message(spec) for spec in specs.split()]
-    answers = answers_of(messages)
+    answers = match_results(messages)
     pairs = {
         f"{messages[caller].id}.{place}": messages[result].id
         for (caller, place), result in answers.by_call.items()
@@ -115,4 +115,4 @@ def test_blank_ids() -> None:
     call = Message(id="a", role=Role.AI, content="", tool_calls=(ToolCall(id=" ", name="f"),))
     result = Message(id="t", role=Role.TOOL, content="", tool_call_id="\n")
 
-    assert answers_of([call, result]).by_call == {(0, 0): 1}
+    assert match_results([call, result]).by_call == {(0, 0): 1}

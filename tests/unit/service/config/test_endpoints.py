@@ -1,14 +1,20 @@
-"""Who may be served over HTTP."""
+"""What a process serves and connects to: HTTP, health and telemetry."""
 
 from collections.abc import Callable
 
 import pytest
 
+from service.config.endpoints import (
+    TelemetrySettings,
+    is_loopback,
+    otlp_endpoint,
+    unsupported_protocol,
+)
 from service.config.load import load_settings
-from service.config.sections import is_loopback
 
 #: Loads the settings and returns what is wrong with them.
 Problems = Callable[..., list[str]]
+
 
 LONG = "sixteen-characters"
 
@@ -98,3 +104,66 @@ def test_what_would_never_match_is_refused(origin: str, sent: str, problems: Pro
     """And how it should be written is told."""
     (line,) = problems(http={"allowed_origins": [origin]})
     assert line.endswith(f"as browsers send it: {sent}")
+
+
+@pytest.mark.parametrize("given", [{"port": -1}, {"port": 65_536}, {"port": "web"}, {"host": ""}])
+def test_an_address_that_cannot_be_is_refused(given: dict[str, object], problems: Problems) -> None:
+    """By name."""
+    (line,) = problems(health=given)
+    assert f"health.{next(iter(given))}" in line
+
+
+def test_a_variable_can_turn_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the word null; without it, this machine alone is answered."""
+    assert (load_settings(None).health.host, load_settings(None).health.port) == ("127.0.0.1", 8765)
+    monkeypatch.setenv("CTXB_HEALTH__PORT", "null")
+    assert load_settings(None).health.port is None
+
+
+ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+
+
+TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4318/v1/traces"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({}, False),
+        (ENDPOINT, True),
+        (TRACES, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        ({**ENDPOINT, "OTEL_SDK_DISABLED": "TRUE"}, False),
+        ({**ENDPOINT, "OTEL_SDK_DISABLED": "false"}, True),
+        ({**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({**ENDPOINT, "OTEL_TRACES_EXPORTER": "console, otlp"}, True),
+        ({**ENDPOINT, "OTEL_TRACES_EXPORTER": ""}, True),
+    ],
+)
+def test_auto_sends_where_an_endpoint_is_named(variables: dict[str, str], wanted: object) -> None:
+    """Unless the environment switches all of it, or this exporter, off."""
+    assert TelemetrySettings().exports(variables) is wanted
+
+
+def test_the_setting_goes_before_an_endpoint() -> None:
+    """None sends nothing, otlp without a word in the environment; but off is off."""
+    assert not TelemetrySettings(traces="none").exports(ENDPOINT)
+    assert TelemetrySettings(traces="otlp").exports({})
+    assert not TelemetrySettings(traces="otlp").exports({"OTEL_SDK_DISABLED": "true"})
+
+
+def test_the_endpoint_of_traces_goes_before_that_of_all() -> None:
+    """And without any it is the one that the standard has."""
+    assert otlp_endpoint({**ENDPOINT, **TRACES}) == "http://traces:4318/v1/traces"
+    assert otlp_endpoint(ENDPOINT) == "http://collector:4318"
+    assert otlp_endpoint({}) == "http://localhost:4318"
+
+
+def test_only_one_protocol_is_spoken() -> None:
+    """The one of traces counts before that of all."""
+    every = "OTEL_EXPORTER_OTLP_PROTOCOL"
+    assert unsupported_protocol({}) is None
+    assert unsupported_protocol({every: "http/protobuf"}) is None
+    assert unsupported_protocol({every: "grpc"}) == "grpc"
+    of_traces = {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}
+    assert unsupported_protocol({every: "grpc", **of_traces}) is None

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.calls import mended_calls
+from formatters.repair.calls import repair_calls
 
 DEEP: dict[str, Any] = {}
 for _ in range(100_000):
@@ -24,7 +24,7 @@ def caller(*calls: ToolCall, id_: str = "a", parts: object = None) -> Message:
 
 def mended(*messages: Message, taken: tuple[str, ...] = ()) -> list[tuple[list[str | None], str]]:
     """Return the ids of each message's calls, and what was done to them."""
-    found = mended_calls(messages, taken).values()
+    found = repair_calls(messages, taken).values()
     return [([c.id for c in each.calls], " ".join(sorted(each.reasons))) for each in found]
 
 
@@ -33,7 +33,7 @@ def test_what_is_right_stays() -> None:
     human = Message(id="u", role=Role.HUMAN, content="", tool_calls=(call(),))
     good = caller(call("c1"), call("c2", text='{ "n":1 }'))
 
-    (only,) = mended_calls([human, good, caller()], ()).items()
+    (only,) = repair_calls([human, good, caller()], ()).items()
 
     assert only[0] == 1
     assert (only[1].calls, only[1].reasons) == (good.tool_calls, frozenset())
@@ -139,7 +139,7 @@ def test_one_id_twice_in_a_message() -> None:
 )
 def test_names(name: str, expected: str) -> None:
     """A name has up to 64 letters, digits, underscores and hyphens."""
-    (found,) = mended_calls([caller(call(name=name))], ()).values()
+    (found,) = repair_calls([caller(call(name=name))], ()).values()
 
     assert found.calls[0].name == expected
     assert found.reasons == ({"name_mended"} if name != expected else set())
@@ -157,7 +157,7 @@ def test_names(name: str, expected: str) -> None:
 def test_arguments(arguments: Mapping[str, object], text: str) -> None:
     """Arguments that came as an object are written as JSON without blanks."""
     given = ToolCall(id="c", name="f", arguments=arguments)
-    (found,) = mended_calls([caller(given)], ()).values()
+    (found,) = repair_calls([caller(given)], ()).values()
 
     assert found.calls[0] == ToolCall(id="c", name="f", arguments=arguments, text=text)
     assert not found.reasons
@@ -167,7 +167,7 @@ def test_arguments(arguments: Mapping[str, object], text: str) -> None:
 def test_arguments_that_are_none(arguments: object) -> None:
     """What is no JSON object becomes an empty one."""
     given = ToolCall(id="c", name="f", arguments=cast("Mapping[str, object] | None", arguments))
-    (found,) = mended_calls([caller(given)], ()).values()
+    (found,) = repair_calls([caller(given)], ()).values()
 
     assert found.calls == (ToolCall(id="c", name="f", arguments={}, text="{}"),)
     assert found.reasons == {"arguments_mended"}
@@ -192,7 +192,7 @@ def test_a_message_that_is_lost_uses_no_id() -> None:
 
 def test_parts_for_the_provider_may_lack_text() -> None:
     """To write arguments as text changes nothing that a provider knows."""
-    (found,) = mended_calls([caller(call(text=None), parts=[])], ()).values()
+    (found,) = repair_calls([caller(call(text=None), parts=[])], ()).values()
 
     assert found.calls == (call(text="{}"),)
 
@@ -208,7 +208,7 @@ def test_a_long_id_gets_a_shorter_one() -> None:
     plain = Message(id="a", role=Role.AI, content="", tool_calls=calls)
     opaque = Message(id="b", role=Role.AI, content="", tool_calls=calls, provider_parts=[])
 
-    mended = mended_calls([plain, opaque], ())
+    mended = repair_calls([plain, opaque], ())
 
     assert len(mended[0].calls[0].id or "") < 40
     assert mended[0].reasons == {"call_renamed"}

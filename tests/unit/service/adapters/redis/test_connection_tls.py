@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.redis.tls import tls_arguments
-from service.config.sections import TlsSettings
+from service.adapters.redis.connection import tls_arguments
+from service.config.endpoints import TlsSettings
 from service.errors import ConfigError
 
 

@@ -1,0 +1,206 @@
+"""Settings of what goes into contexts besides history: tools, prompts and summaries."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+
+from service.config.section import Count, Ratio, Seconds, Section, Text, WebUrl
+
+#: Letters and digits, with single ``_`` or ``-`` between them. Names of tools begin with it and a
+#: double ``_``, which must be distinguishable from those in the name.
+SERVER_NAME: Final = r"^[A-Za-z](?:[_-]?[A-Za-z0-9])*$"
+
+
+class McpServerSettings(Section):
+    """An MCP server whose tools are listed, never called: a command to start, or a URL."""
+
+    #: The prefix of its tools' names.
+    name: Annotated[str, Field(pattern=SERVER_NAME, max_length=24)]
+    #: A program that speaks MCP on its standard input and output.
+    command: Text | None = None
+    #: Arguments of the command.
+    args: tuple[str, ...] = ()
+    #: Variables of the command, besides a few of this process such as PATH and HOME.
+    env: Mapping[str, SecretStr] = {}
+    #: The URL of a server that speaks MCP over streamable HTTP.
+    url: WebUrl | None = None
+    #: Headers of each request to the URL.
+    headers: Mapping[str, SecretStr] = {}
+    #: Names of tools as the server has them; ``*``, ``?`` and ``[…]`` as in names of files.
+    allow: tuple[Text, ...] = ("*",)
+    #: Takes precedence over ``allow``.
+    deny: tuple[Text, ...] = ()
+    #: How often tools are listed again, besides when the server reports a change.
+    refresh_seconds: Seconds = 300.0
+    #: To connect, and for a listing with all its pages.
+    timeout_seconds: Seconds = 10.0
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, value: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name, secret in value.items():
+            for text in (name, secret.get_secret_value()):
+                if not text or not text.isascii() or not text.isprintable():
+                    raise ValueError(f"the header {name!r} must be printable ASCII characters")
+        return value
+
+    @model_validator(mode="after")
+    def _require_one_transport(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("either a command or a url is needed, and not both")
+        if self.url is not None and (self.args or self.env):
+            raise ValueError("args and env go with a command, not with a url")
+        if self.command is not None and self.headers:
+            raise ValueError("headers go with a url, not with a command")
+        return self
+
+
+class ToolsSettings(Section):
+    """Where tool definitions come from."""
+
+    #: Files and folders, relative to the working directory.
+    paths: tuple[Path, ...] = ()
+    #: Python modules.
+    modules: tuple[Text, ...] = ()
+    #: If two servers list a tool of the same name, the first server's is used.
+    mcp: tuple[McpServerSettings, ...] = ()
+    #: A folder for the last listing of each server; None keeps listings in memory only.
+    snapshots: Path | None = None
+
+    @field_validator("mcp")
+    @classmethod
+    def _require_unique_names(
+        cls, value: tuple[McpServerSettings, ...]
+    ) -> tuple[McpServerSettings, ...]:
+        names = [server.name for server in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two servers are called {name!r}")
+        return value
+
+
+class PromptSection(Section):
+    """A section of the system message, after the identity."""
+
+    #: Its heading.
+    label: Text
+    #: Its text; either this or a file.
+    text: Text | None = None
+    #: The file that holds its text.
+    file: Path | None = None
+    #: Sections with lower numbers come first.
+    priority: int = 0
+
+    @model_validator(mode="after")
+    def _require_one_source(self) -> Self:
+        if (self.text is None) == (self.file is None):
+            raise ValueError("needs either text or file")
+        return self
+
+
+class Injection(Section):
+    """A reminder in [THIS_MOMENT], and when it is due."""
+
+    #: Its text.
+    text: Text
+    #: Due in each turn whose number is a multiple of this.
+    every_n_turns: Count | None = None
+    #: Due in every turn whose history has at least this many tokens.
+    on_token_threshold: Count | None = None
+
+    @model_validator(mode="after")
+    def _require_one_trigger(self) -> Self:
+        if (self.every_n_turns is None) == (self.on_token_threshold is None):
+            raise ValueError("needs either every_n_turns or on_token_threshold")
+        return self
+
+
+class PromptsSettings(Section):
+    """The operator's instructions to models."""
+
+    #: Replaces the identity that comes with the service.
+    identity_file: Path | None = None
+    #: Whether a request may bring its own identity.
+    allow_request_identity: bool = False
+    #: A folder whose instruction files follow the identity, after those of the folders above it.
+    project_folder: Path | None = None
+    #: In each folder, the first of these that exists is read.
+    instruction_files: tuple[Text, ...] = ("NEXUS.md", "AGENTS.md", "CLAUDE.md", "README.md")
+    sections: tuple[PromptSection, ...] = ()
+    injections: tuple[Injection, ...] = ()
+    #: How often files are checked for changes.
+    reload_seconds: Seconds = 5.0
+
+
+class SummarizerSettings(Section):
+    """What writes summaries: an extractive summarizer, or a model over HTTP."""
+
+    #: ``extractive`` selects sentences and needs no model; ``openai`` requests summaries over HTTP.
+    kind: Literal["extractive", "openai"] = "extractive"
+    model: Text | None = None
+    #: A server with OpenAI's chat completions interface; None is OpenAI's own.
+    base_url: WebUrl | None = None
+    api_key: SecretStr | None = None
+    #: For one chunk, including retries.
+    timeout_seconds: Seconds = 60.0
+    #: After status 429, 5xx and lost connections.
+    retries: Annotated[int, Field(ge=0, le=10)] = 2
+    #: Chunks that are summarised at the same time.
+    concurrency: Annotated[int, Field(ge=1, le=64)] = 4
+    #: Tokens of the conversation in one prompt.
+    chunk_tokens: Annotated[int, Field(ge=256)] = 12_000
+    #: None omits it, for models that accept only their default.
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = 0.0
+    #: The request's field for the most tokens of the answer.
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    #: Remove secrets from what is sent.
+    redact: bool = True
+    #: Consecutive failures after which the summarizer isn't called for ``breaker_seconds``.
+    breaker_failures: Count = 3
+    breaker_seconds: Seconds = 60.0
+
+    @field_validator("model")
+    @classmethod
+    def _require_a_model(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("kind") == "openai":
+            raise ValueError("must be given where summaries.summarizer.kind is openai")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _check_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None:
+            if info.data.get("kind") == "openai" and info.data.get("base_url", "") is None:
+                raise ValueError("must be given where summaries.summarizer.base_url is not")
+            return None
+        key = value.get_secret_value()
+        if not key.isascii() or not key.isprintable() or " " in key or not key:
+            raise ValueError("must be ASCII characters without blanks")
+        return value
+
+
+class SummariesSettings(Section):
+    """Summaries of history that no longer fits, under the strategy `summarization`.
+
+    The ratios are shares of the tokens that history may use.
+    """
+
+    #: False makes no more summaries; stored ones are still shown.
+    enabled: bool = True
+    #: Summarise when turns without a summary take more than this.
+    trigger_ratio: Ratio = 0.9
+    #: What summaries and the turns without one may take afterwards.
+    target_ratio: Ratio = 0.8
+    #: The newest turns, which are never summarised.
+    recent_preserve_ratio: Ratio = 0.25
+    #: What summaries may take.
+    summary_budget_ratio: Ratio = 0.25
+    #: For one summary, including all its chunks.
+    timeout_seconds: Seconds = 300.0
+    #: Summaries that are made at the same time.
+    concurrency: Annotated[int, Field(ge=1, le=100)] = 1
+    #: Length of the queue of histories to summarise.
+    max_waiting: Count = 256
+    summarizer: SummarizerSettings = SummarizerSettings()
