@@ -191,6 +191,8 @@ class Facts:
     now: datetime | None = None
     #: Oldest first, without the current run.
     history: tuple[Message, ...] = ()
+    #: The history grouped into turns, if that was done before.
+    grouped: GroupedHistory | None = None
     #: Whether the store has older history that was not read.
     more_history: bool = False
     #: Tokens of all history before a message, by message id; only for strategies that use them.

@@ -17,7 +17,7 @@ from formatters.model import (
 )
 from formatters.printed import format_row
 from formatters.times import format_day
-from formatters.turns import group_history
+from formatters.turns import grouped_history
 
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
@@ -29,7 +29,7 @@ def recalled(facts: Facts) -> tuple[Block, ...]:
     """
     if not facts.recalls:
         return ()
-    turns = group_history(facts.history).turns
+    turns = grouped_history(facts).turns
     return (
         Block(
             tag=Tag.RECALLED,

@@ -23,7 +23,7 @@ from formatters.model import (
 from formatters.printed import format_row
 from formatters.rows import read_rows
 from formatters.times import format_stamp
-from formatters.turns import group_history
+from formatters.turns import grouped_history
 
 HEADER: Final = f"[{Tag.SHARED_MEMORY} {COUNT_MARK}]\nRecent conversation memory:\n\n"
 #: The same in every build, for prompts that are cached by their prefix.
@@ -34,7 +34,7 @@ NONE_FITS: Final = "(There are previous conversations, but none fits here)"
 
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
-    history = group_history(facts.history)
+    history = grouped_history(facts)
     turns, beyond = _limit_rows(history.turns, facts.memory.limit)
     stable_header = facts.memory.header == "still"
     return Block(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from formatters.model import GroupedHistory, Message, Role, Turn
+from formatters.model import Facts, GroupedHistory, Message, Role, Turn
 
 
 def group_history(messages: Iterable[Message]) -> GroupedHistory:
@@ -17,9 +17,9 @@ def group_history(messages: Iterable[Message]) -> GroupedHistory:
     )
 
 
-def count_rows(messages: Iterable[Message]) -> int:
-    """Return how many rows these messages print."""
-    return group_history(messages).row_count
+def grouped_history(facts: Facts) -> GroupedHistory:
+    """Return the history grouped into turns, which a build does once."""
+    return facts.grouped or group_history(facts.history)
 
 
 def is_printable(message: Message) -> bool:

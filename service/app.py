@@ -19,7 +19,7 @@ from service.budget.limits import Models
 from service.build.after_answer import AfterAnswer
 from service.build.gather import Sources
 from service.build.plan import limits_of
-from service.build.strategies import check_strategy
+from service.build.strategies import configured_strategies
 from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, running_compactor
 from service.compaction.summarize import SummaryMaker
@@ -91,7 +91,7 @@ async def open_builder(
     """
     keep_to_stderr()
     settings = settings or Settings()
-    strategies, tracer = check_strategy(settings), tracer or find_tracer()
+    strategies, tracer = configured_strategies(settings), tracer or find_tracer()
     tokenizers, models = TiktokenTokenizers(), open_models().models
     await asyncio.to_thread(tokenizers.load, *_default_tokenizers(settings, models))
     async with AsyncExitStack() as stack:

@@ -26,10 +26,10 @@ from service.budget.groups import Strategy
 from service.budget.strategies.composite import Composite
 from service.budget.strategy_names import PLAIN
 from service.build.after_answer import BuildQueue, Losses, build_bytes
-from service.build.report import Built, decided, record, stable_messages
+from service.build.report import Built, decided, record
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
-from service.errors import BusError
+from service.errors import BusError, ContextBuilderError
 from service.ports.bus import ReportStore
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
@@ -57,7 +57,14 @@ _TEXT_OPTIONS: Final = frozenset({"past", "blocks", "identity"})
 _NAMED_SECTIONS: Final = ("budget", "memory", "gather")
 _SECTIONS: Final = (*_NAMED_SECTIONS, "prompts", "summaries", "user_defaults")
 
+#: The form of a build id; the bus is asked for nothing else.
+BUILD_ID: Final = re.compile(r"bld_[0-9a-f]{32}")
+
 Content = Literal["redacted", "full"]
+
+
+class ReportNotFoundError(ContextBuilderError, code="not_found"):
+    """There is nothing of that name for this owner."""
 
 
 class _Record(BaseModel):
@@ -212,7 +219,7 @@ def make_report(
             max_tokens=plan.reading_tokens,
         ),
         summaries=[summary.id for summary in gathered.summaries],
-        stable_messages=stable_messages(gathered, built.fitted),
+        stable_messages=built.fitted.stable_prefix.messages or None,
         seconds=dict(built.seconds),
     )
 

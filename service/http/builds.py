@@ -1,13 +1,12 @@
 """An owner's builds: listed, shown, compared, and built again with other options."""
 
 import asyncio
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from formatters.providers.formats import provider_request
 from service.audit.compare import compare
-from service.audit.reports import BuildReport, BuildReports, Content, make_report
+from service.audit.reports import BUILD_ID, BuildReport, BuildReports, Content, make_report
 from service.audit.what_if import build_with_options
 from service.builder import ContextBuilder
 from service.http.error_responses import NotFoundError
@@ -23,9 +22,6 @@ from service.http.views import (
     shown_comparison,
 )
 from service.wire.request import ManagementOption
-
-#: The form of a build id; the bus is asked for nothing else.
-BUILD_ID: Final = re.compile(r"bld_[0-9a-f]{32}")
 
 
 class Builds:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from service.http.builds import BUILD_ID
+from service.audit.reports import BUILD_ID
 from service.http.endpoint import OWNER_HEADER, Endpoint
 from service.http.error_responses import STATUSES, ErrorAnswer
 from service.http.requests import Body

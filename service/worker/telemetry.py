@@ -10,7 +10,7 @@ import structlog
 from opentelemetry.trace import Link, Span, SpanKind, Tracer
 
 from formatters.structure import BUILT_IN_TAGS
-from service.build.report import HISTORY_BLOCKS, Built
+from service.build.report import Built
 from service.builder import Answered
 from service.config.settings import BusSettings
 from service.observe.metrics import NO_MODEL, OTHER_MODEL, Metrics, Sizes
@@ -247,7 +247,6 @@ def record_build(
 def context_sizes(built: Built) -> Sizes:
     """Return what a context came to, in labels of ours."""
     fitted, content = built.fitted, built.content
-    history = HISTORY_BLOCKS[built.plan.layout]
     plan = built.plan
     return Sizes(
         model=plan.known_model or (OTHER_MODEL if plan.model else NO_MODEL),
@@ -258,7 +257,7 @@ def context_sizes(built: Built) -> Sizes:
         utilization=content.usage.utilization,
         yielded=[(_label(block.tag), block.code) for block in fitted.reduced_blocks],
         strategy=built.plan.strategy.name,
-        saved=max(0, sum(f.saved for f in fitted.outcomes if f.block.tag == history)),
+        saved=max(0, fitted.history.outcome.saved) if fitted.history else 0,
     )
 
 

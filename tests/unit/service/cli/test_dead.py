@@ -18,9 +18,9 @@ Ctxb = Callable[..., Result]
         (["retry", "1-1", "--all"], "give ids, or --all"),
         (["drop", "1-1", "--reason", "x"], "--reason goes with --all"),
         (["drop", "--yes"], "give ids, or --all"),
-        (["show", "last"], "'last' is no id"),
-        (["retry", "1"], "'1' is no id"),
-        (["drop", "1-1", "18446744073709551616-0"], "is no id"),
+        (["show", "last"], "'last' is not an id"),
+        (["retry", "1"], "'1' is not an id"),
+        (["drop", "1-1", "18446744073709551616-0"], "is not an id"),
         (["ls", "--limit", "0"], "--limit"),
     ],
 )

@@ -125,7 +125,7 @@ def test_lines_of_messages_need_the_form() -> None:
         (b'{"role": "AI", "id": ""}', 'id: "" cannot be used'),
         (b'{"role": "AI", "conversation_id": 3}', "conversation_id: 3 cannot be used"),
         (b'{"role": "AI", "owner_key": "eve"}', 'owner_key: "eve" cannot be used'),
-        (b'{"role": "AI", "id": "1"}', "the id '1' stands for another row already"),
+        (b'{"role": "AI", "id": "1"}', "the id '1' is used by another row"),
         (b'{"role": "' + b"x" * 99 + b'"}', f'role: "{"x" * 36}... cannot be used'),
         (b'{"role": "", "content": "a"}', 'role: "" cannot be used'),
         (b'{"role": "AI", "run_id": ""}', 'run_id: "" cannot be used'),
