@@ -14,7 +14,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis.admin import RedisDivision
 from service.adapters.redis.bus import open_servers
 from service.adapters.redis.connection import bus_errors, is_unavailable
-from service.adapters.redis.keys import Shard, literally, report_key, shards_key
+from service.adapters.redis.keys import Shard, escape_glob, report_key, shards_key
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import Command
 from service.adapters.redis.server import Servers, run, run_one
@@ -142,7 +142,7 @@ class RedisSurvey:
             subscriber = self._servers.subscriber(channel)
             yield topic, Subscription(subscriber, channel, Arrivals(channel))
         for prefix in self._reply_prefixes:
-            glob = f"{literally(prefix)}*"
+            glob = f"{escape_glob(prefix)}*"
             subscriber = self._servers.subscriber(prefix)
             yield REPLY, Subscription(subscriber, glob, Arrivals(glob), glob=True)
 

@@ -1,9 +1,13 @@
 import zlib
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
+from service.adapters.redis import shards as redis_shards
 from service.adapters.redis.keys import Shard
-from service.adapters.redis.server import OneServer
+from service.adapters.redis.scripts import Call, Command
+from service.adapters.redis.server import OneServer, Servers
 from service.adapters.redis.shards import (
     MAX_SHARDS,
     Shards,
@@ -110,3 +114,36 @@ def test_a_request_has_rivals_after_a_change_or_on_a_strange_stream_only() -> No
     assert shards_of(1, 3).other_result_keys(identity, here)
     (usual,) = shards_of(3).other_result_keys(identity, "context.build.request")
     assert usual == Shard("p.", here).result(identity)
+
+
+class _CountingServer:
+    """A server without streams, which counts how many lengths it is asked for."""
+
+    def __init__(self) -> None:
+        self.lengths = 0
+
+    async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
+        """Answer that there is neither a number of shards nor an entry."""
+        self.lengths += sum(call.words(by_sha=True)[0] == "XLEN" for call in calls)
+        return [0 if call.words(by_sha=True)[0] == "XLEN" else None for call in calls]
+
+
+async def test_an_idle_worker_asks_seldom_for_streams_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once, then ever less often, down to once a minute; after a change as at the start."""
+    now = 1000.0
+    monkeypatch.setattr(redis_shards, "monotonic", lambda: now)
+    server = _CountingServer()
+    shards = Shards(cast("Servers", server), "", result_ttl_seconds=60)
+    searches = []
+    for _ in range(600):
+        before = server.lengths
+        await shards.refresh()
+        searches += [now - 1000] if server.lengths > before else []
+        now += 1
+
+    assert searches == [0, 2, 6, 14, 30, *range(62, 600, 60)]
+    shards._use(3)
+    await shards.refresh()
+    assert server.lengths == (len(searches) + 1) * MAX_SHARDS - 3
