@@ -1,5 +1,5 @@
 # Two commands to know: `make demo` shows the service at work, `make test` proves it.
-# Each sets up what it needs; the only thing to bring along is Python 3.11 with pip.
+# Each sets up what it needs; the only thing to bring along is Python 3.11 or newer with pip.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,6 +15,11 @@ RELEASED ?= otel,postgres
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # one more than there are cores: tests of processes wait most of their time
 WORKERS ?= $(shell expr $(CORES) + 1)
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal
+# what `make test` runs: slow tests take minutes, and those of the pages need Chromium
+QUICK := not slow and not browser
+# with REST=yes, `make test-all` runs what `make test ARGS='--cov ...'` has left out
+REST ?=
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 
@@ -42,8 +47,12 @@ demo: $(DEMO_READY) ## Start a bus and a worker, send requests, show the context
 	$(BIN)/ctxb demo
 
 .PHONY: test
-test: $(READY) ## Run all tests, on servers that they start themselves
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov --cov-report=term:skip-covered
+test: $(READY) ## Run the tests, on servers that they start themselves; all but the slow ones
+	$(PYTEST) -m '$(QUICK)' $(ARGS)
+
+.PHONY: test-all
+test-all: $(READY) ## Run the slow tests too, and check what all of them cover
+	$(PYTEST) $(if $(REST),-m 'not ($(QUICK))' --cov-append) --cov --cov-report=term:skip-covered
 	$(BIN)/coverage report --include='formatters/*,service/budget/*' --fail-under=100 --skip-covered
 
 .PHONY: unit

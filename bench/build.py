@@ -147,7 +147,7 @@ def _builder(stores: Stores) -> ContextBuilder:
 
 def _forget() -> None:
     """Forget what all builds of this process share, before a cold one."""
-    printed._remembered.cache_clear()  # noqa: SLF001 - nobody else has a use for it
+    printed._quote.cache_clear()  # noqa: SLF001 - nobody else has a use for it
 
 
 class _NoTools:

@@ -33,7 +33,7 @@ from service.budget.counting import block_tokens
 from service.budget.toolset import Toolset
 from service.build.gather import Gathered
 from service.build.history import History
-from service.build.tool_share import with_tools_that_fit
+from service.build.tool_share import limit_tools
 from service.ports.services import TokenCounter
 
 SHARES: Final = (0.05, 0.1, 0.2, 0.5)
@@ -82,7 +82,7 @@ class Picker:
 def chosen(case: Case, limit: int, counter: TokenCounter) -> set[str]:
     """Return the names of the tools that the service keeps."""
     gathered = Gathered(history=History(), toolset=case.toolset, profile={})
-    fitting, _ = with_tools_that_fit(gathered, case.facts, limit, counter)
+    fitting, _ = limit_tools(gathered, case.facts, limit, counter)
     return {_name(tool) for tool in fitting.toolset.tools}
 
 

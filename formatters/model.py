@@ -1,6 +1,6 @@
-"""The shapes that facts and context take on their way from the store to the model.
+"""The values that a context is built from: rows, messages, turns, facts, entries and blocks.
 
-Everything here is frozen: a step that changes something returns a new value.
+All are frozen: a step that changes something returns a new value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
-#: A row of history as stores and callers hold it: ``id``, ``run_id``, ``role``, ``content``,
+#: A row of history as stores and callers have it: ``id``, ``run_id``, ``role``, ``content``,
 #: ``timestamp``, ``metadata``. Nothing in it is trusted; `formatters.rows` reads it.
 Row = Mapping[str, object]
 
@@ -40,7 +40,7 @@ class Tag:
 
 
 class Role(StrEnum):
-    """Who speaks. ``user`` is read as human and ``assistant`` as AI; all else is OTHER."""
+    """The speaker of a message. ``user`` is read as human, ``assistant`` as AI, others as OTHER."""
 
     HUMAN = "human"
     AI = "ai"
@@ -49,47 +49,47 @@ class Role(StrEnum):
 
 
 class Passage(NamedTuple):
-    """A piece of a conversation, as it is searched."""
+    """A piece of a conversation that is ranked by a question."""
 
     text: str
     speaker: Role
-    #: Aware, or None where it is not known.
+    #: Timezone-aware; None if unknown.
     at: datetime | None = None
 
 
-#: Score passages, oldest first, by what they tell about a question; the higher, the more. The
-#: moment of the question says what "yesterday" is.
+#: Score passages, oldest first, by their relevance to a question; higher is more relevant. The
+#: last argument is the time of the question, which "yesterday" refers to.
 Ranker = Callable[[str, Sequence[Passage], datetime | None], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool that an AI message asked for."""
+    """A tool call of an AI message."""
 
     id: str | None
     name: str
-    #: None where the arguments could not be read.
+    #: None if the arguments could not be read.
     arguments: Mapping[str, object] | None = None
-    #: The arguments as the JSON text that they came in; None where they came as an object.
+    #: The arguments as the JSON text that was received; None if they were received as an object.
     text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A row of history, read."""
+    """A row of history that has been read."""
 
     id: str
     role: Role
     content: str
-    #: True where the row has parts that are neither text nor image; ``content`` lacks them.
+    #: True if the row has parts that are neither text nor image; ``content`` lacks them.
     partial: bool = False
     run_id: str | None = None
-    #: Aware, or None where the row has none that can be read.
+    #: Timezone-aware; None if the row has no readable one.
     timestamp: datetime | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    #: What a provider wants back as it came, such as signed thinking; nothing here looks inside.
+    #: What the provider needs back unchanged, such as signed thinking; never read here.
     provider_parts: object = None
 
 
@@ -99,37 +99,65 @@ class ChatMessage:
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
-    #: Of an assistant: each with an id, and with ``text``, the JSON of an object.
+    #: Of an assistant. Each call has an id, and ``text`` with a JSON object.
     tool_calls: tuple[ToolCall, ...] = ()
-    #: Of a tool: the call that it answers.
+    #: Of a tool: the id of the call that it answers.
     tool_call_id: str | None = None
     provider_parts: object = None
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An optional human message, and the AI and tool messages that belong to it."""
+
+    #: In order; a human message is the first.
+    messages: tuple[Message, ...]
+    #: The printed rows: the human message, then the answers. The answers of a run are one row,
+    #: answers without a run a row each.
+    rows: tuple[tuple[Message, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedHistory:
+    """A history in order of time, and its turns."""
+
+    #: All messages.
+    messages: tuple[Message, ...]
+    #: In order of their first message.
+    turns: tuple[Turn, ...]
+    #: Messages that belong to no turn: of an unknown role, or without text and calls.
+    unprinted: tuple[Message, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows that the turns print."""
+        return sum(len(turn.rows) for turn in self.turns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What was said in a stretch of history, in few words; kept beside the rows that it covers."""
+    """A summary of consecutive rows of history; stored beside the rows, which stay."""
 
     id: str
     owner_key: str
-    #: The conversation that it was made in; None where that is all of the owner's history.
+    #: The conversation that it covers; None for the owner's whole history.
     conversation_id: str | None = None
     text: str
-    #: The rows that it covers, in their order.
+    #: The ids of the rows that it covers, in order.
     message_ids: tuple[str, ...]
-    #: Of the rows that it covers, where they have any.
+    #: Of the rows that it covers, if they have timestamps.
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
-    #: Always 1: it is made from rows, never from a summary.
+    #: Always 1: summaries are made from rows, never from other summaries.
     generation: int = 1
     #: Tokens of the text.
     tokens: int
     created: datetime
-    #: What made it.
+    #: The name of the summarizer that made it.
     summarizer: str
-    #: Of the contents of the rows that it covers, as they were.
+    #: A hash of the contents of the rows that it covers, at the time.
     fingerprint: str
-    #: The same ids, to look them up.
+    #: ``message_ids`` as a set.
     covers: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -138,55 +166,57 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
-    """How history is shown."""
+    """How history is printed."""
 
-    #: Printed rows at most; None for no limit, 0 for an empty block.
+    #: The most rows that are printed; None for no limit, 0 for an empty block.
     limit: int | None = 20
-    #: Characters a message at most, before merging; None for no limit.
+    #: The most characters of a message; None for no limit.
     message_chars: int | None = 500
-    #: The zone of the times shown, in minutes west of UTC.
+    #: The time zone of printed times, in minutes west of UTC.
     minutes_west: int = 0
-    #: Whether the header of `[SHARED_MEMORY]` counts rows, and so is another one each turn.
+    #: "counted": the header of `[SHARED_MEMORY]` has the number of rows, and so changes each turn.
     header: Literal["counted", "still"] = "counted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that a context is made of, gathered before anything is rendered."""
+    """Everything that a context is built from, gathered before anything is rendered."""
 
     current_input: str
-    #: The text of the system message; None for the shipped one.
+    #: The text of the system message; None for `CORE_IDENTITY`.
     identity: str | None = None
-    #: Reminders of the operator that are due now.
+    #: The operator's reminders that are due now.
     injections: tuple[str, ...] = ()
-    #: The moment of the request in the client's zone; None leaves the time out.
+    #: The time of the request in the client's zone; None omits the time.
     now: datetime | None = None
     #: Oldest first, without the current run.
     history: tuple[Message, ...] = ()
-    #: Whether there is more history than was read.
+    #: The history grouped into turns, if that was done before.
+    grouped: GroupedHistory | None = None
+    #: Whether the store has older history that was not read.
     more_history: bool = False
-    #: Tokens of all the history before a message, by its id; only for what goes by them.
+    #: Tokens of all history before a message, by message id; only for strategies that use them.
     starts: Mapping[str, int] = field(default_factory=dict)
-    #: Summaries of the history, by age; no strategy but those that use them is given any.
+    #: Stored summaries, oldest first; only for strategies that use them.
     summaries: tuple[Summary, ...] = ()
-    #: The run so far behind the current input: calls and their results, oldest first.
+    #: The messages of the run after the current input: calls and results, oldest first.
     run: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
     #: The `[CAPABILITIES]` block of these tools, if it was formatted before.
     tools_block: "Block | None" = None
     profile: Mapping[str, object] = field(default_factory=dict)
-    #: The profile text of the configuration, for owners who have none.
+    #: The configured profile text, for owners without one.
     default_profile: str = ""
-    #: Blocks that the request brought along: tag to text.
+    #: Custom blocks of the request: tag to text.
     blocks: Mapping[str, str] = field(default_factory=dict)
     layout: Literal["tagged", "chat"] = "tagged"
     memory: MemoryView = MemoryView()
-    #: Whether older rows may be recalled beside the newest turns.
+    #: Whether older rows may be recalled in addition to the newest turns.
     recalls: bool = False
 
     @property
     def tags(self) -> frozenset[str]:
-        """Return the tags that this build adds to the built-in ones, for the guard."""
+        """Return the tags of this build that aren't built in, for the guard."""
         return frozenset(self.blocks)
 
 
@@ -195,45 +225,45 @@ class Entry:
     """A piece of a block that is kept or dropped whole."""
 
     text: str
-    #: The rows of history that it stands for, in their order.
+    #: The rows of history that it shows, in order.
     messages: tuple[Message, ...] = ()
-    #: How many rows it prints, for ``count=N``; of native messages, how many there are.
+    #: How many rows it prints, for ``count=N``; of a native block, the number of messages.
     rows: int = 0
-    #: The messages that it is sent as, in a native block; its text is empty then.
+    #: In a native block: the messages that it is sent as. Its text is empty then.
     native: tuple[ChatMessage, ...] = ()
-    #: Where tool results that may be cleared stand in ``native``, by the id of their row.
+    #: The index in ``native`` of each tool result that may be cleared, by the id of its row.
     results: Mapping[str, int] = field(default_factory=dict)
-    #: Rows that were mended to be sent, and for which reason of `service.budget.decisions`.
+    #: The reason code of `service.budget.decisions` for each repaired row, by its id.
     repairs: Mapping[str, str] = field(default_factory=dict)
-    #: True where a message in it was cut to the limit of characters.
+    #: True if a message in it was cut to the limit of characters.
     cut: bool = False
-    #: Smaller texts to fall back on, largest first.
+    #: Shorter texts to fall back on, longest first.
     shorter: tuple[str, ...] = ()
-    #: True where it will be another in a later build, as when a result has been made up for now.
+    #: True if it will change in a later build, as when a result is only a placeholder so far.
     volatile: bool = False
-    #: Give the same entry with at most n characters a message.
+    #: Return the same entry with at most n characters per message.
     shorten: Callable[[int], "Entry"] | None = None
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.
     longest: int = 0
-    #: The line that it stands under, once for neighbours that share it.
+    #: The day line above it, which neighbours of the same day share.
     day: str = ""
-    #: What it is searched by, where it may be recalled.
+    #: The text by which it is ranked, if it may be recalled.
     passage: Passage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryForm:
-    """Summaries as they are shown together, in one entry."""
+    """Summaries that are shown together, as one entry."""
 
     entry: Entry
-    #: The rows that each of them covers.
+    #: The ids of the rows that each summary covers.
     covers: tuple[frozenset[str], ...]
-    #: True where they cover rows that no entry shows, whatever the budget.
+    #: True if they cover rows that the block shows under no budget.
     beyond: bool = False
 
     def covers_all(self, message_ids: Iterable[str]) -> bool:
-        """Tell whether each of these rows is covered."""
-        return all(any(id_ in each for each in self.covers) for id_ in message_ids)
+        """Return whether all of these rows are covered."""
+        return all(any(id_ in covered for covered in self.covers) for id_ in message_ids)
 
 
 #: The reason for rows that are older than the newest ``memory_limit``.
@@ -242,7 +272,7 @@ BEYOND_LIMIT: Final = "memory_limit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """Rows of history that a block left out before any budget was asked."""
+    """Rows of history that a block omits whatever the budget."""
 
     message_ids: tuple[str, ...]
     #: A reason code of `service.budget.decisions`.
@@ -250,56 +280,56 @@ class Omission:
 
 
 class TrimPolicy(StrEnum):
-    """How a block yields when the budget is short."""
+    """How a block is made smaller when the budget is short."""
 
     NEVER = "never"
-    #: Tool results are cleared, then entries go, the oldest first; the newest stays as it is.
+    #: Tool results are cleared, then entries dropped, oldest first; the newest stays unchanged.
     ALL_BUT_NEWEST = "all_but_newest"
-    #: Entries go as the chosen strategy decides.
+    #: The strategy chooses the entries that stay.
     BY_STRATEGY = "by_strategy"
-    #: Entries come in as they score, into the tokens that history leaves.
+    #: The entries that score highest fill the tokens that history leaves.
     BY_SCORE = "by_score"
-    #: The block goes as a whole.
+    #: The block is dropped whole.
     WHOLE = "whole"
-    #: Entries take their shorter texts, last entry first.
+    #: Entries are replaced by their shorter texts, last entry first.
     BY_DETAIL = "by_detail"
-    #: The end of its only entry is cut.
+    #: The end of the only entry is cut.
     BY_TAIL = "by_tail"
 
 
-#: Stands in a header where the number of printed rows goes once it is known.
+#: The placeholder in a header for the number of printed rows.
 COUNT_MARK = "count=N"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A tagged part of the context, kept in pieces until the budget has been applied."""
+    """A tagged part of the context, kept as entries until the budget has been applied."""
 
     tag: str
     entries: tuple[Entry, ...]
     header: str = ""
-    #: Stands in place of the entries where there are none.
+    #: The text of a block without entries.
     placeholder: str = ""
-    #: The same, where the budget took the last entry.
+    #: The text of a block whose last entry was dropped for the budget.
     placeholder_when_cut: str = ""
     role: Literal["system", "user"] = "user"
     gives_way: TrimPolicy = TrimPolicy.NEVER
-    #: True where each entry opens with a fixed literal, so that token counts add up.
+    #: True if each entry begins with a fixed literal, so that token counts add up.
     additive: bool = False
-    #: True where its entries are messages of their own, and it has no text.
+    #: True if its entries are sent as messages of their own; it has no text then.
     native: bool = False
-    #: True where it shares the message of the block before it.
+    #: True if it is in the same message as the block before it.
     joins: bool = False
-    #: True where its text changes from build to build, so that a provider's cache ends here.
+    #: True if its text changes with each build, so that a provider's cached prefix ends before it.
     volatile: bool = False
-    #: True where older rows are left out, so that its first entry is another one in each build.
+    #: True if older rows are omitted, so that its first entry changes with each build.
     moves: bool = False
-    #: Tokens of all the history before a message, by its id, as far as they are known.
+    #: Tokens of all history before a message, by message id, as far as known.
     starts: Mapping[str, int] = field(default_factory=dict)
-    #: Those that this build adds to the built-in ones, for the guard.
+    #: The tags of this build that aren't built in, for the guard.
     tags: frozenset[str] = frozenset()
     omissions: tuple[Omission, ...] = ()
-    #: What may stand for entries that are left out: all summaries, then fewer, the oldest first.
+    #: The summaries that may replace omitted entries: first all of them, then without the oldest.
     forms: tuple[SummaryForm, ...] = ()
 
     @property
@@ -314,16 +344,16 @@ class Block:
 
     @property
     def heading(self) -> str:
-        """Return the header with the number of printed rows written in."""
+        """Return the header with the number of printed rows."""
         rows = sum(entry.rows for entry in self.entries)
         return self.header.replace(COUNT_MARK, f"count={rows}")
 
     @property
     def text(self) -> str:
-        """Return the block as it is sent; nothing where its entries are messages of their own."""
+        """Return the block as it is sent; empty if its entries are messages of their own."""
         body = "\n".join(entry.text for entry in self.entries)
         return self.heading + (body if self.entries else self.placeholder)
 
 
-#: Show facts as a block.
+#: Formats facts as a block.
 Formatter = Callable[[Facts], Block]

@@ -1,4 +1,4 @@
-"""The `[RECALLED]` block: rows of older turns that tell about the current input, a row an entry."""
+"""The `[RECALLED]` block: rows of older turns that are relevant to the input, one entry per row."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,28 +13,30 @@ from formatters.model import (
     Role,
     Tag,
     TrimPolicy,
+    Turn,
 )
 from formatters.printed import format_row
 from formatters.times import format_day
-from formatters.turns import Turn, group_turns, is_printable, sort_messages
+from formatters.turns import grouped_history
 
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
 
 def recalled(facts: Facts) -> tuple[Block, ...]:
-    """Show each row of the history as what may be recalled; no block where nothing recalls.
+    """Show every row of the history as one that may be recalled; no block if nothing is recalled.
 
-    An entry stands under the line of its day, which is printed once for neighbours that share it.
+    Entries don't include their day line: `insert_day_lines` adds it once for neighbours.
     """
     if not facts.recalls:
         return ()
-    shown = [message for message in sort_messages(facts.history) if is_printable(message)]
-    pieces = (piece for turn in group_turns(shown) for piece in _pieces(turn))
+    turns = grouped_history(facts).turns
     return (
         Block(
             tag=Tag.RECALLED,
             header=HEADER,
-            entries=tuple(_entry(row, messages, facts) for row, messages in pieces),
+            entries=tuple(
+                _entry(row, messages, facts) for turn in turns for row, messages in _split(turn)
+            ),
             gives_way=TrimPolicy.BY_SCORE,
             additive=True,
             volatile=True,
@@ -43,7 +45,7 @@ def recalled(facts: Facts) -> tuple[Block, ...]:
 
 
 def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Put the line of its day before each entry that stands under another one than the last."""
+    """Put a day line before each entry whose day differs from that of the entry before it."""
     lines: list[Entry] = []
     last = None
     for entry in entries:
@@ -55,35 +57,32 @@ def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def day_line(text: str) -> Entry:
-    """Return the line of a day, which stands for no message."""
+    """Return the line of a day, which shows no message."""
     return Entry(text=text)
 
 
-Row = tuple[Message, ...]
-
-
-def _pieces(turn: Turn) -> Iterator[tuple[Row, Row]]:
+def _split(turn: Turn) -> Iterator[tuple[Sequence[Message], Sequence[Message]]]:
     """Yield the rows of a turn, each with all messages that go with it, such as tool results."""
     if not turn.rows:
         return
-    owner = {message.id: place for place, row in enumerate(turn.rows) for message in row}
+    row_of = {message.id: index for index, row in enumerate(turn.rows) for message in row}
     parts: list[list[Message]] = [[] for _ in turn.rows]
-    place = 0
+    index = 0
     for message in turn.messages:
-        place = owner.get(message.id, place)
-        parts[place].append(message)
-    yield from zip(turn.rows, map(tuple, parts), strict=True)
+        index = row_of.get(message.id, index)
+        parts[index].append(message)
+    yield from zip(turn.rows, parts, strict=True)
 
 
-def _entry(row: Row, messages: Row, facts: Facts) -> Entry:
-    speaker = Role.HUMAN if row[0].role is Role.HUMAN else Role.AI
-    said = format_row(row, facts.memory, facts.tags)
+def _entry(row: Sequence[Message], messages: Sequence[Message], facts: Facts) -> Entry:
+    human = row[0].role is Role.HUMAN
+    text = format_row(row, facts.memory, facts.tags)
     limit = facts.memory.message_chars
     return Entry(
-        text=f"  {'Human' if speaker is Role.HUMAN else 'Nexus'}: {said}",
-        messages=messages,
+        text=f"  {'Human' if human else 'Nexus'}: {text}",
+        messages=tuple(messages),
         rows=1,
         cut=limit is not None and any(len(message.content) > limit for message in row),
         day=format_day(row[0].timestamp, facts.memory.minutes_west),
-        passage=Passage(said, speaker, row[0].timestamp),
+        passage=Passage(text, Role.HUMAN if human else Role.AI, row[0].timestamp),
     )

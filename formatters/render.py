@@ -1,23 +1,22 @@
-"""Blocks as the messages that are sent."""
+"""Render blocks as the messages that are sent."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from formatters.model import Block
-from formatters.native import as_dict
+from formatters.model import Block, ChatMessage
 
-#: Stands between blocks that share a message.
+#: Separates blocks that share a message.
 BLOCK_SEPARATOR: Final = "\n\n"
 
 
 def render(blocks: Iterable[Block]) -> list[dict[str, object]]:
-    """Return the messages of blocks, in their order."""
+    """Return the messages of blocks, in order."""
     return [message for shared in group_by_message(blocks) for message in _messages(shared)]
 
 
 def group_by_message(blocks: Iterable[Block]) -> list[list[Block]]:
-    """Put blocks together that share a message."""
+    """Group the blocks that share a message."""
     shared: list[list[Block]] = []
     for block in blocks:
         if block.joins and shared:
@@ -28,10 +27,29 @@ def group_by_message(blocks: Iterable[Block]) -> list[list[Block]]:
 
 
 def join_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Let blocks share the message of the first."""
+    """Put blocks into one system message."""
     return tuple(
-        replace(block, joins=place > 0, role="system") for place, block in enumerate(blocks)
+        replace(block, joins=index > 0, role="system") for index, block in enumerate(blocks)
     )
+
+
+def as_dict(message: ChatMessage) -> dict[str, object]:
+    """Return a message in its wire form; fields without a value have no key."""
+    fields: dict[str, object] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.text},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    if message.provider_parts is not None:
+        fields["provider_parts"] = message.provider_parts
+    return fields
 
 
 def _messages(shared: list[Block]) -> Iterator[dict[str, object]]:

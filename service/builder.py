@@ -35,7 +35,7 @@ from service.build.gather import Gathered, Sources, gather
 from service.build.plan import Plan, make_plan
 from service.build.report import Built, account
 from service.build.telemetry import build_span, describe_build
-from service.build.tool_share import with_tools_that_fit
+from service.build.tool_share import limit_tools
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.observe.metrics import UNMEASURED, Metrics, timed
@@ -121,7 +121,7 @@ class ContextBuilder:
         trace = own_trace()
 
         def fit() -> Built:
-            offered, shown = with_tools_that_fit(gathered, facts, plan.tools_tokens, counter)
+            offered, shown = limit_tools(gathered, facts, plan.tools_tokens, counter)
             past = gathered.history
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
             fitted = self._fit(replace(shown, injections=due), plan, counter, offered.toolset)
@@ -152,6 +152,7 @@ class ContextBuilder:
             identity=prompt.text(plan.identity),
             now=plan.now,
             history=past.messages,
+            grouped=past.grouped,
             more_history=past.not_read > 0,
             starts=past.starts,
             summaries=gathered.summaries,

@@ -1,90 +1,82 @@
-"""Anthropic's Messages API: system apart, users and assistants in turn, cache marks.
+"""Anthropic's Messages API: a separate system prompt, alternating roles, and cache marks.
 
-After "Using the Messages API", "Define tools", "Handle tool calls", "Prompt caching", "Extended
-thinking" and "Errors" (prefill not supported) of the Claude Platform documentation.
+Sources: "Using the Messages API", "Define tools", "Handle tool calls", "Prompt caching", "Extended
+thinking" and "Errors" (prefill not supported) in the Claude Platform documentation.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
 from formatters.model import ChatMessage
+from formatters.providers.alternation import ProviderMessage, alternate_roles, read_role
 from formatters.providers.canonical import (
     Canonical,
     JsonObject,
-    ProviderMessage,
-    alternate_roles,
-    has_text,
     read_arguments,
+    read_description,
     read_parameters,
-    read_role,
 )
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
 from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
 
-_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
-#: Names may have 128 characters by now; older models and other clouds take 64.
-_NAME: Final = NameForm(_WORD, 64)
-_ID: Final = NameForm(_WORD, 64)
+#: Names may have 128 characters today; older models and other clouds accept 64.
+_NAME: Final = NameForm(re.compile(r"[A-Za-z0-9_-]+"), 64)
+_ID: Final = _NAME
 
-_KINDS: Final[Mapping[str, PartKind]] = {
+_KINDS: Final[Mapping[object, PartKind]] = {
     "thinking": PartKind.THOUGHT,
     "redacted_thinking": PartKind.THOUGHT,
     "image": PartKind.MEDIA,
     "document": PartKind.MEDIA,
     "search_result": PartKind.MEDIA,
-    **dict.fromkeys(
-        (
-            "server_tool_use",
-            "web_search_tool_result",
-            "web_fetch_tool_result",
-            "code_execution_tool_result",
-            "bash_code_execution_tool_result",
-            "text_editor_code_execution_tool_result",
-            "tool_search_tool_result",
-            "mcp_tool_use",
-            "mcp_tool_result",
-            "container_upload",
-            "compaction",
-        ),
-        PartKind.OTHER,
-    ),
+    "server_tool_use": PartKind.OTHER,
+    "web_search_tool_result": PartKind.OTHER,
+    "web_fetch_tool_result": PartKind.OTHER,
+    "code_execution_tool_result": PartKind.OTHER,
+    "bash_code_execution_tool_result": PartKind.OTHER,
+    "text_editor_code_execution_tool_result": PartKind.OTHER,
+    "tool_search_tool_result": PartKind.OTHER,
+    "mcp_tool_use": PartKind.OTHER,
+    "mcp_tool_result": PartKind.OTHER,
+    "container_upload": PartKind.OTHER,
+    "compaction": PartKind.OTHER,
 }
 
-#: Keywords that a schema may not have at its top; the API refuses the request otherwise.
+#: Keywords that the API refuses at the top level of a schema.
 _NOT_AT_TOP: Final = frozenset({"anyOf", "oneOf", "allOf"})
 
 
 def anthropic(chat: Canonical) -> JsonObject:
     """Return ``tools``, ``system`` and ``messages`` of a Messages call.
 
-    Cache marks stand at the end of the tools, of the system prompt and of the last stable message,
-    unless a part that is sent as it came has marks of its own. Where tools were called but none is
-    offered, those called are declared, since the API asks for it, and forbidden.
+    Cache marks are put on the last tool, the system prompt and the last stable message, unless a
+    part that is sent unchanged has marks of its own. If the history has calls but no tools are
+    offered, the tools called are declared, since the API requires it, and forbidden.
     """
     references = resolve_references(chat, RULES)
     marks = not any(_is_marked(item) for parts in references.opaque for item in parts.items)
     messages = [
-        _said(message, parts, references)
+        _convert(message, parts, references)
         for message, parts in zip(chat.messages, references.opaque, strict=True)
     ]
     if marks:
-        messages = _with_mark(messages, references.opaque, chat.stable)
-    body = _tools(chat, references, marks=marks and chat.stable_tools)
-    if has_text(chat.system):
+        messages = _mark_stable(messages, references.opaque, chat.stable)
+    body = _declare_tools(chat, references, marks=marks and chat.stable_tools)
+    if chat.system.strip():
         block = _text(chat.system)
-        body["system"] = [_marked(block) if marks and chat.stable_system else block]
+        body["system"] = [_mark(block) if marks and chat.stable_system else block]
     body["messages"] = [
         {"role": role, "content": blocks} for role, blocks in alternate_roles(messages, _text)
     ]
     return body
 
 
-def _tools(chat: Canonical, references: References, *, marks: bool) -> JsonObject:
-    tools = [_tool(function, references) for function in chat.tools]
+def _declare_tools(chat: Canonical, references: References, *, marks: bool) -> JsonObject:
+    tools = [_declare(function, references) for function in chat.tools]
     if tools:
-        return {"tools": [*tools[:-1], _marked(tools[-1]) if marks else tools[-1]]}
+        return {"tools": [*tools[:-1], _mark(tools[-1]) if marks else tools[-1]]}
     called = sorted({reference.name for reference in references.calls.values()})
     if not called:
         return {}
@@ -92,29 +84,27 @@ def _tools(chat: Canonical, references: References, *, marks: bool) -> JsonObjec
     return {"tools": declared, "tool_choice": {"type": "none"}}
 
 
-def _tool(function: Mapping[str, object], references: References) -> JsonObject:
-    parameters = read_parameters(function)
-    schema = {key: value for key, value in parameters.items() if key not in _NOT_AT_TOP}
-    description = function.get("description")
+def _declare(function: Mapping[str, object], references: References) -> JsonObject:
+    schema = read_parameters(function).items()
     return {
         "name": references.names[str(function["name"])],
-        **({"description": description} if description else {}),
-        "input_schema": schema,
+        **read_description(function),
+        "input_schema": {key: value for key, value in schema if key not in _NOT_AT_TOP},
     }
 
 
-def _said(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
+def _convert(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
     if message.role == "tool":
-        return ProviderMessage(role="user", blocks=(_result(message, references),))
+        return ProviderMessage(role="user", blocks=(_convert_result(message, references),))
     blocks: list[object] = [*opaque.items]
-    if opaque.leaves_unsaid(message):
+    if opaque.needs_content(message):
         blocks.append(_text(message.content))
     if not opaque.calls:
-        blocks += _calls(message, references)
+        blocks += _convert_calls(message, references)
     return ProviderMessage(role=read_role(message), blocks=tuple(blocks), leads=opaque.leads)
 
 
-def _calls(message: ChatMessage, references: References) -> Iterable[JsonObject]:
+def _convert_calls(message: ChatMessage, references: References) -> Iterator[JsonObject]:
     for call in message.tool_calls:
         reference = references.calls[str(call.id)]
         yield {
@@ -125,26 +115,26 @@ def _calls(message: ChatMessage, references: References) -> Iterable[JsonObject]
         }
 
 
-def _result(message: ChatMessage, references: References) -> JsonObject:
-    answered = references.calls[str(message.tool_call_id)].id
-    content = {"content": message.content} if has_text(message.content) else {}
-    return {"type": "tool_result", "tool_use_id": answered, **content}
+def _convert_result(message: ChatMessage, references: References) -> JsonObject:
+    call_id = references.calls[str(message.tool_call_id)].id
+    content = {"content": message.content} if message.content.strip() else {}
+    return {"type": "tool_result", "tool_use_id": call_id, **content}
 
 
-def _with_mark(
+def _mark_stable(
     messages: list[ProviderMessage], opaque: Sequence[OpaqueParts], stable: int
 ) -> list[ProviderMessage]:
-    """Mark the last block of ours among the stable messages: what came as it is can't be marked."""
-    for place in range(min(stable, len(messages)) - 1, -1, -1):
-        message = messages[place]
-        if len(message.blocks) > len(opaque[place].items):
+    """Mark the last block of the stable messages that isn't an unchangeable provider part."""
+    for index in range(min(stable, len(messages)) - 1, -1, -1):
+        message = messages[index]
+        if len(message.blocks) > len(opaque[index].items):
             last = cast("JsonObject", message.blocks[-1])
-            marked = replace(message, blocks=(*message.blocks[:-1], _marked(last)))
-            return [*messages[:place], marked, *messages[place + 1 :]]
+            marked = replace(message, blocks=(*message.blocks[:-1], _mark(last)))
+            return [*messages[:index], marked, *messages[index + 1 :]]
     return messages
 
 
-def _marked(block: JsonObject) -> JsonObject:
+def _mark(block: JsonObject) -> JsonObject:
     return {**block, "cache_control": {"type": "ephemeral"}}
 
 
@@ -156,13 +146,11 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _read(block: Mapping[str, object]) -> ProviderPart | None:
+def _read_part(block: Mapping[str, object]) -> ProviderPart | None:
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
-        return (
-            ProviderPart(kind=PartKind.TEXT) if isinstance(text, str) and has_text(text) else None
-        )
+        return ProviderPart(kind=PartKind.TEXT) if isinstance(text, str) and text.strip() else None
     if kind != "tool_use":
         known = _KINDS.get(kind) if isinstance(kind, str) else None
         return ProviderPart(kind=known) if known else None
@@ -172,4 +160,4 @@ def _read(block: Mapping[str, object]) -> ProviderPart | None:
     return ProviderPart(kind=PartKind.CALL, id=str(id_), name=str(name))
 
 
-RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read)
+RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read_part)

@@ -1,4 +1,4 @@
-"""The forms that a context can be asked for in."""
+"""The formats in which a context can be requested."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -10,10 +10,10 @@ from formatters.providers.context_management import ContextManagement, format_ma
 from formatters.providers.gemini import gemini
 from formatters.providers.openai_responses import openai_responses
 
-#: Give the body fields of a provider's call.
+#: Returns the body fields of a provider's call.
 Convert = Callable[[Canonical], JsonObject]
 
-#: None where the canonical messages are the form already.
+#: None for the format of the canonical messages.
 FORMATS: Final[Mapping[str, Convert | None]] = {
     "openai": None,
     "openai_responses": openai_responses,
@@ -29,13 +29,12 @@ def provider_request(
     stable: int | None = 0,
     management: ContextManagement | None = None,
 ) -> JsonObject | None:
-    """Return the body fields to splat into a provider's call; None where it takes ``messages``.
+    """Return the body fields to splat into a provider's call; None if it takes ``messages``.
 
-    ``messages`` are canonical, as `tests.validity.canonical` has them, and ``tools`` OpenAI
-    function definitions. The first ``stable`` messages are the same in the next build, so that the
-    provider may cache them; None says that not even the tools before them are. ``management`` is
-    what the provider is asked to do on its side; what it doesn't take is left out. Nothing that is
-    given is changed.
+    ``messages`` must be valid as `tests.validity.canonical` defines it, and ``tools`` be OpenAI
+    function definitions; neither is changed. The first ``stable`` messages are the same in the
+    next build, so that the provider may cache them; None if not even the tools are. Edits of
+    ``management`` that the provider doesn't support are omitted.
     """
     convert = FORMATS[format_]
     if convert is None:

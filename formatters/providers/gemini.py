@@ -1,40 +1,33 @@
-"""Google's ``generateContent``, as its REST API takes it: camelCase, contents made of parts.
+"""Google's ``generateContent`` REST API: camelCase keys, and contents made of parts.
 
-After "Generating content", "Function calling", "Thought signatures" and the reference of
-``FunctionDeclaration`` in the Gemini API documentation. A content of function responses holds
-nothing else, and a function call comes directly after a user's content or after such responses;
-the API refuses what doesn't keep to this.
+Sources: "Generating content", "Function calling", "Thought signatures" and the reference of
+``FunctionDeclaration`` in the Gemini API documentation. The API requires that a content with
+function responses has no other parts, and that a function call directly follows a user's content
+or function responses.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from formatters.model import ChatMessage
-from formatters.providers.canonical import (
-    Canonical,
-    JsonObject,
-    ProviderMessage,
-    alternate_roles,
-    has_text,
-    read_arguments,
-    read_role,
-)
+from formatters.providers.alternation import ProviderMessage, alternate_roles, read_role
+from formatters.providers.canonical import Canonical, JsonObject, read_arguments, read_description
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
 from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
 
 _NAME: Final = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*"), 64)
-#: Ids may be anything; they are kept short enough to be one.
+#: The API accepts any id; the limit only bounds what is stored.
 _ID: Final = NameForm(re.compile(r".+", re.DOTALL), 256)
 
-#: The signature that the documentation gives for calls that were not Gemini's own: Gemini 3 refuses
-#: a model's content whose first call has none. All such calls get it, not only those of the run, so
-#: that a content stays the same from build to build.
+#: The documented signature for calls that another model made: Gemini 3 refuses a model's content
+#: whose first call has none. All such calls get it, not only those of the run, so that a content
+#: is the same in each build.
 FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
 
 _ROLES: Final[Mapping[str, Literal["user", "model"]]] = {"user": "user", "assistant": "model"}
 
-#: What a part holds, in both casings that the API reads.
+#: The kinds of parts by their keys, in both casings that the API reads.
 _KINDS: Final[Mapping[str, PartKind]] = {
     "text": PartKind.TEXT,
     "functionCall": PartKind.CALL,
@@ -50,59 +43,59 @@ def gemini(chat: Canonical) -> JsonObject:
     """Return ``systemInstruction``, ``contents`` and ``tools`` of a ``generateContent`` call."""
     references = resolve_references(chat, RULES)
     messages = [
-        _said(message, parts, references)
+        _convert(message, parts, references)
         for message, parts in zip(chat.messages, references.opaque, strict=True)
     ]
     body: JsonObject = {}
-    if has_text(chat.system):
+    if chat.system.strip():
         body["systemInstruction"] = {"parts": [_text(chat.system)]}
     body["contents"] = [
         {"role": _ROLES[role], "parts": parts} for role, parts in alternate_roles(messages, _text)
     ]
     if chat.tools:
-        declared = [_tool(function, references) for function in chat.tools]
+        declared = [_declare(function, references) for function in chat.tools]
         body["tools"] = [{"functionDeclarations": declared}]
     return body
 
 
-def _tool(function: Mapping[str, object], references: References) -> JsonObject:
-    """Declare a function; ``parametersJsonSchema`` takes any schema, ``parameters`` a subset."""
-    described = {"description": function["description"]} if function.get("description") else {}
+def _declare(function: Mapping[str, object], references: References) -> JsonObject:
+    """Declare a tool; ``parametersJsonSchema`` accepts any schema, ``parameters`` a subset."""
     schema = function.get("parameters")
     return {
         "name": references.names[str(function["name"])],
-        **described,
+        **read_description(function),
         **({"parametersJsonSchema": schema} if schema else {}),
     }
 
 
-def _said(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
+def _convert(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
     if message.role == "tool":
-        return ProviderMessage(role="user", blocks=(_result(message, references),), apart=True)
+        response = _convert_result(message, references)
+        return ProviderMessage(role="user", blocks=(response,), separate=True)
     parts: list[object] = [*opaque.items]
-    if not opaque.replaces and has_text(message.content):
+    if not opaque.replaces and message.content.strip():
         parts.append(_text(message.content))
     if not opaque.calls:
-        parts += _calls(message, references)
+        parts += _convert_calls(message, references)
     return ProviderMessage(role=read_role(message), blocks=tuple(parts), leads=opaque.leads)
 
 
-def _calls(message: ChatMessage, references: References) -> Iterable[JsonObject]:
-    for place, call in enumerate(message.tool_calls):
+def _convert_calls(message: ChatMessage, references: References) -> Iterator[JsonObject]:
+    for index, call in enumerate(message.tool_calls):
         reference = references.calls[str(call.id)]
-        named = {"id": reference.id, "name": reference.name, "args": read_arguments(call)}
+        signature = {} if index else {"thoughtSignature": FOREIGN_SIGNATURE}
+        arguments = read_arguments(call)
         yield {
-            "functionCall": named,
-            **({} if place else {"thoughtSignature": FOREIGN_SIGNATURE}),
+            "functionCall": {"id": reference.id, "name": reference.name, "args": arguments},
+            **signature,
         }
 
 
-def _result(message: ChatMessage, references: References) -> JsonObject:
+def _convert_result(message: ChatMessage, references: References) -> JsonObject:
     reference = references.calls[str(message.tool_call_id)]
-    named = {"id": reference.id} if reference.id is not None else {}
     return {
         "functionResponse": {
-            **named,
+            **({"id": reference.id} if reference.id is not None else {}),
             "name": reference.name,
             "response": {"output": message.content},
         }
@@ -113,11 +106,11 @@ def _text(text: str) -> JsonObject:
     return {"text": text}
 
 
-def _read(part: Mapping[str, object]) -> ProviderPart | None:
-    held = [key for key in _KINDS if part.get(key) is not None]
-    if len(held) != 1:
+def _read_part(part: Mapping[str, object]) -> ProviderPart | None:
+    keys = [key for key in _KINDS if part.get(key) is not None]
+    if len(keys) != 1:
         return None
-    kind, value = _KINDS[held[0]], part[held[0]]
+    kind, value = _KINDS[keys[0]], part[keys[0]]
     if kind is PartKind.TEXT:
         return _read_text(part, value)
     return _read_call(value) if kind is PartKind.CALL else ProviderPart(kind=kind)
@@ -130,7 +123,7 @@ def _read_text(part: Mapping[str, object], text: object) -> ProviderPart | None:
         return ProviderPart(kind=PartKind.THOUGHT)
     if text:
         return ProviderPart(kind=PartKind.TEXT)
-    # an answer that was streamed may end in a signature without a text
+    # a streamed answer may end in a signature without a text
     signed = part.get("thoughtSignature") or part.get("thought_signature")
     return ProviderPart(kind=PartKind.OTHER) if signed else None
 
@@ -144,4 +137,4 @@ def _read_call(call: object) -> ProviderPart | None:
     return ProviderPart(kind=PartKind.CALL, id=id_, name=str(call["name"]))
 
 
-RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read)
+RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read_part)

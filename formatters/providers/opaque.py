@@ -1,6 +1,6 @@
-"""What a provider wants back as it came: signed thinking, reasoning items, its own blocks.
+"""Provider parts: what a provider needs back unchanged, such as signed thinking or reasoning items.
 
-Such parts are sent byte for byte, as the very objects that came in, or left out as a whole.
+The parts of a message are sent as the very objects that were received, or not at all.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,18 +13,18 @@ from formatters.native import WORDLESS
 
 
 class PartKind(StrEnum):
-    """What a part of a provider's own is."""
+    """The kind of a provider part."""
 
     TEXT = "text"
     CALL = "call"
     THOUGHT = "thought"
     MEDIA = "media"
-    #: What the provider did on its own side, and the like.
+    #: Calls and results of tools that the provider ran itself, compactions and the like.
     OTHER = "other"
 
 
-#: What may stand in whose message. Parts of a tool's result are not sent.
-_BY_ROLE: Final[Mapping[str, frozenset[PartKind]]] = {
+#: The kinds that may be in a message, by its role. Parts of tool results are not sent.
+_KINDS_BY_ROLE: Final[Mapping[str, frozenset[PartKind]]] = {
     "assistant": frozenset({PartKind.TEXT, PartKind.CALL, PartKind.THOUGHT, PartKind.OTHER}),
     "user": frozenset({PartKind.TEXT, PartKind.MEDIA}),
 }
@@ -32,23 +32,23 @@ _BY_ROLE: Final[Mapping[str, frozenset[PartKind]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderPart:
-    """A part, as far as its place among the others depends on it."""
+    """What is read of a part."""
 
     kind: PartKind
-    #: The role that it names itself; None where its form has none.
+    #: The role that the part itself names; None if its form has none.
     speaker: str | None = None
     #: Of a call.
     id: str | None = None
     name: str = ""
 
 
-#: Read a part; None where it is not of the provider's shape.
+#: Reads a part; returns None if it doesn't have the provider's form.
 ReadPart = Callable[[Mapping[str, object]], ProviderPart | None]
 
 
 @dataclass(frozen=True, slots=True)
 class OpaqueParts:
-    """The parts of one message that are sent as they came."""
+    """The parts of a message that are sent unchanged."""
 
     items: tuple[object, ...] = ()
     parts: tuple[ProviderPart, ...] = ()
@@ -60,36 +60,36 @@ class OpaqueParts:
 
     @property
     def replaces(self) -> bool:
-        """Tell whether the parts are what the message says, not only what was thought before it."""
+        """Return whether the parts replace the content: they have its text or calls."""
         return any(part.kind in (PartKind.TEXT, PartKind.CALL) for part in self.parts)
 
-    def leaves_unsaid(self, message: ChatMessage) -> bool:
-        """Tell whether the content is still to be sent: parts don't say it, and it says something.
+    @property
+    def leads(self) -> bool:
+        """Return whether the first part is a thought, which must be the first of a message."""
+        return bool(self.parts) and self.parts[0].kind is PartKind.THOUGHT
 
-        What stands in for no text isn't needed beside what the provider did on its own side, such
-        as a compaction.
+    def needs_content(self, message: ChatMessage) -> bool:
+        """Return whether the content of the message has to be sent in addition to the parts.
+
+        The placeholder for no text isn't needed next to parts that stand alone, such as a
+        compaction.
         """
         if self.replaces or not message.content.strip():
             return False
         stands_alone = any(part.kind is PartKind.OTHER for part in self.parts)
         return not (stands_alone and message.content == WORDLESS)
 
-    @property
-    def leads(self) -> bool:
-        """Tell whether the first part is a thought, before which nothing may stand."""
-        return bool(self.parts) and self.parts[0].kind is PartKind.THOUGHT
-
 
 def read_opaque_parts(message: ChatMessage, read: ReadPart) -> OpaqueParts:
-    """Return the parts of a message that are of a provider's shape, or none of them.
+    """Return the parts of a message if all of them have the provider's form, else none.
 
-    Left out is what is no list, has a part of another shape or one that has no place in such a
-    message, or has other calls than the message.
+    None are returned either if a part isn't allowed in such a message, or if the parts have
+    another number of calls than the message.
     """
     items = message.provider_parts
     if not isinstance(items, list):
         return OpaqueParts()
-    allowed = _BY_ROLE.get(message.role, frozenset())
+    allowed = _KINDS_BY_ROLE.get(message.role, frozenset())
     parts: list[ProviderPart] = []
     for item in items:
         part = read(item) if isinstance(item, Mapping) else None

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API: instructions apart, calls and their outputs as items of their own.
+"""OpenAI's Responses API: separate instructions, and items for calls and their outputs.
 
-After "Create a model response", "Function calling", "Reasoning models" and "Migrate to the
-Responses API" of the OpenAI documentation. A reasoning item has to be followed by what it led to.
+Sources: "Create a model response", "Function calling", "Reasoning models" and "Migrate to the
+Responses API" in the OpenAI documentation. A reasoning item must be followed by its output.
 """
 
 import re
@@ -9,73 +9,59 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from formatters.model import ChatMessage
-from formatters.providers.canonical import (
-    Canonical,
-    JsonObject,
-    has_text,
-    read_parameters,
-)
+from formatters.providers.canonical import Canonical, JsonObject, read_description, read_parameters
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
 from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
 
-_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
-_NAME: Final = NameForm(_WORD, 64)
-_ID: Final = NameForm(_WORD, 64)
+_NAME: Final = NameForm(re.compile(r"[A-Za-z0-9_-]+"), 64)
+_ID: Final = _NAME
 
-_KINDS: Final[Mapping[str, PartKind]] = {
+_KINDS: Final[Mapping[object, PartKind]] = {
     "reasoning": PartKind.THOUGHT,
-    **dict.fromkeys(
-        (
-            "compaction",
-            "web_search_call",
-            "file_search_call",
-            "code_interpreter_call",
-            "image_generation_call",
-            "mcp_call",
-            "mcp_list_tools",
-        ),
-        PartKind.OTHER,
-    ),
+    "compaction": PartKind.OTHER,
+    "web_search_call": PartKind.OTHER,
+    "file_search_call": PartKind.OTHER,
+    "code_interpreter_call": PartKind.OTHER,
+    "image_generation_call": PartKind.OTHER,
+    "mcp_call": PartKind.OTHER,
+    "mcp_list_tools": PartKind.OTHER,
 }
 
 
 def openai_responses(chat: Canonical) -> JsonObject:
     """Return ``instructions``, ``input`` and ``tools`` of a Responses call."""
     references = resolve_references(chat, RULES)
-    body: JsonObject = {"instructions": chat.system} if has_text(chat.system) else {}
+    body: JsonObject = {"instructions": chat.system} if chat.system.strip() else {}
     body["input"] = [
         item
         for message, opaque in zip(chat.messages, references.opaque, strict=True)
-        for item in _items(message, opaque, references)
+        for item in _convert(message, opaque, references)
     ]
     if chat.tools:
-        body["tools"] = [_tool(function, references) for function in chat.tools]
+        body["tools"] = [_declare(function, references) for function in chat.tools]
     return body
 
 
-def _tool(function: Mapping[str, object], references: References) -> JsonObject:
-    """Declare a function; ``strict`` is named, since here it is the default and in chat isn't."""
-    described = {"description": function["description"]} if function.get("description") else {}
+def _declare(function: Mapping[str, object], references: References) -> JsonObject:
+    """Declare a tool; ``strict`` is explicit, since its default differs from the chat API's."""
     return {
         "type": "function",
         "name": references.names[str(function["name"])],
-        **described,
+        **read_description(function),
         "parameters": read_parameters(function),
         "strict": bool(function.get("strict")),
     }
 
 
-def _items(message: ChatMessage, opaque: OpaqueParts, references: References) -> Iterator[object]:
+def _convert(message: ChatMessage, opaque: OpaqueParts, references: References) -> Iterator[object]:
     if message.role == "tool":
         call_id = references.calls[str(message.tool_call_id)].id
         yield {"type": "function_call_output", "call_id": call_id, "output": message.content}
         return
     yield from opaque.items
-    if opaque.leaves_unsaid(message):
+    if opaque.needs_content(message):
         yield {"type": "message", "role": message.role, "content": message.content}
-    if opaque.calls:
-        return
-    for call in message.tool_calls:
+    for call in () if opaque.calls else message.tool_calls:
         reference = references.calls[str(call.id)]
         yield {
             "type": "function_call",
@@ -85,7 +71,7 @@ def _items(message: ChatMessage, opaque: OpaqueParts, references: References) ->
         }
 
 
-def _read(item: Mapping[str, object]) -> ProviderPart | None:
+def _read_part(item: Mapping[str, object]) -> ProviderPart | None:
     kind = item.get("type")
     if kind == "message":
         speaker = str(item.get("role"))
@@ -99,4 +85,4 @@ def _read(item: Mapping[str, object]) -> ProviderPart | None:
     return ProviderPart(kind=PartKind.CALL, id=str(call_id), name=str(name))
 
 
-RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read)
+RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read_part)

@@ -1,4 +1,4 @@
-"""What calls and their results are named by in one request, as a provider takes it."""
+"""The names of tools and ids of calls in one request, in a form that the provider accepts."""
 
 import hashlib
 import re
@@ -11,57 +11,25 @@ from formatters.model import ChatMessage
 from formatters.providers.canonical import Canonical
 from formatters.providers.opaque import OpaqueParts, ReadPart, read_opaque_parts
 
-_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
-_BAD_START: Final = re.compile(r"^(?![A-Za-z_])")
-#: Hex digits of the hash that keeps two names apart.
-_DIGITS: Final = 8
-
 
 @dataclass(frozen=True, slots=True)
 class NameForm:
-    """What a provider takes as a name or an id."""
+    """The form of a name or an id that a provider accepts."""
 
-    #: The whole of a name, its length aside.
+    #: Matches a whole name of any length.
     pattern: re.Pattern[str]
-    #: Characters of the longest.
-    longest: int
+    max_chars: int
 
     def fits(self, name: object) -> bool:
-        """Tell whether a name can be sent as it is."""
-        if not isinstance(name, str) or not 0 < len(name) <= self.longest:
+        """Return whether a name can be sent unchanged."""
+        if not isinstance(name, str) or not 0 < len(name) <= self.max_chars:
             return False
         return self.pattern.fullmatch(name) is not None
 
 
-def fit_names(names: Iterable[str], form: NameForm, taken: Collection[str] = ()) -> dict[str, str]:
-    """Map each name to one of the form, and no two to the same, nor to one that is ``taken``.
-
-    A name that fits stays as it is. Another keeps what it can and gets a hash of itself, so that it
-    is called the same in the next request, whatever stands beside it.
-    """
-    wanted = list(dict.fromkeys(names))
-    found = {name: name for name in wanted if form.fits(name) and name not in taken}
-    used = {*taken, *found}
-    for name in wanted:
-        if name not in found:
-            found[name] = next(made for made in _candidates(name, form) if made not in used)
-            used.add(found[name])
-    return found
-
-
-def _candidates(name: str, form: NameForm) -> Iterator[str]:
-    stem = _BAD_START.sub("_", _OTHER.sub("_", name))[: form.longest - _DIGITS - 1]
-    texts = (f"{attempt}:{name}" if attempt else name for attempt in count())
-    return (f"{stem}_{_hash(text)}" for text in texts)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRules:
-    """What a provider takes as the name of a tool, the id of a call and a part of its own."""
+    """The forms of tool names and call ids that a provider accepts, and how its parts are read."""
 
     name: NameForm
     id: NameForm
@@ -70,9 +38,9 @@ class ProviderRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a call, and the result that answers it, is named by."""
+    """The id and the name by which a request refers to a call."""
 
-    #: None where the provider's own call has none.
+    #: None if the provider's own call has none.
     id: str | None
     name: str
 
@@ -81,42 +49,38 @@ class Reference:
 class References:
     """The names and ids of one request."""
 
-    #: From a tool's canonical name.
+    #: By the canonical name of a tool.
     names: Mapping[str, str]
-    #: From a call's canonical id.
+    #: By the canonical id of a call.
     calls: Mapping[str, Reference]
-    #: What each message sends as it came.
+    #: For each message, the parts that it sends unchanged.
     opaque: tuple[OpaqueParts, ...]
 
 
 def resolve_references(chat: Canonical, rules: ProviderRules) -> References:
-    """Find names and ids that fit, each for one thing, the same for a call and its result.
+    """Find valid, unique names and ids, the same for a call and its result.
 
-    Calls that are sent as they came keep theirs, and their results take them over.
+    Calls that are sent unchanged keep their ids and names, and their results use them too.
     """
     calls = [call for message in chat.messages for call in message.tool_calls]
     names = fit_names(
         [*(str(function["name"]) for function in chat.tools), *(call.name for call in calls)],
         rules.name,
     )
-    opaque = tuple(_without_repeats(chat, rules))
-    kept = dict(
-        pair
-        for message, parts in zip(chat.messages, opaque, strict=True)
-        for pair in _paired(message, parts)
-    )
-    taken = {reference.id for reference in kept.values() if reference.id is not None}
-    made = fit_names([str(call.id) for call in calls if call.id not in kept], rules.id, taken)
-    ours = {
-        str(call.id): Reference(id=made[str(call.id)], name=names[call.name])
-        for call in calls
-        if call.id not in kept
-    }
-    return References(names=names, calls={**kept, **ours}, opaque=opaque)
+    opaque = tuple(_read_unrepeated(chat, rules))
+    references: dict[str, Reference] = {}
+    for message, parts in zip(chat.messages, opaque, strict=True):
+        references.update(_pair_calls(message, parts))
+    taken = {reference.id for reference in references.values() if reference.id is not None}
+    others = [call for call in calls if call.id not in references]
+    ids = fit_names([str(call.id) for call in others], rules.id, taken)
+    for call in others:
+        references[str(call.id)] = Reference(id=ids[str(call.id)], name=names[call.name])
+    return References(names=names, calls=references, opaque=opaque)
 
 
-def _without_repeats(chat: Canonical, rules: ProviderRules) -> Iterator[OpaqueParts]:
-    """Yield what each message sends as it came, unless it has a call whose id was there before."""
+def _read_unrepeated(chat: Canonical, rules: ProviderRules) -> Iterator[OpaqueParts]:
+    """Yield the parts that each message sends unchanged; none if a call repeats an earlier id."""
     seen: set[str] = set()
     for message in chat.messages:
         opaque = read_opaque_parts(message, rules.read)
@@ -128,12 +92,44 @@ def _without_repeats(chat: Canonical, rules: ProviderRules) -> Iterator[OpaquePa
             yield opaque
 
 
-def _paired(message: ChatMessage, opaque: OpaqueParts) -> Iterator[tuple[str, Reference]]:
-    """Pair the calls of a message with those that are sent as they came: by id, else by place."""
+def _pair_calls(message: ChatMessage, opaque: OpaqueParts) -> Iterator[tuple[str, Reference]]:
+    """Pair the calls of a message with its parts' calls: by id if all match, else by position."""
     if not opaque.calls:
         return
     by_id = {part.id: part for part in opaque.calls}
-    same = set(by_id) == {call.id for call in message.tool_calls}
-    for place, call in enumerate(message.tool_calls):
-        part = by_id[call.id] if same else opaque.calls[place]
+    same_ids = set(by_id) == {call.id for call in message.tool_calls}
+    for index, call in enumerate(message.tool_calls):
+        part = by_id[call.id] if same_ids else opaque.calls[index]
         yield str(call.id), Reference(id=part.id, name=part.name)
+
+
+def fit_names(names: Iterable[str], form: NameForm, taken: Collection[str] = ()) -> dict[str, str]:
+    """Map each name to a unique name of the form that isn't ``taken``.
+
+    A name that fits stays unchanged. Any other is cut to valid characters and gets a hash of
+    itself, so that it is the same in the next request, whatever other names there are.
+    """
+    distinct = list(dict.fromkeys(names))
+    fitted = {name: name for name in distinct if form.fits(name) and name not in taken}
+    used = {*taken, *fitted}
+    for name in distinct:
+        if name not in fitted:
+            fitted[name] = next(made for made in _candidates(name, form) if made not in used)
+            used.add(fitted[name])
+    return fitted
+
+
+_INVALID: Final = re.compile(r"[^A-Za-z0-9_-]")
+_BAD_START: Final = re.compile(r"^(?![A-Za-z_])")
+#: Hexadecimal digits of the hash that makes a name unique.
+_DIGITS: Final = 8
+
+
+def _candidates(name: str, form: NameForm) -> Iterator[str]:
+    stem = _BAD_START.sub("_", _INVALID.sub("_", name))[: form.max_chars - _DIGITS - 1]
+    texts = (f"{attempt}:{name}" if attempt else name for attempt in count())
+    return (f"{stem}_{_hash(text)}" for text in texts)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

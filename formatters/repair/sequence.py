@@ -1,21 +1,25 @@
-"""Atomic units: what of a conversation can only be kept or dropped together."""
+"""Make a sequence of messages that every LLM API accepts, from any history.
+
+APIs require each AI message that calls tools to be followed by one result per call, in order.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
-from formatters.model import Message, Role, ToolCall
-from formatters.repair.calls import CallPosition, match_results, read_result_id, repair_calls
+from formatters.model import ChatMessage, Message, Role, ToolCall
+from formatters.repair.calls import repair_calls
+from formatters.repair.matching import CallPosition, match_results, read_result_id
 
-#: The result of a call that nobody answered, and of one that is to be answered yet.
+#: The contents of placeholder results: of a call without a result, and of one still in flight.
 CANCELLED: Final = "(Cancelled: the tool gave no result.)"
 PENDING: Final = "(No result yet: the tool is still running.)"
 
-#: The result of a tool that said nothing; APIs refuse empty content.
+#: The content of an empty tool result; APIs refuse empty content.
 EMPTY: Final = "(The tool gave an empty result.)"
 
-#: Codes of `service.budget.decisions`. Of several that hold for a message the first is told.
+#: Reason codes of `service.budget.decisions`; the first one that applies to a message is reported.
 _FILTERED: Final = ("role", "empty", "opaque_conflict", "orphan_result", "duplicate_result")
 _REPAIRED: Final = (
     "result_pending",
@@ -28,13 +32,12 @@ _REPAIRED: Final = (
     "empty_result",
     "stray_calls",
 )
-_LEFT_OUT: Final = frozenset(_FILTERED)
 _RANKS: Final = {reason: rank for rank, reason in enumerate((*_FILTERED, *_REPAIRED))}
 
-#: What is told of a call without a result, and what the result says: cancelled, and pending.
-_LACKS: Final = (("result_missing", CANCELLED), ("result_pending", PENDING))
-
 Outcome = Literal["filtered", "repaired"]
+
+#: Messages that can only be kept or dropped together.
+Unit = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,194 +46,46 @@ class RepairNote:
 
     message_id: str
     outcome: Outcome
-    #: A code of `service.budget.decisions`.
+    #: A reason code of `service.budget.decisions`.
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: reasons are remembered
+@dataclass(frozen=True, kw_only=True)  # no slots: reasons are cached
 class RepairedSequence:
-    """A valid sequence: behind each AI message one result for each of its calls, in their order."""
+    """A valid sequence: each AI message is followed by one result per call, in order."""
 
     messages: tuple[Message, ...]
-    #: In the order of the messages that came in; of those that are as they were there is none.
+    #: In the order of the original messages; unchanged messages have no note.
     notes: tuple[RepairNote, ...]
-    #: The ids of results that were made up, which are nobody's rows.
+    #: The ids of placeholder results, which belong to no row.
     synthetic: frozenset[str]
 
     @cached_property
     def reasons(self) -> dict[str, str]:
-        """Return why messages that stay were changed, by their ids."""
+        """Return the reason codes of the messages that were changed and stay, by message id."""
         return {note.message_id: note.reason for note in self.notes if note.outcome == "repaired"}
 
 
 def repair(
     messages: Sequence[Message], *, in_flight: bool = False, taken: Collection[str] = ()
 ) -> RepairedSequence:
-    """Put results behind their calls, make up those that lack, and leave out what no API takes.
+    """Move results after their calls, add missing results, and filter what no API accepts.
 
-    ``in_flight`` says that the calls of the last message that has any may be answered yet.
-    ``taken`` are ids of calls in other parts of the same context. Messages with parts for their
-    provider are taken as they are or left out.
+    ``in_flight`` means that the last message with calls may still get its results. ``taken`` are
+    the ids of calls elsewhere in the context. Messages with provider parts stay unchanged or go.
     """
     return _Repair(messages, taken).repair(in_flight=in_flight)
 
 
-def collect_call_ids(messages: Iterable[Message]) -> frozenset[str]:
+def collect_call_ids(messages: Iterable[Message | ChatMessage]) -> frozenset[str]:
     """Return the ids of the calls in messages."""
     return frozenset(call.id for message in messages for call in message.tool_calls if call.id)
 
 
-class _Repair:
-    """A sequence under repair; everything here goes by the index of the message that came in."""
+def split_units(messages: Sequence[Message]) -> tuple[Unit, ...]:
+    """Split a repaired sequence into atomic units: [U], [A, T, T], [A].
 
-    def __init__(self, messages: Sequence[Message], taken: Collection[str]) -> None:
-        self._messages = messages
-        self._reasons = [_faults(message) for message in messages]
-        self._calls: dict[int, tuple[ToolCall, ...]] = {}
-        for index, mended in repair_calls(messages, taken).items():
-            self._calls[index] = mended.calls
-            self._reasons[index] |= mended.reasons
-        self._answers = match_results(messages)
-        self._results = self._check_results()
-        self._check_order()
-
-    def repair(self, *, in_flight: bool) -> RepairedSequence:
-        """Put it together."""
-        pending = self._pending() if in_flight else None
-        made = _MadeResults(self._messages)
-        kept: list[Message] = []
-        for index, message in enumerate(self._messages):
-            if message.role is Role.TOOL or self._is_left_out(index):
-                continue
-            calls = self._calls.get(index, ())
-            reason, content = _LACKS[index == pending]
-            kept.append(_spoken(message, calls))
-            for place, call in enumerate(calls):
-                result = self._results.get((index, place))
-                if result is None:
-                    self._reasons[index].add(reason)
-                    result = made.result(message, call, content)
-                kept.append(result)
-        return RepairedSequence(
-            messages=tuple(kept), notes=tuple(self._notes()), synthetic=frozenset(made.ids)
-        )
-
-    def _check_results(self) -> dict[CallPosition, Message]:
-        """Return the results that stay, each with the id of its call."""
-        for index in self._answers.orphans:
-            self._reasons[index].add("orphan_result")
-        for index in self._answers.duplicates:
-            self._reasons[index].add("duplicate_result")
-        results: dict[CallPosition, Message] = {}
-        for (caller, place), index in self._answers.by_call.items():
-            result = self._messages[index]
-            calls = self._calls[caller]
-            reasons = _changes(result, calls[place]) if calls else {"opaque_conflict"}
-            self._reasons[index] |= reasons
-            if not self._is_left_out(index):
-                changed = self._reasons[index]
-                results[caller, place] = _result(result, calls[place]) if changed else result
-        return results
-
-    def _check_order(self) -> None:
-        """Find the results that do not stand where they belong."""
-        places = {index: place for place, index in self._answers.by_call.items()}
-        last = (-1, -1)
-        for index, message in enumerate(self._messages):
-            if self._is_left_out(index):
-                continue
-            if message.role is not Role.TOOL:
-                last = (index, -1)
-            elif places[index][0] == last[0] and places[index] > last:
-                last = places[index]
-            else:
-                self._reasons[index].add("result_moved")
-
-    def _pending(self) -> int | None:
-        """Return the last message that calls tools, unless a human message follows."""
-        for index in reversed(range(len(self._messages))):
-            if self._calls.get(index):
-                return index
-            if self._messages[index].role is Role.HUMAN and not self._is_left_out(index):
-                return None
-        return None
-
-    def _is_left_out(self, index: int) -> bool:
-        return not self._reasons[index].isdisjoint(_LEFT_OUT)
-
-    def _notes(self) -> Iterator[RepairNote]:
-        for message, reasons in zip(self._messages, self._reasons, strict=True):
-            if reasons:
-                reason = min(reasons, key=_RANKS.__getitem__)
-                outcome: Outcome = "filtered" if reason in _LEFT_OUT else "repaired"
-                yield RepairNote(message.id, outcome, reason)
-
-
-class _MadeResults:
-    """Results that are made up, with ids that no message has."""
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.ids: set[str] = set()
-        self._taken = {message.id for message in messages}
-
-    def result(self, caller: Message, call: ToolCall, content: str) -> Message:
-        """Make up a result for a call."""
-        id_ = f"result_of_{call.id}"
-        while id_ in self._taken:
-            id_ += "_"
-        self._taken.add(id_)
-        self.ids.add(id_)
-        return Message(
-            id=id_,
-            role=Role.TOOL,
-            content=content,
-            run_id=caller.run_id,
-            timestamp=caller.timestamp,
-            tool_call_id=call.id,
-            name=call.name,
-        )
-
-
-def _faults(message: Message) -> set[str]:
-    """Find what is wrong with a message by itself."""
-    if message.role is Role.OTHER:
-        return {"role"}
-    calls = message.role is Role.AI and message.tool_calls
-    if message.role is not Role.TOOL and not calls and _is_silent(message):
-        return {"empty"}
-    return {"stray_calls"} if message.tool_calls and not calls else set()
-
-
-def _changes(result: Message, call: ToolCall) -> set[str]:
-    """Find what a result needs in order to be the answer to a call, as that is sent."""
-    if read_result_id(result) is None:
-        changes = {"result_matched"}
-    elif result.tool_call_id != call.id:
-        changes = {"call_renamed" if result.provider_parts is None else "opaque_conflict"}
-    else:
-        changes = set()
-    return changes | ({"empty_result"} if _is_silent(result) else set())
-
-
-def _result(message: Message, call: ToolCall) -> Message:
-    content = EMPTY if _is_silent(message) else message.content
-    return replace(message, content=content, tool_calls=(), tool_call_id=call.id)
-
-
-def _spoken(message: Message, calls: tuple[ToolCall, ...]) -> Message:
-    if message.tool_calls == calls and message.tool_call_id is None:
-        return message
-    return replace(message, tool_calls=calls, tool_call_id=None)
-
-
-def _is_silent(message: Message) -> bool:
-    return message.provider_parts is None and not message.content.strip()
-
-
-def split_units(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
-    """Group messages that `formatters.repair.sequence` has seen: [U], [A, T, T], [A].
-
-    An AI message stands with the results behind it, every other message alone.
+    An AI message and its results are one unit, every other message is a unit of its own.
     """
     units: list[list[Message]] = []
     for message in messages:
@@ -239,3 +94,146 @@ def split_units(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
         else:
             units.append([message])
     return tuple(map(tuple, units))
+
+
+class _Repair:
+    """A sequence under repair; all state is by the index of the original message."""
+
+    def __init__(self, messages: Sequence[Message], taken: Collection[str]) -> None:
+        self._messages = messages
+        self._reasons = [_check(message) for message in messages]
+        self._calls: dict[int, tuple[ToolCall, ...]] = {}
+        for index, repaired in repair_calls(messages, taken).items():
+            self._calls[index] = repaired.calls
+            self._reasons[index] |= repaired.reasons
+        self._matches = match_results(messages)
+        self._results = self._repair_results()
+        self._check_order()
+
+    def repair(self, *, in_flight: bool) -> RepairedSequence:
+        """Assemble the repaired sequence."""
+        pending = self._find_pending() if in_flight else None
+        ids = {message.id for message in self._messages}
+        synthetic: set[str] = set()
+        kept: list[Message] = []
+        for index, message in enumerate(self._messages):
+            if message.role is Role.TOOL or self._is_filtered(index):
+                continue
+            calls = self._calls.get(index, ())
+            kept.append(_with_calls(message, calls))
+            for position, call in enumerate(calls):
+                result = self._results.get((index, position))
+                if result is None:
+                    is_pending = index == pending
+                    self._reasons[index].add("result_pending" if is_pending else "result_missing")
+                    content = PENDING if is_pending else CANCELLED
+                    result = _placeholder(message, call, content, ids)
+                    ids.add(result.id)
+                    synthetic.add(result.id)
+                kept.append(result)
+        return RepairedSequence(
+            messages=tuple(kept), notes=tuple(self._notes()), synthetic=frozenset(synthetic)
+        )
+
+    def _repair_results(self) -> dict[CallPosition, Message]:
+        """Return the results that stay, each with the id of its call."""
+        for index in self._matches.orphans:
+            self._reasons[index].add("orphan_result")
+        for index in self._matches.duplicates:
+            self._reasons[index].add("duplicate_result")
+        results: dict[CallPosition, Message] = {}
+        for (caller, position), index in self._matches.by_call.items():
+            result = self._messages[index]
+            calls = self._calls[caller]
+            reasons = _check_result(result, calls[position]) if calls else {"opaque_conflict"}
+            self._reasons[index] |= reasons
+            if not self._is_filtered(index):
+                if self._reasons[index]:
+                    result = _repair_result(result, calls[position])
+                results[caller, position] = result
+        return results
+
+    def _check_order(self) -> None:
+        """Note the results that don't directly follow their call, in the order of the calls."""
+        positions = {index: position for position, index in self._matches.by_call.items()}
+        last = (-1, -1)
+        for index, message in enumerate(self._messages):
+            if self._is_filtered(index):
+                continue
+            if message.role is not Role.TOOL:
+                last = (index, -1)
+            elif positions[index][0] == last[0] and positions[index] > last:
+                last = positions[index]
+            else:
+                self._reasons[index].add("result_moved")
+
+    def _find_pending(self) -> int | None:
+        """Return the index of the last message with calls, unless a human message follows it."""
+        for index in reversed(range(len(self._messages))):
+            if self._calls.get(index):
+                return index
+            if self._messages[index].role is Role.HUMAN and not self._is_filtered(index):
+                return None
+        return None
+
+    def _is_filtered(self, index: int) -> bool:
+        return not self._reasons[index].isdisjoint(_FILTERED)
+
+    def _notes(self) -> Iterator[RepairNote]:
+        for message, reasons in zip(self._messages, self._reasons, strict=True):
+            if reasons:
+                reason = min(reasons, key=_RANKS.__getitem__)
+                outcome: Outcome = "filtered" if reason in _FILTERED else "repaired"
+                yield RepairNote(message.id, outcome, reason)
+
+
+def _check(message: Message) -> set[str]:
+    """Return what is wrong with a message by itself."""
+    if message.role is Role.OTHER:
+        return {"role"}
+    calls = message.role is Role.AI and message.tool_calls
+    if message.role is not Role.TOOL and not calls and _is_empty(message):
+        return {"empty"}
+    return {"stray_calls"} if message.tool_calls and not calls else set()
+
+
+def _check_result(result: Message, call: ToolCall) -> set[str]:
+    """Return what has to change in a result so that it answers a repaired call."""
+    if read_result_id(result) is None:
+        changes = {"result_matched"}
+    elif result.tool_call_id != call.id:
+        changes = {"call_renamed" if result.provider_parts is None else "opaque_conflict"}
+    else:
+        changes = set()
+    return changes | ({"empty_result"} if _is_empty(result) else set())
+
+
+def _repair_result(result: Message, call: ToolCall) -> Message:
+    content = EMPTY if _is_empty(result) else result.content
+    return replace(result, content=content, tool_calls=(), tool_call_id=call.id)
+
+
+def _placeholder(caller: Message, call: ToolCall, content: str, ids: Collection[str]) -> Message:
+    """Return a result for a call that has none; its id is not in ``ids``."""
+    id_ = f"result_of_{call.id}"
+    while id_ in ids:
+        id_ += "_"
+    return Message(
+        id=id_,
+        role=Role.TOOL,
+        content=content,
+        run_id=caller.run_id,
+        timestamp=caller.timestamp,
+        tool_call_id=call.id,
+        name=call.name,
+    )
+
+
+def _with_calls(message: Message, calls: tuple[ToolCall, ...]) -> Message:
+    if message.tool_calls == calls and message.tool_call_id is None:
+        return message
+    return replace(message, tool_calls=calls, tool_call_id=None)
+
+
+def _is_empty(message: Message) -> bool:
+    return message.provider_parts is None and not message.content.strip()

@@ -1,30 +1,32 @@
-"""Tokens of messages by themselves, as NEXUS3's counters take them."""
+"""Count tokens: of blocks and their entries as they are sent, and of messages by themselves."""
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from formatters.model import Block, ChatMessage, Count, Entry, Message, ToolCall
+from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, Message, ToolCall
+from formatters.native import clear_result
 from formatters.render import BLOCK_SEPARATOR, group_by_message
 from formatters.rows import read_content, read_tool_calls
+from service.budget.groups import Group
 
 #: Tokens that every message costs besides its content, by the source systems' convention.
 MESSAGE_OVERHEAD: Final = 4
 
 
 class Estimate(ABC):
-    """A counter that rounds, and does so once for texts that are sent as one."""
+    """A counter that rounds its result, once for all texts that are sent as one."""
 
     def count(self, text: str) -> int:
         """Return the tokens of a text."""
-        return self.joined((text,))
+        return self.count_joined((text,))
 
     __call__ = count
 
     @abstractmethod
-    def joined(self, texts: Iterable[str]) -> int:
-        """Return the tokens of texts in one piece, cut where counts add up."""
+    def count_joined(self, texts: Iterable[str]) -> int:
+        """Return the tokens of texts sent as one, which was split where exact counts add up."""
 
 
 class Counter(Protocol):
@@ -36,23 +38,28 @@ class Counter(Protocol):
 
 
 def count_function(counter: Counter) -> Count:
-    """Return how a counter counts blocks: a text at a time, or rounding once for a whole."""
+    """Return the function that counts blocks; an estimate itself, which rounds once a message."""
     return counter if isinstance(counter, Estimate) else counter.count
 
 
-def measure(blocks: Iterable[Block], count: Count) -> dict[str, int]:
-    """Return the tokens of each block by its tag; their sum is what all messages cost.
+# --- blocks and entries ----------------------------------------------------------------------
 
-    Of a message that several blocks share, each has what the text up to its end counts more than
-    the text up to its start; the first has the overhead. Raises `ValueError` for a tag twice.
+
+def measure(blocks: Iterable[Block], count: Count) -> dict[str, int]:
+    """Return the tokens of each block by its tag; their sum is the cost of all messages.
+
+    Where blocks share a message, a block costs the tokens of the text up to its end, less those of
+    the text up to its start; the first one includes the message's overhead.
+
+    Raises:
+        ValueError: Two blocks have the same tag.
     """
     sizes: dict[str, int] = {}
-    for tag, size in (
-        pair for shared in group_by_message(blocks) for pair in _sizes(shared, count)
-    ):
-        if tag in sizes:
-            raise ValueError(f"two blocks have the tag {tag}")
-        sizes[tag] = size
+    for sharing in group_by_message(blocks):
+        for tag, size in _sizes(sharing, count):
+            if tag in sizes:
+                raise ValueError(f"two blocks have the tag {tag}")
+            sizes[tag] = size
     return sizes
 
 
@@ -61,76 +68,121 @@ def block_tokens(block: Block, count: Count) -> int:
     return sum(measure((block,), count).values())
 
 
+def fixed_tokens(block: Block, count: Count) -> int:
+    """Return the cost of a block without its entries, with the largest row number it can show."""
+    if block.native:
+        return 0
+    rows = sum(entry.rows for entry in block.entries)
+    return MESSAGE_OVERHEAD + count(block.header.replace(COUNT_MARK, f"count={rows}"))
+
+
 def entry_tokens(entry: Entry, count: Count) -> int:
-    """Return the tokens of an entry that another one follows."""
+    """Return the tokens of an entry that is followed by another one."""
     return _native_tokens(entry, count) if entry.native else count(f"{entry.text}\n")
 
 
 def last_tokens(entry: Entry, count: Count) -> int:
-    """Return the tokens of an entry that ends its block."""
+    """Return the tokens of an entry at the end of its block."""
     return _native_tokens(entry, count) if entry.native else count(entry.text)
 
 
+def make_groups(block: Block, count: Count) -> list[Group]:
+    """Return a group with its costs for each entry of a block."""
+    groups = []
+    for index, entry in enumerate(block.entries):
+        tokens = entry_tokens(entry, count)
+        groups.append(
+            Group(
+                index=index,
+                tokens=tokens,
+                tokens_last=tokens if entry.native else last_tokens(entry, count),
+                messages=entry.messages,
+                size=entry.rows,
+                savings=_savings(entry, count),
+                start=block.starts.get(entry.messages[0].id) if entry.messages else None,
+            )
+        )
+    return groups
+
+
+def _savings(entry: Entry, count: Count) -> Mapping[str, int]:
+    """Return the tokens that clearing each tool result would save, by the id of its message."""
+    savings = {}
+    for id_, index in entry.results.items():
+        message = entry.native[index]
+        saved = message_tokens(message, count) - message_tokens(clear_result(message), count)
+        if saved > 0:
+            savings[id_] = saved
+    return savings
+
+
+def _sizes(sharing: Sequence[Block], count: Count) -> Iterator[tuple[str, int]]:
+    """Yield tag and tokens of the blocks that share a message."""
+    first = sharing[0]
+    if first.native:
+        yield first.tag, sum(_native_tokens(entry, count) for entry in first.entries)
+        return
+    preceding = _Preceding(count)
+    reported = -MESSAGE_OVERHEAD
+    for block in sharing:
+        up_to_end = preceding.tokens_with(_pieces(block, ""))
+        yield block.tag, up_to_end - reported
+        reported = up_to_end
+        if block is not sharing[-1]:
+            preceding.add(_pieces(block, BLOCK_SEPARATOR))
+
+
+def _pieces(block: Block, ending: str) -> tuple[str, ...]:
+    """Split a block's text, and what follows it, where the counts of the pieces add up."""
+    if not block.additive or not block.entries:
+        return (f"{block.text}{ending}",)
+    *others, last = block.entries
+    return (block.heading, *(f"{entry.text}\n" for entry in others), f"{last.text}{ending}")
+
+
+class _Preceding:
+    """The beginning of a message, counted piece by piece, or as a whole by an estimate."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._pieces: tuple[str, ...] = ()
+        self._tokens = 0
+
+    def tokens_with(self, pieces: tuple[str, ...]) -> int:
+        """Return the tokens of the beginning followed by these pieces."""
+        if isinstance(self._count, Estimate):
+            return self._count.count_joined((*self._pieces, *pieces))
+        return self._tokens + sum(map(self._count, pieces))
+
+    def add(self, pieces: tuple[str, ...]) -> None:
+        """Append pieces to the beginning."""
+        self._tokens = self.tokens_with(pieces)
+        self._pieces += pieces
+
+
+# --- messages --------------------------------------------------------------------------------
+
+#: A stored row that was read, a message as it is sent, or one in OpenAI's chat form.
+AnyMessage = Message | ChatMessage | Mapping[str, object]
+
+
+def messages_tokens(messages: Iterable[AnyMessage], count: Count) -> int:
+    """Return the cost of messages: 4 each, and the tokens of content and calls.
+
+    The name and the arguments of a call are counted separately, the arguments as `json.dumps`
+    writes them; ids are free.
+    """
+    return sum(MESSAGE_OVERHEAD + sum(map(count, _texts(message))) for message in messages)
+
+
 def message_tokens(message: ChatMessage, count: Count) -> int:
-    """Return the tokens of a native message: each of its texts by itself, and the overhead."""
+    """Return the cost of a native message: each of its texts counted separately, and the 4."""
     calls = (text for call in message.tool_calls for text in (call.name, call.text or ""))
     return MESSAGE_OVERHEAD + sum(map(count, (message.content, *calls)))
 
 
 def _native_tokens(entry: Entry, count: Count) -> int:
     return sum(message_tokens(message, count) for message in entry.native)
-
-
-def _sizes(shared: Sequence[Block], count: Count) -> Iterator[tuple[str, int]]:
-    first = shared[0]
-    if first.native:
-        yield first.tag, sum(_native_tokens(entry, count) for entry in first.entries)
-        return
-    told = -MESSAGE_OVERHEAD
-    before = _Text(count)
-    for block in shared:
-        upto = before.with_(_pieces(block, "")).tokens
-        yield block.tag, upto - told
-        told = upto
-        if block is not shared[-1]:
-            before = before.with_(_pieces(block, BLOCK_SEPARATOR))
-
-
-def _pieces(block: Block, end: str) -> tuple[str, ...]:
-    """Return a block's text, with what follows it, in pieces whose counts add up."""
-    if not block.additive or not block.entries:
-        return (f"{block.text}{end}",)
-    *others, last = block.entries
-    return (block.heading, *(f"{entry.text}\n" for entry in others), f"{last.text}{end}")
-
-
-class _Text:
-    """A text that is counted piece by piece, or by estimates that round as a whole."""
-
-    def __init__(self, count: Count, tokens: int = 0, pieces: tuple[str, ...] = ()) -> None:
-        self._count = count
-        self._pieces = pieces
-        self.tokens = tokens
-
-    def with_(self, pieces: tuple[str, ...]) -> "_Text":
-        """Return this text with another behind it."""
-        if not isinstance(self._count, Estimate):
-            return _Text(self._count, self.tokens + sum(map(self._count, pieces)))
-        longer = (*self._pieces, *pieces)
-        return _Text(self._count, self._count.joined(longer), longer)
-
-
-#: A message that was read, one as it is sent, or one in OpenAI's chat form.
-AnyMessage = Message | ChatMessage | Mapping[str, object]
-
-
-def messages_tokens(messages: Iterable[AnyMessage], count: Count) -> int:
-    """Return 4 for each message, and the tokens of its content and of its calls.
-
-    Of a call, the name and the arguments count, each by itself, the arguments as Python writes
-    JSON; ids are free.
-    """
-    return sum(MESSAGE_OVERHEAD + sum(map(count, _texts(message))) for message in messages)
 
 
 def _texts(message: AnyMessage) -> Iterator[str]:

@@ -58,7 +58,7 @@ class RaisedTokenCounter(Estimate):
         """Return what is counted with, and by how much that is raised: ``o200k_base*1.25``."""
         return counter_name(self.base.name, self.factor)
 
-    def joined(self, texts: Iterable[str]) -> int:
+    def count_joined(self, texts: Iterable[str]) -> int:
         """Return the tokens of texts in one piece, where the base's counts add up."""
         # without the rounding, the 110.00000000000001 of 100 * 1.1 would be 111
         return math.ceil(round(sum(map(self.base.count, texts)) * self.factor, 6))
@@ -126,7 +126,7 @@ class HeuristicTokenCounter(Estimate):
         """Return a counter with another ratio."""
         return cls(chars_per_token)
 
-    def joined(self, texts: Iterable[str]) -> int:
+    def count_joined(self, texts: Iterable[str]) -> int:
         """Return the tokens of texts in one piece, rounded once."""
         size = sum(len(fix_surrogates(text).encode()) for text in texts)
         return math.ceil(size / self.chars_per_token)

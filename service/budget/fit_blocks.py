@@ -1,62 +1,51 @@
-"""Share a budget between the blocks: who gives way, in which order, and who never does."""
+"""Fit the blocks of a context into a token budget: which are reduced, in which order, how far."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from formatters.model import Block, Count, TrimPolicy
 from service.budget.counting import block_tokens, measure
-from service.budget.decisions import BlockOutcome, Decision
+from service.budget.decisions import Decision, FittedBlock
 from service.budget.fit_history import fit_history, placeholder_only
-from service.budget.fit_recall import (
-    FittedRecall,
-    RankRows,
-    RecallOutcome,
-    RecallRequest,
-    fit_recall,
-)
-from service.budget.fit_run import fit_run, newest_alone
+from service.budget.fit_recall import RankRows, RecallRequest, fit_recall
+from service.budget.fit_run import fit_run, newest_group_only
 from service.budget.groups import StableBudget, Strategy, has_stable_prefix, recalls
+from service.budget.stable_prefix import StablePrefix, find_stable_prefix
 from service.budget.strategies.oldest_first import OldestFirst
 from service.errors import BudgetExceededError
 
-#: Of the tokens that the blocks which stay leave to others, what history may have in every build.
+#: The share of the tokens left by unchanging blocks that history may use in every build.
 STABLE_SHARE: Final = 7 / 8
-#: How blocks give way that a request brings along; the next one may bring others.
-_ITS_OWN: Final = TrimPolicy.WHOLE
 
-#: What history would take that is chosen by score: as much as the newest turns do.
 _NEWEST: Final = OldestFirst()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a context may cost."""
+    """The tokens of a context, and how history is chosen."""
 
     #: Tokens for everything, the definitions of tools included.
     available: int
     #: Tokens of the ``tools`` array, which nothing shortens.
     tools: int
     strategy: Strategy
-    #: Tokens for the message that holds history; None for what the rest leaves.
+    #: Tokens for everything that holds history; None for what the other blocks leave.
     memory: int | None = None
-    #: Scores rows of history for a strategy that has them recalled.
+    #: Scores rows of history, for a strategy that recalls them.
     rank: RankRows | None = None
-    #: Of these, what history may have in every build, whatever is asked; None where nobody wants
-    #: to know.
-    stable_tokens: int | None = None
 
     @property
-    def claims(self) -> Strategy:
-        """Return what tells how much history would take."""
-        return _NEWEST if recalls(self.strategy) else self.strategy
+    def largest_history(self) -> int:
+        """Return the tokens that history can have at most."""
+        return self.memory or self.available
 
 
 @dataclass(frozen=True, slots=True)
 class ReducedBlock:
-    """A block other than history that gave way."""
+    """A block, other than history and run, that was shortened or dropped."""
 
     tag: str
     #: ``block_dropped`` or ``block_shortened``.
@@ -65,236 +54,274 @@ class ReducedBlock:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: decisions are remembered
 class Fitted:
-    """Blocks that fit, and the account of how they came to."""
+    """Blocks that fit into the budget, and how they came to."""
 
     blocks: tuple[Block, ...]
-    #: Tokens of each block's message, by tag, and of the ``tools`` array.
+    #: Tokens of each block, by tag.
     tokens: dict[str, int]
+    #: Tokens of the ``tools`` array.
     tools: int = 0
-    #: What became of the candidates, by the blocks that they were in.
-    outcomes: tuple[BlockOutcome | RecallOutcome, ...] = ()
+    #: What of the context the next build repeats.
+    stable_prefix: StablePrefix = field(default_factory=StablePrefix)
+    #: What was chosen of history, and of the run in flight; None if there is none.
+    history: FittedBlock | None = None
+    run: FittedBlock | None = None
     reduced_blocks: tuple[ReducedBlock, ...] = ()
-    insufficient: bool = False
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
-        """Return the decision on every candidate; they are made when this is first asked."""
-        return tuple(decision for fates in self.outcomes for decision in fates.decisions)
+        """Return the decision on every candidate; they are made on first access."""
+        fitted = (self.history, self.run)
+        return tuple(decision for part in fitted if part for decision in part.decisions)
 
 
 def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """Fit blocks into a budget.
 
-    First the run in flight gives way, then history, then the blocks that a request brought along,
-    then the details of the capabilities, then the end of the profile.
+    They are reduced in this order, each no further than necessary: the run in flight, history,
+    the blocks that the request brought along, the details of tools, the end of the profile.
 
     Raises:
-        BudgetExceededError: The protected parts alone do not fit, or the strategy ``none`` leaves
-            more than the budget holds.
+        BudgetExceededError: The protected parts alone don't fit, or the strategy is ``none`` and
+            not everything fits.
     """
     if budget.strategy.name == "none":
-        return _all_or_nothing(blocks, budget, count)
-    rows = next((block for block in blocks if block.gives_way is TrimPolicy.BY_SCORE), None)
-    standing = [block for block in blocks if block is not rows]
-    runs = {b.tag: fit_run(b, _run_room(standing, budget, count), count) for b in _runs(standing)}
-    least = [runs[b.tag].block if b.tag in runs else _least(b, budget, count) for b in standing]
-    shrunk, yielded = _make_room(least, budget, count)
-    rest = budget.tools + _total((b for b in shrunk if not _is_history(b)), count)
-    room = min(budget.available - rest, budget.memory or budget.available)
-    steady = _steady(shrunk, budget, count)
-    history = [_history(b, rows, steady, room, count) for b in standing if _is_history(b)]
-    parts: dict[str, tuple[Block, ...]] = {block.tag: (block,) for block in shrunk}
-    parts.update(pair for fitted in history for pair in fitted.parts.items())
-    sent = tuple(part for block in blocks for part in parts.get(block.tag, ()))
-    return Fitted(
-        blocks=sent,
-        tokens=measure(sent, count),
-        tools=budget.tools,
-        outcomes=(*(part.outcome for part in history), *(run.outcome for run in runs.values())),
-        reduced_blocks=yielded,
-        insufficient=any(part.history.insufficient for part in history),
+        return _fit_everything(blocks, budget, count)
+    history = _find(blocks, TrimPolicy.BY_STRATEGY)
+    run = _find(blocks, TrimPolicy.ALL_BUT_NEWEST)
+    recallable_rows = _find(blocks, TrimPolicy.BY_SCORE)
+
+    smallest = [_smallest(block, budget, count) for block in blocks if block is not recallable_rows]
+    fitted_run = None
+    if run:
+        fitted_run = fit_run(run, _run_room(smallest, history, budget, count), count)
+        smallest = [fitted_run.block if block.tag == run.tag else block for block in smallest]
+    others, reduced_blocks = _reduce_blocks(smallest, budget, count)
+
+    sent: dict[str, tuple[Block, ...]] = {block.tag: (block,) for block in others}
+    fitted_history = None
+    if history:
+        fitted_history = _fit_history(history, recallable_rows, others, budget, count)
+        sent[history.tag] = fitted_history.blocks
+        if fitted_history.recall and fitted_history.recall.sent:
+            sent[fitted_history.recall.sent.tag] = (fitted_history.recall.sent,)
+    fitted_blocks = [part for block in blocks for part in sent.get(block.tag, ())]
+    fitted = _measured(fitted_blocks, budget, count)
+    return replace(fitted, history=fitted_history, run=fitted_run, reduced_blocks=reduced_blocks)
+
+
+def _fit_everything(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
+    """Keep every block as it is, or refuse: the strategy ``none``."""
+    fitted = _measured(blocks, budget, count)
+    if fitted.tools + sum(fitted.tokens.values()) > budget.available:
+        reason = "the strategy none leaves nothing out: all parts"
+        raise _budget_exceeded(reason, fitted.tokens, budget)
+    history = _find(blocks, TrimPolicy.BY_STRATEGY)
+    run = _find(blocks, TrimPolicy.ALL_BUT_NEWEST)
+    return replace(
+        fitted,
+        history=fit_history(history, budget.strategy, None, count) if history else None,
+        run=fit_run(run, budget.available, count) if run else None,
     )
 
 
-def _steady(blocks: Sequence[Block], budget: Budget, count: Count) -> Budget:
-    """Tell the strategy what history may have in every build, if it asks for that.
-
-    Where history is not bound otherwise, a share is left to what changes from build to build.
-    """
-    if not has_stable_prefix(budget.strategy):
-        return budget
-    stays = (b for b in blocks if not (_is_history(b) or b.volatile or b.gives_way is _ITS_OWN))
-    left = max(budget.available - budget.tools - _total(stays, count), 0)
-    tokens = min(int(left * STABLE_SHARE), budget.memory or left)
-    return replace(budget, stable_tokens=tokens)
+def _measured(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
+    """Return blocks as they are sent with their tokens."""
+    tokens = measure(blocks, count)
+    prefix = find_stable_prefix(blocks, tokens, count)
+    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, stable_prefix=prefix)
 
 
-def _history(
-    block: Block, rows: Block | None, budget: Budget, room: int, count: Count
-) -> FittedRecall:
-    """Fit history, with what is recalled where there are rows for it and a strategy that does."""
-    strategy = budget.strategy
-    if budget.stable_tokens is not None and has_stable_prefix(strategy):
-        strategy = strategy.with_stable_budget(
-            StableBudget(budget.stable_tokens, whole=not block.moves)
-        )
-    if rows and budget.rank and recalls(strategy):
-        return fit_recall(block, RecallRequest(rows, strategy, budget.rank), room, count)
-    history = fit_history(block, strategy, room, count)
-    return FittedRecall(block, history, history.outcome)
-
-
-def _is_history(block: Block) -> bool:
-    return block.gives_way is TrimPolicy.BY_STRATEGY
-
-
-def _runs(blocks: Sequence[Block]) -> list[Block]:
-    return [block for block in blocks if block.gives_way is TrimPolicy.ALL_BUT_NEWEST]
+def _find(blocks: Iterable[Block], policy: TrimPolicy) -> Block | None:
+    return next((block for block in blocks if block.gives_way is policy), None)
 
 
 def _total(blocks: Iterable[Block], count: Count) -> int:
     return sum(measure(blocks, count).values())
 
 
-def _least(block: Block, budget: Budget, count: Count) -> Block:
-    """Return the least that a block must be given before others give way."""
+# --- run and history -------------------------------------------------------------------------
+
+
+def _smallest(block: Block, budget: Budget, count: Count) -> Block:
+    """Return what a block must have before other blocks are reduced for it."""
     if block.gives_way is TrimPolicy.ALL_BUT_NEWEST:
-        return newest_alone(block)
-    if not _is_history(block):
+        return newest_group_only(block)
+    if block.gives_way is not TrimPolicy.BY_STRATEGY:
         return block
-    least = placeholder_only(block)
-    if len(block.entries) > block_tokens(least, count):  # an entry takes a token at least
-        return least
-    # the placeholder, unless the whole of it takes less and the strategy leaves it whole
+    # a history that is smaller than its placeholder stays, if the strategy keeps all of it
+    placeholder = placeholder_only(block)
+    placeholder_tokens = block_tokens(placeholder, count)
+    if len(block.entries) > placeholder_tokens:  # an entry has a token at least
+        return placeholder
     tokens = block_tokens(block, count)
-    if tokens >= block_tokens(least, count):
-        return least
-    kept = fit_history(block, budget.claims, tokens, count).block.entries
-    return block if len(kept) == len(block.entries) else least
+    if tokens >= placeholder_tokens:
+        return placeholder
+    kept = fit_history(block, _claiming_strategy(budget), tokens, count).block.entries
+    return block if len(kept) == len(block.entries) else placeholder
 
 
-def _run_room(blocks: Sequence[Block], budget: Budget, count: Count) -> int:
-    """Return the tokens that the run in flight may have beside the other blocks.
+def _run_room(
+    smallest: Sequence[Block], history: Block | None, budget: Budget, count: Count
+) -> int:
+    """Return the tokens that the run in flight may use.
 
-    It gives way to history, but to no more of it than half of what both share: a long history
-    would otherwise leave nothing of any run, and the model would call its tools over and over.
-    History claims what its strategy would choose, not what there is.
+    History takes precedence over the run, but only up to half of what the two share: otherwise a
+    long history would leave a run without its results, and the model would call its tools again and
+    again. History claims what its strategy would choose, not all of its tokens.
     """
-    least = [_least(block, budget, count) for block in blocks]
-    spare = max(budget.available - budget.tools - _total(least, count), 0)
-    held = _total((b for b in least if _is_history(b)), count)
-    room = min(held + spare, budget.memory or budget.available)
-    wanted = (fit_history(b, budget.claims, room, count) for b in blocks if _is_history(b))
-    claimed = max(sum(_total(part.blocks, count) for part in wanted) - held, 0)
-    return _total(_runs(least), count) + spare - min(claimed, spare // 2)
+    spare = max(budget.available - budget.tools - _total(smallest, count), 0)
+    claimed = 0
+    if history:
+        held = _total(_only(smallest, TrimPolicy.BY_STRATEGY), count)
+        room = min(held + spare, budget.largest_history)
+        wanted = fit_history(history, _claiming_strategy(budget), room, count)
+        claimed = max(_total(wanted.blocks, count) - held, 0)
+    newest_group = _total(_only(smallest, TrimPolicy.ALL_BUT_NEWEST), count)
+    return newest_group + spare - min(claimed, spare // 2)
 
 
-def _all_or_nothing(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
-    """Keep everything in full, or refuse: what the strategy ``none`` means."""
-    tokens = measure(blocks, count)
-    over = budget.tools + sum(tokens.values()) - budget.available
-    if over > 0:
-        raise _exceeded("the strategy none leaves nothing out: all parts", tokens, budget)
-    histories = [fit_history(b, budget.strategy, None, count) for b in blocks if _is_history(b)]
-    runs = [fit_run(b, budget.available, count) for b in _runs(blocks)]
-    fates = (*(part.outcome for part in histories), *(run.outcome for run in runs))
-    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, outcomes=fates)
+def _only(blocks: Sequence[Block], policy: TrimPolicy) -> list[Block]:
+    return [block for block in blocks if block.gives_way is policy]
 
 
-def _make_room(
-    blocks: Sequence[Block], budget: Budget, count: Count
-) -> tuple[list[Block], tuple[ReducedBlock, ...]]:
-    """Let blocks give way, in the order of `_WAYS`, until what is left fits."""
-    limit = budget.available - budget.tools
-    left = list(blocks)
-    total = _total(left, count)
-    yielded: list[ReducedBlock] = []
-    for way, smaller in _WAYS:
-        for block in reversed([block for block in blocks if block.gives_way is way]):
-            if total <= limit:
-                break
-            forms = _forms(left, block, smaller)
-            steps = range(smaller.steps(block))
-            fits = partial(_fits, forms, limit, count)
-            first = bisect_left(steps, True, key=fits)
-            shrunk = forms(min(first, len(steps) - 1))
-            size = _total(shrunk, count)
-            if size < total:
-                gone = len(shrunk) < len(left)
-                yielded.append(
-                    ReducedBlock(block.tag, "block_dropped" if gone else "block_shortened")
-                )
-                left, total = shrunk, size
-    if total > limit:
-        raise _exceeded("the parts that may not be left out", measure(left, count), budget)
-    return left, tuple(yielded)
+def _claiming_strategy(budget: Budget) -> Strategy:
+    """Return the strategy by which to estimate what history takes; recall fills any room."""
+    return _NEWEST if recalls(budget.strategy) else budget.strategy
 
 
-def _fits(forms: Callable[[int], list[Block]], limit: int, count: Count, step: int) -> bool:
-    return _total(forms(step), count) <= limit
+def _fit_history(
+    history: Block,
+    recallable_rows: Block | None,
+    others: Sequence[Block],
+    budget: Budget,
+    count: Count,
+) -> FittedBlock:
+    """Fit history into the tokens that the other blocks leave, and recall rows if possible."""
+    other_tokens = _total((b for b in others if b.gives_way is not TrimPolicy.BY_STRATEGY), count)
+    room = min(budget.available - budget.tools - other_tokens, budget.largest_history)
+    strategy = budget.strategy
+    if has_stable_prefix(strategy):
+        tokens = _stable_tokens(others, budget, count)
+        strategy = strategy.with_stable_budget(StableBudget(tokens, whole=not history.moves))
+    if recallable_rows and budget.rank and recalls(strategy):
+        request = RecallRequest(recallable_rows, strategy, budget.rank)
+        return fit_recall(history, request, room, count)
+    return fit_history(history, strategy, room, count)
 
 
-def _forms(
-    blocks: Sequence[Block], block: Block, smaller: "_Smaller"
-) -> Callable[[int], list[Block]]:
-    """Return what gives all blocks, with this one so many steps smaller."""
+def _stable_tokens(others: Sequence[Block], budget: Budget, count: Count) -> int:
+    """Return the tokens that history may use in every build, whatever the input.
 
-    def form(step: int) -> list[Block]:
-        changed = smaller.form(block, step)
-        replaced = (changed if each.tag == block.tag else each for each in blocks)
-        return [each for each in replaced if each is not None]
+    Unless history has a limit of its own, a share is left to blocks that change from build to build
+    and to those that a request brings along.
+    """
+    unchanging = (
+        block
+        for block in others
+        if not block.volatile and block.gives_way not in {TrimPolicy.BY_STRATEGY, TrimPolicy.WHOLE}
+    )
+    left = max(budget.available - budget.tools - _total(unchanging, count), 0)
+    return min(int(left * STABLE_SHARE), budget.memory or left)
 
-    return form
+
+# --- other blocks ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Smaller:
-    """The smaller forms of a block, from the largest on."""
+class _Reduction:
+    """The smaller forms of a block, from the largest to the smallest."""
 
-    steps: Callable[[Block], int]
-    #: The form after so many steps, counted from 0; None where the block is gone.
-    form: Callable[[Block, int], Block | None]
+    #: How many there are.
+    forms: Callable[[Block], int]
+    #: Return one of them, counted from 0; None if it drops the block.
+    apply: Callable[[Block, int], Block | None]
 
 
-def _details(block: Block) -> list[tuple[int, int]]:
-    """List level and place of each shorter text, in the order in which they are taken."""
+def _reduce_blocks(
+    blocks: Sequence[Block], budget: Budget, count: Count
+) -> tuple[list[Block], tuple[ReducedBlock, ...]]:
+    """Reduce blocks in the order of `_REDUCTIONS`, the last of a kind first, until all fit."""
+    limit = budget.available - budget.tools
+    remaining = list(blocks)
+    total = _total(remaining, count)
+    reduced: list[ReducedBlock] = []
+    for policy, reduction in _REDUCTIONS:
+        for block in reversed(_only(blocks, policy)):
+            if total <= limit:
+                break
+            smaller = _reduce(remaining, block, reduction, limit, count)
+            size = _total(smaller, count)
+            if size < total:
+                dropped = len(smaller) < len(remaining)
+                code = "block_dropped" if dropped else "block_shortened"
+                reduced.append(ReducedBlock(block.tag, code))
+                remaining, total = smaller, size
+    if total > limit:
+        tokens = measure(remaining, count)
+        raise _budget_exceeded("the parts that may not be left out", tokens, budget)
+    return remaining, tuple(reduced)
+
+
+def _reduce(
+    blocks: Sequence[Block], block: Block, reduction: _Reduction, limit: int, count: Count
+) -> list[Block]:
+    """Return all blocks with one in the largest form with which they fit, or in its smallest."""
+
+    def with_form(number: int) -> list[Block]:
+        form = reduction.apply(block, number)
+        replaced = (form if other.tag == block.tag else other for other in blocks)
+        return [other for other in replaced if other is not None]
+
+    def fits(number: int) -> bool:
+        return _total(with_form(number), count) <= limit
+
+    forms = range(reduction.forms(block))
+    return with_form(min(bisect_left(forms, True, key=fits), len(forms) - 1))
+
+
+def _shorter_texts(block: Block) -> list[tuple[int, int]]:
+    """List level and entry of each shorter text, in the order in which they are used.
+
+    Levels count from the last, so that no entry is at its shortest while others have more.
+    """
     levels = max((len(entry.shorter) for entry in block.entries), default=0)
-    # levels are counted from the last, so that none goes to its least while others have more
     return [
-        (level, place)
+        (level, index)
         for level in reversed(range(levels))
-        for place in reversed(range(len(block.entries)))
-        if level < len(block.entries[place].shorter)
+        for index in reversed(range(len(block.entries)))
+        if level < len(block.entries[index].shorter)
     ]
 
 
-def _less_detail(block: Block, step: int) -> Block:
+def _with_less_detail(block: Block, number: int) -> Block:
     entries = list(block.entries)
-    for level, place in _details(block)[: step + 1]:
-        entries[place] = replace(entries[place], text=block.entries[place].shorter[-1 - level])
+    for level, index in _shorter_texts(block)[: number + 1]:
+        entries[index] = replace(entries[index], text=block.entries[index].shorter[-1 - level])
     return replace(block, entries=tuple(entries))
 
 
-def _less_tail(block: Block, step: int) -> Block:
-    """Cut the end of the only entry, from one character up to all of them."""
+def _without_tail(block: Block, number: int) -> Block:
+    """Cut the end of the only entry, from one character to all of them."""
     (entry,) = block.entries
-    cut = entry.shorten(entry.longest - 1 - step) if entry.shorten else entry
-    return replace(block, entries=(cut,))
+    if entry.shorten:
+        entry = entry.shorten(entry.longest - 1 - number)
+    return replace(block, entries=(entry,))
 
 
-#: Who gives way, and to which forms, in this order; run and history have given way before.
-_WAYS: Final[tuple[tuple[TrimPolicy, _Smaller], ...]] = (
-    (TrimPolicy.WHOLE, _Smaller(lambda _: 1, lambda _block, _step: None)),
-    (TrimPolicy.BY_DETAIL, _Smaller(lambda block: len(_details(block)), _less_detail)),
-    (TrimPolicy.BY_TAIL, _Smaller(lambda block: block.entries[0].longest, _less_tail)),
+#: The order in which blocks are reduced once run and history are at their smallest.
+_REDUCTIONS: Final[tuple[tuple[TrimPolicy, _Reduction], ...]] = (
+    (TrimPolicy.WHOLE, _Reduction(lambda _block: 1, lambda _block, _number: None)),
+    (TrimPolicy.BY_DETAIL, _Reduction(lambda block: len(_shorter_texts(block)), _with_less_detail)),
+    (TrimPolicy.BY_TAIL, _Reduction(lambda block: block.entries[0].longest, _without_tail)),
 )
 
 
-def _exceeded(what: str, sizes: dict[str, int], budget: Budget) -> BudgetExceededError:
-    parts = {**sizes, **({"tools": budget.tools} if budget.tools else {})}
+def _budget_exceeded(what: str, tokens: dict[str, int], budget: Budget) -> BudgetExceededError:
+    parts = {**tokens, **({"tools": budget.tools} if budget.tools else {})}
     needed = sum(parts.values())
-    listed = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
-    over = needed - budget.available
+    sizes = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
+    excess = needed - budget.available
     return BudgetExceededError(
-        f"{what} need {needed} tokens, {over} more than the {budget.available} available: {listed}"
+        f"{what} need {needed} tokens, {excess} more than the {budget.available} available: {sizes}"
     )

@@ -1,9 +1,9 @@
-"""Groups: what a strategy keeps or drops whole."""
+"""Groups, which a strategy keeps or drops whole, and what strategies are and may offer."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 from formatters.model import Message, Ranker, SummaryForm
 
@@ -11,10 +11,10 @@ from formatters.model import Message, Ranker, SummaryForm
 class Group(NamedTuple):
     """Messages that stay together, such as a turn, or a tool call with its results.
 
-    A named tuple, as there is one for every turn of a history: it is made in a third of the time.
+    A named tuple, since every turn of a history is one: it is created in a third of the time.
     """
 
-    #: Its place among the groups, 0 for the oldest.
+    #: Its position among the groups, 0 for the oldest.
     index: int  # type: ignore[assignment] # hides tuple.index, which nobody needs
     #: Tokens where another group follows, and as the last of its block.
     tokens: int
@@ -22,16 +22,16 @@ class Group(NamedTuple):
     messages: tuple[Message, ...] = ()
     #: Messages, as limits count them: printed rows, or native messages.
     size: int = 1
-    #: Tokens that clearing a tool result saves, by the id of its message; only what saves any.
+    #: Tokens saved by clearing a tool result, by the id of its message; only where it saves any.
     savings: Mapping[str, int] = MappingProxyType({})
-    #: Tokens that it has beyond the budget, where it is weighed as if it filled that.
+    #: Tokens that it needs beyond the budget, if its cost was limited to the budget.
     excess: int = 0
     #: The ids of the messages whose tool results are cleared.
     cleared: frozenset[str] = frozenset()
-    #: True where windows and `importance` take it before all others; no history has such a group
-    #: in the service, where the newest message of the user is a block of its own.
+    #: True if windows and `importance` keep it before all others. In the service no history has
+    #: such a group: there the newest message of the user is a block of its own.
     pinned: bool = False
-    #: Tokens of all the history before it, as its store counts them; None where nobody knows.
+    #: Tokens of all the history before it, as counted by its store; None if unknown.
     start: int | None = None
 
     def without_results(self, ids: Collection[str]) -> "Group":
@@ -46,68 +46,84 @@ class Group(NamedTuple):
             cleared=self.cleared | ids,
         )
 
+    def limited_to(self, room: int) -> "Group":
+        """Return the group with a cost of at most ``room`` tokens, as if it were shortened to it.
+
+        Clearing results must first make up for the excess, so the first ones save less.
+        """
+        excess = self.tokens_last - room
+        if excess <= 0:
+            return self
+        remaining = excess
+        savings: dict[str, int] = {}
+        for id_, saved in self.savings.items():
+            absorbed = min(remaining, saved)
+            savings[id_] = saved - absorbed
+            remaining -= absorbed
+        return self._replace(tokens=room, tokens_last=room, savings=savings, excess=excess)
+
     @property
     def calls_tools(self) -> bool:
-        """Tell whether a tool is called in it."""
+        """Tell whether it contains a tool call."""
         return any(message.tool_calls for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """What a strategy says of a group that it drops or scores."""
+    """Why a strategy drops a group, or how it scores one."""
 
-    #: A code of `service.budget.decisions.REASONS`.
+    #: A code of `service.budget.decisions.REASONS`, or one of the strategy's own.
     reason: str
     score: float | None = None
 
 
 class SummaryCandidate(NamedTuple):
-    """Summaries that may stand for groups that are left out, and what showing them costs."""
+    """Stored summaries that can replace dropped groups, and the cost of showing them."""
 
     tokens: int
     form: SummaryForm
 
     def covers(self, group: Group) -> bool:
-        """Tell whether each message of a group is in one of the summaries."""
+        """Tell whether every message of a group is covered by one of the summaries."""
         return self.form.covers_all(message.id for message in group.messages)
 
 
-#: Say in a sentence what was in groups.
+#: Describe groups in one sentence.
 Summarize = Callable[[Sequence[Group]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a strategy chose."""
+    """The choice of a strategy."""
 
     #: In their order.
     kept: tuple[Group, ...]
     #: By the index of the group.
     decisions: Mapping[int, GroupDecision] = field(default_factory=dict)
-    #: True where the groups that the strategy protects exceed the budget by themselves.
+    #: True if the groups that the strategy protects exceed the budget by themselves.
     over_budget: bool = False
-    #: Says what was in the groups that are left out, where a sentence is to stand for them.
+    #: Describes the dropped groups, if a sentence is to replace them.
     summary: Summarize | None = None
-    #: The stored summaries that are shown; they go before a sentence.
+    #: The stored summaries to show; they take precedence over a sentence.
     stored_summary: SummaryCandidate | None = None
-    #: True where summaries should be made, for the builds to come.
+    #: True if summaries should be made for later builds.
     wanted_summary: bool = False
-    #: True where it begins at the same group in most of the builds that follow.
+    #: True if most of the builds that follow will start at the same group.
     stable_prefix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StableBudget:
-    """What stays from build to build of one history, whatever is asked."""
+    """The part of a budget that is the same in every build of a history, whatever the input."""
 
-    #: Tokens that history may have beside the blocks that stay.
+    #: Tokens that history may use besides the blocks that don't change.
     tokens: int
-    #: Whether nothing is older than what a strategy is given.
+    #: True if the groups are the whole history, with nothing older.
     whole: bool
 
 
 class Strategy(Protocol):
-    """Choose groups for a budget. Pure: the same groups and budget give the same choice."""
+    """Chooses groups for a budget. Pure: the same groups and budget give the same choice."""
 
     @property
     def name(self) -> str:
@@ -116,100 +132,101 @@ class Strategy(Protocol):
 
     @property
     def reads_all(self) -> bool:
-        """Whether it chooses from all of the history, not just from its newest part."""
+        """Whether it chooses from all of the history, not only from its newest part."""
         ...
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the groups that fit into so many tokens, in their order."""
+        """Return the groups that fit into ``budget`` tokens, in their order."""
         ...
 
 
 class ReportsMinimum(Protocol):
-    """What a strategy may do besides: tell how much more budget would have kept a group."""
+    """An optional ability of strategies: report the budget that would have kept a group."""
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return the least budget at which each group would be kept, by its index.
+        """Return the smallest budget at which each group would be kept, by its index.
 
-        Groups for which that is not defined are left out: those that no budget brings back, and
-        those that more tokens may also push out.
+        Groups without one are omitted: those that no budget brings back, and those that a larger
+        budget may drop again.
         """
         ...
 
 
-@runtime_checkable
 class UsesSummaries(Protocol):
-    """What a strategy may do besides: choose groups and the summaries that stand for others."""
+    """An optional ability of strategies: choose stored summaries together with groups."""
 
     @property
     def uses_summaries(self) -> bool:
-        """Whether stored summaries are worth reading for it."""
+        """Whether stored summaries should be read for it."""
         ...
 
     def fit_with_summaries(
         self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
     ) -> Fit:
-        """Return what fits; of the ``stand_ins``, each with fewer summaries, one at most."""
+        """Return what fits, with at most one of the ``candidates``, the largest of which is first.
+
+        Each candidate has fewer summaries than the one before it.
+        """
         ...
 
 
 class HasStablePrefix(Protocol):
-    """What a strategy may do besides: begin where it did in the build before."""
+    """An optional ability of strategies: start at the same group as in the build before."""
 
     @property
     def stable_prefix(self) -> bool:
-        """Whether it does, as its parameters are."""
+        """Whether its parameters make it do so."""
         ...
 
     def with_stable_budget(self, stable_budget: StableBudget) -> Strategy:
-        """Return the strategy for one build, that knows what stays from build to build."""
+        """Return the strategy for one build, with the budget that all builds have in common."""
         ...
 
 
 class Recalls(HasStablePrefix, Protocol):
-    """What a strategy may do besides: have rows of older turns recalled beside the newest."""
+    """An optional ability of strategies: recall rows of older turns besides the newest turns."""
 
     @property
     def rank(self) -> Ranker | None:
-        """What scores rows; without it none is recalled."""
+        """Scores rows; None if no row is to be recalled."""
         ...
 
     def recent(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups that are shown in their place, whatever the question."""
+        """Return the newest groups, which are shown whatever the question."""
         ...
 
 
 def recalls(strategy: object) -> TypeGuard[Recalls]:
-    """Tell whether rows of older turns are recalled for a strategy."""
+    """Tell whether a strategy recalls rows of older turns."""
     return getattr(strategy, "rank", None) is not None and hasattr(strategy, "recent")
 
 
 def reports_minimum(strategy: object) -> TypeGuard[ReportsMinimum]:
-    """Tell whether a strategy says how much more budget would have kept a group."""
+    """Tell whether a strategy reports the budget that would have kept a group."""
     return getattr(strategy, "least", None) is not None
 
 
-def uses_summaries(strategy: Strategy) -> bool:
-    """Tell whether stored summaries are worth reading for a strategy."""
-    # a tenth of what it takes to look for all of the protocol, and builds ask several times
+def uses_summaries(strategy: object) -> TypeGuard[UsesSummaries]:
+    """Tell whether stored summaries should be read for a strategy."""
     return getattr(strategy, "uses_summaries", False) is True
 
 
 def has_stable_prefix(strategy: object) -> TypeGuard[HasStablePrefix]:
-    """Tell whether a strategy begins where it did in the build before."""
+    """Tell whether a strategy starts at the same group as in the build before."""
     return getattr(strategy, "stable_prefix", False) is True
 
 
 def apply_strategy(
     strategy: Strategy, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
 ) -> Fit:
-    """Let a strategy choose, with the summaries there are where it uses any."""
-    if candidates and isinstance(strategy, UsesSummaries):
+    """Return a strategy's choice, with stored summaries if there are any and it uses them."""
+    if candidates and uses_summaries(strategy):
         return strategy.fit_with_summaries(groups, budget, candidates)
     return strategy.fit(groups, budget)
 
 
 def cost(groups: Sequence[Group]) -> int:
-    """Return the tokens of groups that stand one after the other."""
+    """Return the tokens of groups that follow each other to the end of a block."""
     if not groups:
         return 0
     return sum(group.tokens for group in groups[:-1]) + groups[-1].tokens_last
@@ -227,23 +244,23 @@ def make_fit(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason
 
 
 def suffix_costs(groups: Sequence[Group]) -> dict[int, int]:
-    """Return what each group costs together with all that are newer, by its index."""
+    """Return the cost of each group together with all newer ones, by its index."""
     costs: dict[int, int] = {}
     newer = 0
     for group in reversed(groups):
-        costs[group.index] = newer + (group.tokens if costs else group.tokens_last)
-        newer = costs[group.index]
+        newer += group.tokens if costs else group.tokens_last
+        costs[group.index] = newer
     return costs
 
 
 def newest_that_fit(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
-    """Return the longest run of newest groups within the budget; none where the newest exceeds it.
+    """Return as many of the newest groups as fit, without a gap.
 
-    The run has no gaps: it ends at the first group that does not fit.
+    It stops at the first group that doesn't fit, so nothing is returned if the newest doesn't.
     """
     used = 0
-    for taken, group in enumerate(reversed(groups)):
-        used += group.tokens if taken else group.tokens_last
+    for count, group in enumerate(reversed(groups)):
+        used += group.tokens if count else group.tokens_last
         if used > budget:
-            return tuple(groups[len(groups) - taken :])
+            return tuple(groups[len(groups) - count :])
     return tuple(groups)

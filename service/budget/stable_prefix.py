@@ -1,86 +1,53 @@
-"""Cut history so that what is shown of it begins where it did in the build before.
+"""The beginning of a context that the next build repeats, so that a provider's cache is hit."""
 
-Providers cache prompts by their exact beginning. A window that moves with every turn has another
-beginning each time; this one moves in chunks, along the tokens that the whole history has up to
-each group, so that every build and every worker finds the same places without having to remember
-any. OpenAI's Realtime API calls the like truncation by a retention ratio.
-"""
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise, takewhile
-from typing import Final
-
-from formatters.model import Role
-from service.budget.groups import Group, cost, newest_that_fit
-
-#: Of the tokens that a window may have, what is left of it at the least where a chunk allows.
-LEAST_SHARE: Final = 0.5
-#: Parts of a chunk at which a window may begin, where the next chunk would leave too little.
-PARTS: Final = 64
-#: Leading bits of a chunk that are kept: its size stays when the tokens for history differ a bit.
-_BITS: Final = 3
+from formatters.model import Block, Count, TrimPolicy
+from formatters.render import render
+from service.budget.counting import block_tokens
 
 
-def chunked_window(
-    groups: Sequence[Group], limit: int, chunk: int, *, whole: bool
-) -> Sequence[Group]:
-    """Return the newest groups from where a chunk ends; none where not even the newest one fits.
+@dataclass(frozen=True, slots=True)
+class StablePrefix:
+    """The messages before the first entry that changes from build to build."""
 
-    Of the groups from which on the others fit into ``limit``, that is the first behind a multiple
-    of ``chunk``, and the place moves when they do no longer. Where that would leave too little, it
-    is behind a multiple of half a chunk, and so on; where it lies within a turn, at the next one.
-    ``whole`` says that nothing is older than the first group: if all fit, all are kept.
+    tokens: int = 0
+    #: How many of the messages are complete and don't grow, as `[SHARED_MEMORY]` does.
+    messages: int = 0
+
+
+def find_stable_prefix(
+    blocks: Sequence[Block], tokens: Mapping[str, int], count: Count
+) -> StablePrefix:
+    """Find the stable prefix of blocks as they are sent, whose ``tokens`` are given by tag.
+
+    History may grow at its end, so it is the last stable block. If the tools were chosen for the
+    input, nothing is stable, as providers put them first; while a run goes on they don't change.
     """
-    groups = _placed(groups)
-    fitting = len(newest_that_fit(groups, limit))
-    first = len(groups) - fitting
-    if not fitting or (whole and first == 0):
-        return groups[first:]
-    enough = _enough(groups, first, min(limit, cost(groups)) * LEAST_SHARE)
-    ranks = _ranks(groups, _rounded(chunk))
-    begin = max(range(first, enough + 1), key=lambda place: (ranks[place], -place))
-    turns = (place for place in range(begin, enough + 1) if _opens(groups[place]))
-    return groups[next(turns, begin) :]
+    run_goes_on = any(block.gives_way is TrimPolicy.ALL_BUT_NEWEST for block in blocks)
+    if not run_goes_on and any(block.is_tools and block.volatile for block in blocks):
+        return StablePrefix()
+    stable: list[Block] = []
+    total = 0
+    for block in blocks:
+        if not (_is_repeated(block) or block.is_tools):
+            break
+        entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
+        if len(entries) < len(block.entries):
+            stable.append(replace(block, entries=entries))
+            total += block_tokens(stable[-1], count)
+            break
+        stable.append(block)
+        total += tokens[block.tag]
+        if block.is_history:
+            break
+    complete = render(block for block in stable if block.native or not block.is_history)
+    return StablePrefix(tokens=total, messages=len(complete))
 
 
-def _placed(groups: Sequence[Group]) -> Sequence[Group]:
-    """Return the newest groups whose places are known; all where no place is."""
-    known = list(takewhile(lambda group: group.start is not None, reversed(groups)))
-    return known[::-1] or groups
-
-
-def _enough(groups: Sequence[Group], first: int, least: float) -> int:
-    """Return the last place from which on groups have so many tokens, or ``first``."""
-    left = cost(groups[first:])
-    for place in range(first, len(groups)):
-        if left < least:
-            return max(place - 1, first)
-        left -= groups[place].tokens
-    return len(groups) - 1
-
-
-def _ranks(groups: Sequence[Group], chunk: int) -> list[int]:
-    """Tell how round the place before each group is: which multiples the group before it crosses.
-
-    Of the first group that isn't known. All multiples of the chunk are alike.
-    """
-    parts = [start * PARTS // chunk for start in _starts(groups)]
-    most = PARTS.bit_length()
-    return [0, *(min((one ^ other).bit_length(), most) for one, other in pairwise(parts))]
-
-
-def _starts(groups: Sequence[Group]) -> Sequence[int]:
-    """Return the tokens before each group, by these alone where nothing else is known."""
-    known = [group.start for group in groups if group.start is not None]
-    if len(known) == len(groups):
-        return known
-    return list(accumulate((group.tokens for group in groups[:-1]), initial=0))
-
-
-def _rounded(chunk: int) -> int:
-    unit = max(chunk.bit_length() - _BITS, 0)
-    return max(chunk >> unit << unit, 1)
-
-
-def _opens(group: Group) -> bool:
-    return bool(group.messages) and group.messages[0].role is Role.HUMAN
+def _is_repeated(block: Block) -> bool:
+    """Tell whether the next build has a block as it is, or with more entries at its end."""
+    has_placeholder = block.is_history and not block.entries
+    return not (block.volatile or block.moves or has_placeholder)

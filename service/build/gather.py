@@ -1,4 +1,4 @@
-"""Every read of a build, at the same time, each with a timeout."""
+"""Read everything that a build needs, concurrently, each read with a timeout."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from service.budget.groups import recalls, uses_summaries
 from service.budget.toolset import Toolset, Toolsets
 from service.build.history import History, read_past, read_stored
 from service.build.plan import Plan
-from service.build.tools import offered_tools, unlisted
+from service.build.tools import read_tools, stale_tools
 from service.config.settings import Settings
 from service.errors import (
     HistoryUnavailableError,
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-#: Ids that a warning names at most.
-NAMED_IDS: Final = 5
+#: Limit of the ids that a warning lists.
+MAX_IDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +43,26 @@ class Sources:
     history: HistoryStore
     profiles: ProfileStore
     tools: ToolRegistry
-    #: None for the texts that are shipped.
+    #: None for the shipped texts.
     prompts: Prompts | None = None
-    #: What was made of the registry's tools for earlier builds.
+    #: Cached toolsets of the registry.
     toolsets: Toolsets = field(default_factory=Toolsets)
-    #: None where there are none.
+    #: None without summaries.
     summaries: SummaryStore | None = None
-    #: The histories that should have a summary and couldn't get one.
+    #: Histories whose last summary failed.
     failed_scopes: FailedScopes = field(default_factory=FailedScopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """What a build works on."""
+    """The inputs of a build."""
 
     history: History
-    #: The run behind the current input, oldest first.
+    #: The messages of the run after the current input, oldest first.
     run: tuple[Message, ...] = ()
     toolset: Toolset
     profile: Mapping[str, object]
-    #: Of rows that are unchanged, in the order in which they were made.
+    #: Valid summaries, in the order of their creation.
     summaries: tuple[Summary, ...] = ()
     warnings: tuple[WarningRecord, ...] = ()
 
@@ -76,26 +76,27 @@ async def gather(
 ) -> Gathered:
     """Read history, tools and profile.
 
-    Tools and profile degrade to nothing, with a warning; so does history where it may.
+    Tools, profile and summaries degrade to nothing, with a warning; so does history if the
+    settings allow it.
 
     Raises:
-        HistoryUnavailableError: The history can't be read, and has to be.
-        InvalidRequestError: The request names a tool that there isn't, or brings a bad one.
+        HistoryUnavailableError: The history can't be read, and the settings require it.
+        InvalidRequestError: A tool is unknown, or its definition is invalid.
     """
     limits = settings.gather
     try:
         async with asyncio.TaskGroup() as tasks:
             history = tasks.create_task(_history(request, plan, sources.history, settings, metrics))
             tools = tasks.create_task(
-                _or_nothing(
+                _or_fallback(
                     "tools",
-                    offered_tools(request, sources.tools, sources.toolsets),
+                    read_tools(request, sources.tools, sources.toolsets),
                     Toolset(),
                     limits.tools_timeout_seconds,
                 )
             )
             profile = tasks.create_task(
-                _or_nothing(
+                _or_fallback(
                     "profile",
                     _profile(request, sources.profiles),
                     {},
@@ -103,7 +104,7 @@ async def gather(
                 )
             )
             summaries = tasks.create_task(
-                _or_nothing(
+                _or_fallback(
                     "summary",
                     _summaries(request, plan, sources.summaries),
                     (),
@@ -111,7 +112,7 @@ async def gather(
                 )
             )
     except ExceptionGroup as errors:
-        raise errors.exceptions[0] from errors  # one is enough to answer with
+        raise errors.exceptions[0] from errors  # one is enough for an answer
     reads = (history.result(), tools.result(), profile.result(), summaries.result())
     run = await asyncio.to_thread(_run, request) if request.run.history[1:] else ()
     return Gathered(
@@ -119,33 +120,33 @@ async def gather(
         history=reads[0].value,
         toolset=reads[1].value,
         profile=reads[2].value,
-        summaries=tuple(_intact(reads[3].value, reads[0].value, request)),
+        summaries=tuple(_valid_summaries(reads[3].value, reads[0].value, request)),
         warnings=(
             *(read.warning for read in reads if read.warning),
-            *_shortcomings(plan, history.result().value, run),
-            *_unsummarized(request, plan, sources.failed_scopes),
-            *unlisted(request, sources.tools),
+            *_history_warnings(plan, history.result().value, run),
+            *_summary_warnings(request, plan, sources.failed_scopes),
+            *stale_tools(request, sources.tools),
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):
-    """What was read, or what stands in for it and a warning."""
+    """A value that was read, or a fallback with a warning."""
 
     value: T
     warning: WarningRecord | None = None
 
 
-async def _or_nothing(what: str, read: Awaitable[T], nothing: T, seconds: float) -> _Read[T]:
-    """Give a read so many seconds; where it fails, let ``nothing`` stand in with a warning."""
+async def _or_fallback(what: str, read: Awaitable[T], fallback: T, seconds: float) -> _Read[T]:
+    """Read with a timeout; return ``fallback`` with a warning if the read fails."""
     try:
         async with asyncio.timeout(seconds):
             return _Read(await read)
     except (StoreError, ToolError, TimeoutError) as error:
         log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
         warning = WarningRecord(code=f"{what}_unavailable", detail=f"the {what} could not be read")
-        return _Read(nothing, warning)
+        return _Read(fallback, warning)
 
 
 # --- history ---------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ async def _history(
 ) -> _Read[History]:
     if request.options.past is not None:
         return _Read(await read_past(request, plan, request.options.past))
-    read = _or_nothing(
+    read = _or_fallback(
         "history",
         read_stored(request, plan, store, settings.memory),
         History(),
@@ -166,25 +167,27 @@ async def _history(
         history = await read
     if history.warning and not settings.gather.degrade_history:
         seconds = settings.gather.history_timeout_seconds
-        raise HistoryUnavailableError(f"the store failed, or gave no answer within {seconds:g} s")
+        raise HistoryUnavailableError(f"the store failed, or didn't answer within {seconds:g} s")
     return history
 
 
 def _run(request: BuildRequest) -> tuple[Message, ...]:
-    """Read the run in flight; a message of it may have any number of calls."""
+    """Read the messages of the run."""
     return read_rows(request.run_rows)
 
 
-def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Iterator[WarningRecord]:
-    """Warn of what no decision tells: rows that a strategy could not see, and parts not shown."""
+def _history_warnings(
+    plan: Plan, history: History, run: Sequence[Message]
+) -> Iterator[WarningRecord]:
+    """Warn of what no decision reports: rows that a strategy didn't see, and parts not shown."""
     unlimited = plan.memory.limit is None or recalls(plan.strategy)
     if history.not_read and history.found is None and plan.strategy.reads_all and unlimited:
         detail = f"{plan.strategy.name} chose from the newest {history.read} rows only"
         yield WarningRecord(code="history_capped", detail=detail)
     ids = [message.id for message in (*history.messages, *run) if message.partial]
     if ids:
-        named = ", ".join(ids[:NAMED_IDS]) + (", …" if len(ids) > NAMED_IDS else "")
-        detail = f"parts that are neither text nor image are left out of {len(ids)}: {named}"
+        listed = ", ".join(ids[:MAX_IDS]) + (", …" if len(ids) > MAX_IDS else "")
+        detail = f"{len(ids)} messages have parts other than text and images, left out: {listed}"
         yield WarningRecord(code="content_skipped", detail=detail)
 
 
@@ -194,16 +197,16 @@ def _shortcomings(plan: Plan, history: History, run: Sequence[Message]) -> Itera
 async def _summaries(
     request: BuildRequest, plan: Plan, store: SummaryStore | None
 ) -> Sequence[Summary]:
-    """Read the summaries of the stored history, if that is shown and its strategy uses any."""
+    """Read the summaries of the stored history, if the strategy uses any."""
     if store is None or request.options.past is not None or not uses_summaries(plan.strategy):
         return ()
     return await store.read(request.owner_key, plan.conversation_id)
 
 
-def _intact(
+def _valid_summaries(
     summaries: Sequence[Summary], history: History, request: BuildRequest
 ) -> Iterator[Summary]:
-    """Yield the summaries whose rows are all there, as far as the rows that were read tell."""
+    """Yield the summaries whose rows still exist, as far as the rows that were read show."""
     if not summaries:
         return
     read = {message.id for message in (*history.messages, *history.current)}
@@ -213,7 +216,7 @@ def _intact(
             yield summary
 
 
-def _unsummarized(
+def _summary_warnings(
     request: BuildRequest, plan: Plan, failed: FailedScopes
 ) -> Iterator[WarningRecord]:
     scope = Scope(request.owner_key, plan.conversation_id)
@@ -226,7 +229,7 @@ def _unsummarized(
 
 
 async def _profile(request: BuildRequest, store: ProfileStore) -> Mapping[str, object]:
-    """Return the request's profile where it says something, else the stored one."""
+    """Return the profile of the request if it has a text, else the stored one."""
     sent = request.run.metadata.user_profile or {}
     if read_profile_text(sent):
         return sent

@@ -1,4 +1,4 @@
-"""What one build will do: the request's wishes, the configuration's defaults, and the limits."""
+"""Plan a build: the options of the request, the configured defaults, and the token limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,50 +22,50 @@ from service.errors import InvalidRequestError, Problem
 from service.wire.request import BuildRequest, RunMetadata
 from service.wire.response import WarningRecord
 
-#: Characters a message for which stores keep the tokens that history takes; with fewer shown, more
-#: messages fit than those tokens tell.
+#: Characters per message for which stores count tokens. If fewer are shown, more messages fit than
+#: these counts suggest.
 STORED_CHARS: Final = 500
-#: Keys without a meaning that are named at most.
-NAMED_KEYS: Final = 20
-#: Read as the offset where the client sent one that can't be used.
+#: Limit of the unknown keys that warnings list.
+MAX_UNKNOWN_KEYS: Final = 20
+#: The offset if the client's is invalid, in minutes west of UTC.
 UTC_OFFSET: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The settled choices of one build."""
+    """The choices of one build."""
 
     model: str | None
-    #: The name under which the tables know it, theirs or the configuration's; None for others.
+    #: The model's name in the configuration or the shipped table; None if it is in neither.
     known_model: str | None
     window: Window
     tokenizer: str
-    #: False where the tokenizer only estimates what the model counts.
+    #: False if the tokenizer only estimates the model's counts.
     exact: bool
     strategy: Strategy
-    #: Tokens for all that holds history; None for what the rest leaves.
+    #: Limit of the tokens of all blocks that hold history; None for what the others leave.
     memory_tokens: int | None
     memory: MemoryView
-    #: Tokens for array and block of the tools together; None for as many as there are tools.
+    #: Limit of the tokens of the tools, array and block together; None for no limit.
     tools_tokens: int | None = None
     layout: Literal["tagged", "chat"]
-    #: The conversation whose history is read; None for all of the owner's.
+    #: The conversation whose history is read; None for all conversations of the owner.
     conversation_id: str | None
-    #: The moment of the request, in the client's zone.
+    #: The time of the request in the client's time zone.
     now: datetime
     explain: bool
-    #: The request's own identity; None for the configured one.
+    #: The identity of the request; None for the configured one.
     identity: str | None = None
     warnings: tuple[WarningRecord, ...]
 
     @property
     def reading_tokens(self) -> int | None:
-        """Return how many tokens of history are worth reading; None for all of it."""
+        """Return how many tokens of history to read; None for all of it."""
         return None if self.strategy.reads_all else self.history_tokens
 
     @property
     def history_tokens(self) -> int | None:
-        """Return how many tokens of history the budget can hold; None where stores can't tell."""
+        """Return the tokens of history that the budget holds; None if stores can't count them."""
         chars = self.memory.message_chars
         if chars is not None and chars < STORED_CHARS:
             return None
@@ -77,37 +77,37 @@ def make_plan(
     settings: Settings,
     strategies: Mapping[str, Strategy],
     models: Models,
-    receipt: datetime,
+    received_at: datetime,
 ) -> Plan:
-    """Settle a build; ``receipt`` is its moment where the client sent none.
+    """Plan a build; ``received_at`` is its time if the client sent none.
 
-    ``models`` is the shipped table, before anything that the settings say of a model.
+    ``models`` is the shipped table of token limits, without the settings' overrides.
 
     Raises:
-        InvalidRequestError: The strategy is not known, the reserve leaves nothing, or there is an
-            identity where none is allowed.
+        InvalidRequestError: The strategy is unknown, the reserve leaves no tokens, or an identity
+            isn't allowed.
     """
     options, pointer = request.options, request.options_pointer
     model = options.model or settings.budget.model
     limits = limits_of(model, models, settings.budget) if model else None
-    room = _window(request, settings, model, limits)
-    now, west, odd_times = _moment(request.run.metadata, receipt)
+    token_window = _window(request, settings, model, limits)
+    now, west, time_warnings = _local_time(request.run.metadata, received_at)
     zone = options.memory_timezone or settings.memory.timezone
-    limited = "memory_limit" in options.model_fields_set
-    wanted = settings.budget.strategy if options.strategy is None else options.strategy
-    pointers = request.unknown_keys[:NAMED_KEYS]
-    unknown = (_warning("unknown_key", "means nothing here", pointer) for pointer in pointers)
+    has_limit = "memory_limit" in options.model_fields_set
+    strategy = settings.budget.strategy if options.strategy is None else options.strategy
+    pointers = request.unknown_keys[:MAX_UNKNOWN_KEYS]
+    unknown = (_warning("unknown_key", "is unknown and ignored", pointer) for pointer in pointers)
     return Plan(
         model=model,
-        known_model=_known(model, models, settings.budget) if model else None,
-        window=room,
+        known_model=_known_model(model, models, settings.budget) if model else None,
+        window=token_window,
         tokenizer=limits.counter if limits else settings.budget.tokenizer,
         exact=limits.exact if limits else model is None,
-        strategy=_strategy(wanted, strategies, pointer),
+        strategy=_strategy(strategy, strategies, pointer),
         memory_tokens=options.memory_tokens,
-        tools_tokens=_tools_tokens(request, settings, room),
+        tools_tokens=_tools_tokens(request, settings, token_window),
         memory=MemoryView(
-            limit=options.memory_limit if limited else settings.memory.limit,
+            limit=options.memory_limit if has_limit else settings.memory.limit,
             message_chars=settings.memory.message_chars,
             minutes_west=west if zone == "client" else UTC_OFFSET,
             header=options.memory_header or settings.memory.header,
@@ -119,30 +119,30 @@ def make_plan(
         identity=_identity(request, settings),
         warnings=(
             *unknown,
-            *(_warning(code, detail) for code, detail in room.warnings),
-            *odd_times,
+            *(_warning(code, detail) for code, detail in token_window.warnings),
+            *time_warnings,
         ),
     )
 
 
 def limits_of(model: str, models: Models, budget: BudgetSettings) -> ModelLimits | None:
-    """Return a model's limits by the settings and by the shipped table, or None.
+    """Return a model's token limits by the settings and the shipped table; None if unknown.
 
-    Of the names in both, the longest start of the model's counts, and of two alike the settings'.
+    The entry with the longest matching prefix wins; of two equal ones, that of the settings.
     """
     rows = {name.lower(): row for name, row in budget.model_limits.items()}
     factors = {name.lower(): factor for name, factor in budget.estimate_factors.items()}
-    found, factor = lookup(model, {**models, **rows}), lookup(model, factors)
-    if found is None and factor is None:
+    entry, factor = lookup(model, {**models, **rows}), lookup(model, factors)
+    if entry is None and factor is None:
         return None
     unknown = ModelLimits(max_input=None, tokenizer=budget.tokenizer, exact=False)
     limits = lookup(model, models) or unknown
     if factor and not limits.exact:
         limits = replace(limits, factor=factor)
-    return _configured(found, limits) if isinstance(found, ModelLimit) else limits
+    return _override(entry, limits) if isinstance(entry, ModelLimit) else limits
 
 
-def _known(model: str, models: Models, budget: BudgetSettings) -> str | None:
+def _known_model(model: str, models: Models, budget: BudgetSettings) -> str | None:
     configured = {name.lower() for name in budget.model_limits}
     names = filter(
         None, (longest_known_prefix(model, configured), longest_known_prefix(model, models))
@@ -150,10 +150,10 @@ def _known(model: str, models: Models, budget: BudgetSettings) -> str | None:
     return max(names, key=len, default=None)
 
 
-def _configured(row: ModelLimit, limits: ModelLimits) -> ModelLimits:
-    """Put a row of the settings over what is known of the model without it.
+def _override(row: ModelLimit, limits: ModelLimits) -> ModelLimits:
+    """Return limits with those of the settings in place.
 
-    Who names a tokenizer without a factor says that it counts as the model does.
+    A configured tokenizer without a factor counts exactly as the model does.
     """
     return ModelLimits(
         max_input=row.max_input,
@@ -177,15 +177,15 @@ def _window(
             defaults.reserve_tokens if reserve is None else reserve,
         )
     except InvalidRequestError as error:
-        place = f"{request.options_pointer}/reserve_tokens"
-        raise InvalidRequestError(error.detail, [Problem(place, error.detail)]) from error
+        pointer = f"{request.options_pointer}/reserve_tokens"
+        raise InvalidRequestError(error.detail, [Problem(pointer, error.detail)]) from error
 
 
-def _tools_tokens(request: BuildRequest, settings: Settings, room: Window) -> int | None:
+def _tools_tokens(request: BuildRequest, settings: Settings, token_window: Window) -> int | None:
     if any(isinstance(tool, str) for tool in request.run.tools or ()):
-        return None  # who names tools wants these
-    asked, share = request.options.tools_tokens, settings.budget.tools_share
-    return int(share * room.available) if asked is None and share is not None else asked
+        return None  # tools selected by name are all offered
+    limit, share = request.options.tools_tokens, settings.budget.tools_share
+    return int(share * token_window.available) if limit is None and share is not None else limit
 
 
 def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) -> Strategy:
@@ -199,25 +199,25 @@ def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) ->
 def _identity(request: BuildRequest, settings: Settings) -> str | None:
     identity = request.options.identity
     if identity is not None and not settings.prompts.allow_request_identity:
-        detail = "the configuration allows requests no identity of their own"
+        detail = "the configuration doesn't allow an identity; see prompts.allow_request_identity"
         raise InvalidRequestError(detail, [Problem(f"{request.options_pointer}/identity", detail)])
     return identity
 
 
-def _moment(
-    client: RunMetadata, receipt: datetime
+def _local_time(
+    client: RunMetadata, received_at: datetime
 ) -> tuple[datetime, int, tuple[WarningRecord, ...]]:
-    """Return the request's moment in the client's zone, and that zone in minutes west of UTC."""
+    """Return the request's local time, the zone in minutes west of UTC, and warnings."""
     warnings: list[WarningRecord] = []
-    moment = parse_timestamp(client.client_timestamp_utc)
+    sent_at = parse_timestamp(client.client_timestamp_utc)
     west = parse_minutes_west(client.client_timezone_offset)
-    if moment is None and client.client_timestamp_utc not in (None, ""):
+    if sent_at is None and client.client_timestamp_utc not in (None, ""):
         west = UTC_OFFSET
         warnings.append(_warning("unreadable_timestamp", "the time of receipt, in UTC, is shown"))
     if west is None:
         west = UTC_OFFSET
         warnings.append(_warning("unreadable_offset", "the time is shown in UTC"))
-    return to_local_time(moment or receipt, west), west, tuple(warnings)
+    return to_local_time(sent_at or received_at, west), west, tuple(warnings)
 
 
 def _warning(code: str, detail: str, pointer: str | None = None) -> WarningRecord:

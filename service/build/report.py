@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import takewhile
 from typing import Any, Final
 
-from formatters.model import Block, Tag
+from formatters.model import Tag
 from formatters.providers.context_management import ContextManagement, unsupported_edits
 from formatters.providers.formats import provider_request
 from formatters.render import render
 from prompts.system_prompt import SystemPrompt
-from service.budget.counting import block_tokens, count_function
 from service.budget.decisions import Decision, tally
 from service.budget.fit_blocks import Fitted
 from service.build.gather import Gathered
@@ -47,13 +45,14 @@ def account(
     decisions = decided(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     form, management = request.options.format or CANONICAL, _management(request)
-    stable = _stable(fitted, gathered)
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(form, messages, tools, _marked(stable), management),
-        usage=_usage(plan, fitted, counter, _prefix_tokens(fitted, stable, counter)),
+        provider_request=provider_request(
+            form, messages, tools, fitted.stable_prefix.messages or None, management
+        ),
+        usage=_usage(plan, fitted, counter),
         build_id=_build_id(request, messages),
         kept=kept,
         dropped=dropped,
@@ -68,17 +67,12 @@ def account(
 
 
 def body_in(
-    form: str, request: BuildRequest, gathered: Gathered, fitted: Fitted, content: BuildSuccess
+    form: str, request: BuildRequest, fitted: Fitted, content: BuildSuccess
 ) -> Mapping[str, Any]:
     """Return the body fields of a context in any form, whichever the request asked for."""
-    marked, tools = _marked(_stable(fitted, gathered)), content.tools
+    marked, tools = fitted.stable_prefix.messages or None, content.tools
     body = provider_request(form, content.messages, tools, marked, _management(request))
     return body or {"messages": content.messages, **({"tools": tools} if tools else {})}
-
-
-def _marked(stable: Sequence[Block]) -> int | None:
-    """Return how many messages at the beginning the next build has as they are; None for none."""
-    return len(render(block for block in stable if block.native or not block.is_history)) or None
 
 
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
@@ -119,7 +113,7 @@ def _form_warnings(
         )
 
 
-def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Usage:
+def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
     total = sum(fitted.tokens.values()) + fitted.tools
     return Usage(
         model=plan.model,
@@ -131,43 +125,8 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter, prefix: int) -> Us
         total=total,
         tools=fitted.tools,
         utilization=round(total / plan.window.available, 3),
-        cacheable_prefix=prefix,
+        cacheable_prefix=fitted.stable_prefix.tokens,
         blocks=fitted.tokens,
-    )
-
-
-def _stable(fitted: Fitted, gathered: Gathered) -> list[Block]:
-    """Return the blocks before the first entry that changes from build to build.
-
-    History may grow, so that it is the last of them. None stays where the tools before them were
-    chosen for the input, but in a run that goes on: there the choice was made before.
-    """
-    chosen = gathered.toolset.chosen
-    if chosen and not gathered.run:
-        return []
-    stable: list[Block] = []
-    for block in fitted.blocks:
-        if not (_stays(block) or (chosen and block.is_tools)):
-            break
-        entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
-        if len(entries) < len(block.entries):
-            return [*stable, replace(block, entries=entries)]
-        stable.append(block)
-        if block.is_history:
-            break  # what follows stands elsewhere in the next build
-    return stable
-
-
-def _stays(block: Block) -> bool:
-    """Tell whether the next build has a block as it is, or with more at its end."""
-    placeholder = block.is_history and not block.entries
-    return not (block.volatile or block.moves or placeholder)
-
-
-def _prefix_tokens(fitted: Fitted, stable: Sequence[Block], counter: TokenCounter) -> int:
-    return sum(
-        fitted.tokens[block.tag] if block is whole else block_tokens(block, count_function(counter))
-        for block, whole in zip(stable, fitted.blocks, strict=False)
     )
 
 
@@ -205,7 +164,7 @@ def record(decision: Decision) -> DecisionRecord:
 def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
     for block in fitted.reduced_blocks:
         yield WarningRecord(code=block.code, detail=_REDUCED[block.code].format(tag=block.tag))
-    if fitted.insufficient:
+    if fitted.history and fitted.history.insufficient:
         detail = f"{plan.strategy.name} kept more than the budget holds; the oldest turns went too"
         yield WarningRecord(code="strategy_insufficient", detail=detail)
 

@@ -1,4 +1,4 @@
-"""The strategies there are: those of other packages too, where a broken one stops nothing."""
+"""Load strategies: the shipped ones, and those of other packages, which may be broken."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,31 +20,31 @@ from service.recall.ranking import RANKING_STRATEGIES
 
 log = structlog.get_logger()
 
-#: Where a package names its strategies: a class that takes no arguments, or an instance.
+#: The entry points of strategies: each a class without required arguments, or an instance.
 STRATEGY_GROUP: Final = "contextbuilder.strategies"
 
 
 def load_strategies(shipped: Mapping[str, Strategy] = RANKING_STRATEGIES) -> dict[str, Strategy]:
-    """Return the shipped strategies and those of installed packages, by their names.
+    """Return the shipped strategies and those of installed packages, by name.
 
-    One that can't be loaded is left out, and so is one that bears a shipped name; both are logged.
+    A strategy that can't be loaded, or that has the name of a shipped one, is skipped and logged.
     """
-    found = dict(shipped)
+    strategies = dict(shipped)
     for point in entry_points(group=STRATEGY_GROUP):
         if point.name in shipped:
             log.warning("plugin.name_taken", plugin=point.name, package=_package(point))
             continue
-        strategy = _loaded(point)
+        strategy = _load(point)
         if strategy is not None:
-            found[point.name] = Foreign(strategy, point.name)
-    return found
+            strategies[point.name] = PluginStrategy(strategy, point.name)
+    return strategies
 
 
-def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
-    """Return the strategies there are; raises `ConfigError` unless the configured one is there."""
-    shares = settings.summaries
+def configured_strategies(settings: Settings) -> Mapping[str, Strategy]:
+    """Return all strategies by name; raises `ConfigError` if the configured one is unknown."""
+    ratios = settings.summaries
     summarization = Summarization(
-        summary_budget_ratio=shares.summary_budget_ratio, trigger_ratio=shares.trigger_ratio
+        summary_budget_ratio=ratios.summary_budget_ratio, trigger_ratio=ratios.trigger_ratio
     )
     strategies = {**load_strategies(), summarization.name: summarization}
     try:
@@ -55,62 +55,60 @@ def check_strategy(settings: Settings) -> Mapping[str, Strategy]:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """A strategy that is not trusted: where it fails, the oldest groups go first."""
+class PluginStrategy:
+    """An untrusted strategy; if it fails, the oldest groups are dropped first."""
 
     strategy: Strategy
-    #: As the entry point names it.
+    #: The name of its entry point.
     name: str
 
     @property
     def reads_all(self) -> bool:
-        """Return whether it says that it chooses from all of the history."""
+        """Return whether the strategy chooses from the whole history."""
         try:
             return bool(getattr(self.strategy, "reads_all", False))
-        except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             log.warning("plugin.failed", plugin=self.name, reason=f"reads_all: {error!r}")
             return False
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return its choice, if that is one."""
+        """Return its fit if that is valid, else the fallback's."""
         try:
             fit = self.strategy.fit(groups, budget)
-            if _is_choice(fit, groups):
+            if _is_valid(fit, groups):
                 return replace(fit, summary=partial(self._summary, fit)) if fit.summary else fit
-            reason = (
-                "it did not choose from the groups in their order, or its decisions are invalid"
-            )
-        except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+            reason = "it must keep groups in their order, with valid decisions"
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             reason = f"{type(error).__name__}: {error}"
         log.warning("plugin.failed", plugin=self.name, reason=reason)
         return OldestFirst().fit(groups, budget)
 
     def _summary(self, fit: Fit, groups: Sequence[Group]) -> str:
-        """Return its summary of groups, or a count of them."""
+        """Return its summary of the groups if that is valid, else a count of them."""
         try:
-            told: object = fit.summary(groups) if fit.summary else None
-        except Exception as error:  # noqa: BLE001 - strangers' code may do anything
-            told = error
-        if isinstance(told, str) and told.isprintable():
-            return told
-        log.warning("plugin.failed", plugin=self.name, reason=f"its summary is {told!r}")
+            summary: object = fit.summary(groups) if fit.summary else None
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            summary = error
+        if isinstance(summary, str) and summary.isprintable():
+            return summary
+        log.warning("plugin.failed", plugin=self.name, reason=f"its summary is {summary!r}")
         return count_sentence(groups)
 
 
-def _loaded(point: EntryPoint) -> Strategy | None:
+def _load(point: EntryPoint) -> Strategy | None:
     try:
         loaded = point.load()
         strategy: Strategy = loaded() if isinstance(loaded, type) else loaded
         strategy.fit([], 0)
-    except Exception as error:  # noqa: BLE001 - strangers' code may do anything
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         reason = f"{type(error).__name__}: {error}"
         log.warning("plugin.broken", plugin=point.name, package=_package(point), reason=reason)
         return None
     return strategy
 
 
-def _is_choice(fit: object, groups: Sequence[Group]) -> bool:
-    """Tell whether a fit keeps some of the groups, each once and in their order."""
+def _is_valid(fit: object, groups: Sequence[Group]) -> bool:
+    """Return whether a fit keeps some of the groups, each once and in their order."""
     kept: object = fit.kept if isinstance(fit, Fit) else None
     if not isinstance(fit, Fit) or not isinstance(kept, tuple | list):
         return False

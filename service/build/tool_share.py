@@ -1,8 +1,9 @@
-"""The tools that fit their share of the tokens: those that the input is about, and those in use."""
+"""Select the tools that fit into their share of the tokens: those in use, and the most relevant."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from formatters.model import Block, Facts, Message, Role, Tool
@@ -14,34 +15,33 @@ from service.ports.services import TokenCounter
 from service.recall.tool_ranking import rank_tools
 from service.wire.response import WarningRecord
 
-#: Messages before the input in which its subject is looked for too.
-SAID: Final = 4
-#: Newest rows of history whose calls keep their tools, where history is shown as text.
-RECENT: Final = 20
-#: What a tool is worth of which nothing was asked, beside 1 for the one that is asked most of.
-WORTH: Final = 0.3
+#: Messages before the input that are searched for its subject too.
+CONTEXT_MESSAGES: Final = 4
+#: Newest rows of history whose calls keep their tools, in the layout that shows calls as text.
+RECENT_ROWS: Final = 20
+#: The score of a tool that doesn't match the input; the best match has 1 more.
+BASE_SCORE: Final = 0.3
 
 
-def with_tools_that_fit(
+def limit_tools(
     gathered: Gathered, facts: Facts, limit: int | None, counter: TokenCounter
 ) -> tuple[Gathered, Facts]:
-    """Leave tools out until array and block together take no more than so many tokens.
+    """Drop tools until array and block together have at most ``limit`` tokens; None keeps all.
 
-    Kept whatever they take are tools that were called in the run, or in history that is shown as
-    calls, or shortly before. Of the others, those with the most of what is asked for their tokens;
-    what is left out is named in a warning. None keeps all.
+    Tools called in the run or in recent history are always kept. Of the others, those with the
+    best score for their tokens are kept. A warning names the tools that were dropped.
     """
     if limit is None or not gathered.toolset.tools:
         return gathered, facts
-    choice = _Choice(gathered.toolset, facts, counter)
-    if choice.tokens(gathered.toolset) <= limit:
+    selection = _Selection(gathered.toolset, facts, counter)
+    if selection.tokens(gathered.toolset) <= limit:
         return gathered, facts
-    toolset = choice.made(limit)
+    toolset = selection.select(limit)
     kept = {_name(tool) for tool in toolset.tools}
-    out = [name for name in map(_name, gathered.toolset.tools) if name not in kept]
-    if not out:
+    dropped = [name for name in map(_name, gathered.toolset.tools) if name not in kept]
+    if not dropped:
         return gathered, facts
-    detail = f"tools have {limit} tokens; left out: {', '.join(out)}"
+    detail = f"tools are limited to {limit} tokens; left out: {', '.join(dropped)}"
     warning = WarningRecord(code="tools_left_out", detail=detail)
     return (
         replace(gathered, toolset=toolset, warnings=(*gathered.warnings, warning)),
@@ -50,55 +50,57 @@ def with_tools_that_fit(
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
-    """Tools to choose from, and what the choice is made by."""
+class _Selection:
+    """The tools to select from, with what scores and counts them."""
 
     toolset: Toolset
     facts: Facts
     counter: TokenCounter
 
-    def made(self, limit: int) -> Toolset:
-        """Return the tools that are kept, in their order."""
+    def select(self, limit: int) -> Toolset:
+        """Return the tools to keep, in their order."""
         costs = self.toolset.costs(self.counter, self.facts.tags, self._costs)
         called = set(_called(self.facts))
         kept = [i for i, tool in enumerate(self.toolset.tools) if _name(tool) in called]
-        needed = len(kept)
-        room = limit - self.tokens(Toolset()) - sum(costs[place] for place in kept)
-        for place in self._ranked(costs, kept):
-            if costs[place] <= room:
-                kept.append(place)
-                room -= costs[place]
-        # an array may take a token more than its parts
-        while self.tokens(self.toolset.part(kept)) > limit and len(kept) > needed:
+        required = len(kept)
+        remaining = limit - self.tokens(Toolset()) - sum(costs[index] for index in kept)
+        for index in self._rank(costs, kept):
+            if costs[index] <= remaining:
+                kept.append(index)
+                remaining -= costs[index]
+        # an array may have a token more than the sum of its parts
+        while self.tokens(self.toolset.part(kept)) > limit and len(kept) > required:
             kept.pop()
         return self.toolset.part(kept)
 
     def tokens(self, toolset: Toolset) -> int:
-        """Return what tools take: the array, and the block in full."""
+        """Return the tokens of tools: of the array and of the full block."""
         block = self._block(toolset)
         return toolset.tokens(self.counter) + block_tokens(block, count_function(self.counter))
 
-    def _ranked(self, costs: Sequence[int], kept: Sequence[int]) -> list[int]:
-        """Return the places of the others, those with the most of what is asked for a token first.
+    def _rank(self, costs: Sequence[int], kept: Sequence[int]) -> list[int]:
+        """Return the indices of the other tools, the best score for its tokens first.
 
-        By the root of the tokens: by all of them, the smallest tools would go before the right one.
+        Scores are divided by the root of the tokens: divided by the tokens, the smallest tools
+        would precede the right one.
         """
-        scores = rank_tools(self.facts.current_input, self._said(), self.toolset.tools)
-        most = max(scores) or 1.0
-        worth = [
-            (score / most + WORTH) / math.sqrt(max(cost, 1))
+        scores = rank_tools(self.facts.current_input, self._context(), self.toolset.tools)
+        best = max(scores) or 1.0
+        value = [
+            (score / best + BASE_SCORE) / math.sqrt(max(cost, 1))
             for score, cost in zip(scores, costs, strict=True)
         ]
         others = set(range(len(costs))) - set(kept)
-        return sorted(others, key=lambda place: (-worth[place], place))
+        return sorted(others, key=lambda index: (-value[index], index))
 
-    def _said(self) -> list[str]:
-        spoken = (
+    def _context(self) -> list[str]:
+        """Return the texts before the input, newest first."""
+        texts = (
             message.content
             for message in reversed(self.facts.history)
             if message.role in {Role.HUMAN, Role.AI} and message.content
         )
-        return [text for text, _ in zip(spoken, range(SAID), strict=False)]
+        return list(islice(texts, CONTEXT_MESSAGES))
 
     def _costs(self) -> tuple[int, ...]:
         count = count_function(self.counter)
@@ -114,8 +116,8 @@ class _Choice:
 
 
 def _called(facts: Facts) -> Iterator[str]:
-    """Yield the names of tools whose calls a model sees, or has just made."""
-    shown = facts.history if facts.layout == "chat" else facts.history[-RECENT:]
+    """Yield the names of the tools whose calls the model sees or has just made."""
+    shown = facts.history if facts.layout == "chat" else facts.history[-RECENT_ROWS:]
     for message in (*facts.run, *shown):
         yield from _calls(message)
 

@@ -1,4 +1,4 @@
-"""The tools that a request offers the model: the registry's, some of them, or its own."""
+"""The tools that a request offers the model: all of the registry, a selection, or its own."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,61 +12,62 @@ from service.wire.response import WarningRecord
 from service.wire.tools import check_definition
 
 
-async def offered_tools(
-    request: BuildRequest, registry: ToolRegistry, toolsets: Toolsets
-) -> Toolset:
-    """Return the tools that the request asks for; the registry is read once for each version.
+async def read_tools(request: BuildRequest, registry: ToolRegistry, toolsets: Toolsets) -> Toolset:
+    """Return the tools of the request; each version of the registry is read once.
 
-    A registry may block; in a thread it delays nobody else, and the timeout holds.
+    A registry may block, so it is read in a thread.
 
     Raises:
-        InvalidRequestError: The request names a tool that there isn't, or brings a bad one.
+        InvalidRequestError: A tool is unknown, or its definition is invalid.
     """
-    asked = request.run.tools
-    if asked is None:
+    tools = request.run.tools
+    if tools is None:
         return Toolset()
-    if asked and not isinstance(asked[0], str):
-        return Toolset(_brought(asked))
-    # the version first: what changes while the tools are read belongs to the next one
-    names, version = tuple(asked), registry.version
-    known = toolsets.get(version, names)
-    if known is None:
-        known = await asyncio.to_thread(_offered, names, registry)
-        toolsets.put(version, names, known)
-    return known
+    if not _from_registry(request):
+        return Toolset(_check_definitions(tools))
+    # read the version first: a change during the read belongs to the next version
+    names, version = tuple(tools), registry.version
+    toolset = toolsets.get(version, names)
+    if toolset is None:
+        toolset = await asyncio.to_thread(_read_registry, names, registry)
+        toolsets.put(version, names, toolset)
+    return toolset
 
 
-def unlisted(request: BuildRequest, registry: ToolRegistry) -> Iterator[WarningRecord]:
-    """Warn of sources that don't answer, where the request offers tools of the registry."""
-    asked = request.run.tools
-    brought = asked is None or (asked and not isinstance(asked[0], str))
-    if registry.stale and not brought:
+def stale_tools(request: BuildRequest, registry: ToolRegistry) -> Iterator[WarningRecord]:
+    """Warn of sources that don't answer, if the request uses the registry."""
+    if registry.stale and _from_registry(request):
         names = ", ".join(registry.stale)
-        detail = f"tools are those of the last listing, or missing, of: {names}"
+        detail = f"the tools of these sources are from their last listing, or missing: {names}"
         yield WarningRecord(code="tools_stale", detail=detail)
 
 
-def _offered(names: Sequence[str], registry: ToolRegistry) -> Toolset:
-    return Toolset(_chosen(names, registry) if names else registry.get_all_tool_definitions())
+def _from_registry(request: BuildRequest) -> bool:
+    tools = request.run.tools
+    return tools is not None and (not tools or isinstance(tools[0], str))
 
 
-def _chosen(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
-    found = {name: registry.get_tool_definition(name) for name in names}
+def _read_registry(names: Sequence[str], registry: ToolRegistry) -> Toolset:
+    return Toolset(_select(names, registry) if names else registry.get_all_tool_definitions())
+
+
+def _select(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
+    tools = {name: registry.get_tool_definition(name) for name in names}
     problems = [
-        Problem(f"/content/tools/{place}", f"the registry has no tool {shown(name)}")
-        for place, name in enumerate(names)
-        if found[name] is None
+        Problem(f"/content/tools/{index}", f"the registry has no tool {shown(name)}")
+        for index, name in enumerate(names)
+        if tools[name] is None
     ]
     if problems:
         raise InvalidRequestError(problems[0].detail, problems)
-    return tuple(tool for tool in found.values() if tool)
+    return tuple(tool for tool in tools.values() if tool)
 
 
-def _brought(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
+def _check_definitions(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
     problems: list[Problem] = []
     names: set[object] = set()
-    for place, definition in enumerate(definitions):
-        pointer = f"/content/tools/{place}"
+    for index, definition in enumerate(definitions):
+        pointer = f"/content/tools/{index}"
         try:
             check_definition(definition, pointer)
         except ToolError as error:
@@ -74,7 +75,7 @@ def _brought(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
             continue
         name = _name(definition)
         if name in names:
-            problems.append(Problem(pointer, f"there is another tool {shown(name)}"))
+            problems.append(Problem(pointer, f"another tool is called {shown(name)}"))
         names.add(name)
     if problems:
         raise InvalidRequestError(f"{problems[0].pointer}: {problems[0].detail}", problems)

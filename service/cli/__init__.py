@@ -7,50 +7,49 @@ import sys
 from io import TextIOWrapper
 from typing import Final
 
-#: New objects from which on they are looked through for garbage: more than a command loads, which
-#: stays until it ends. A worker has thresholds of its own once it is ready.
-COLLECTED_FROM: Final = 300_000
+#: The garbage collector's threshold: more objects than a command creates by loading modules. A
+#: worker sets thresholds of its own once it is ready.
+GC_THRESHOLD: Final = 300_000
 
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its code.
 
-    A probe is asked every few seconds: it is answered before typer or anything of the service is
-    imported.
+    A probe runs every few seconds, so it runs before typer or anything of the service is imported.
     """
-    _fill_in_for_closed_streams()
+    _replace_closed_streams()
     if sys.argv[1:2] == ["healthcheck"]:
         from service.cli.healthcheck import probe
 
         sys.exit(probe(sys.argv[2:]))
-    spare_collections()
+    _avoid_collections()
     from service.cli.root import app
 
     for stream in (sys.stdout, sys.stderr):
-        # people write in all scripts, whatever the terminal's encoding knows
+        # people's words may have characters that the terminal's encoding lacks
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     app()
 
 
-def _fill_in_for_closed_streams() -> None:
-    """Put the null device where stdin, stdout or stderr are closed: what is written is lost.
+def _replace_closed_streams() -> None:
+    """Open the null device for each of stdin, stdout and stderr that is closed.
 
-    Else their numbers would go to the first sockets that are opened, into which a child process or
-    a library might then write.
+    Otherwise the first sockets would get their file descriptors, and a child process or a library
+    that writes to stderr would write into a socket.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # the lowest number that is free, which is the stream's own: those before it are open
+            # gets the lowest free descriptor, which is the stream's: those below it are open
             stream = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115 - open to the end
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 
 
-def spare_collections() -> None:
-    """Spare a command garbage collections, which would take a quarter of its CPU and find nothing.
+def _avoid_collections() -> None:
+    """Avoid garbage collections, which take a quarter of a short command's CPU and find nothing.
 
-    Python collects as a process ends, too; what is frozen, as all is then, that leaves out.
+    Python also collects when a process ends; freezing all objects first leaves nothing to look at.
     """
-    gc.set_threshold(COLLECTED_FROM)
+    gc.set_threshold(GC_THRESHOLD)
     atexit.register(gc.freeze)

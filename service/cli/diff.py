@@ -1,41 +1,73 @@
-"""``ctxb diff``: two builds side by side."""
+"""``ctxb diff``: compare two builds."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.text import Text
 
-from service.cli.completion import models, strategies
-from service.cli.exits import Exit
-from service.cli.options import Json, takes
+from service.app import open_builder
+from service.audit.compare import (
+    Change,
+    Comparison,
+    HistoryChange,
+    MessageChange,
+    NameChanges,
+    compare,
+)
+from service.cli.exits import Exit, run_until_stopped
+from service.cli.options import Json, complete_model, complete_strategy
+from service.cli.output import (
+    console,
+    format_ids,
+    print_text,
+    printable,
+    reason_text,
+    styled_decision,
+    table,
+)
+from service.cli.request import read_bytes, read_request
+from service.cli.start import start
+from service.config.settings import Settings
+from service.errors import InvalidRequestError
+from service.wire.request import decode, set_options
+from service.wire.response import BuildResponse, BuildSuccess, DecisionRecord, WarningRecord
 
 TWICE: Final = "Give it twice to compare two, once to use it for both."
+PAIR: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffOptions:
-    """What the command line says about the builds to compare."""
-
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="A.json B.json", help="Two responses; - is stdin."),
-    ] = None
-    request: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A request to build twice; - is stdin."),
-    ] = None
-    strategy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", autocompletion=strategies, help=TWICE)
-    ] = None
-    max_tokens: Annotated[list[int] | None, typer.Option(help=TWICE)] = None
-    memory_tokens: Annotated[list[int] | None, typer.Option(help=TWICE)] = None
-    model: Annotated[list[str] | None, typer.Option(autocompletion=models, help=TWICE)] = None
-    text: Annotated[bool, typer.Option("--text", help="Show the lines that differ.")] = False
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="A.json B.json", help="Two responses; - is stdin."),
+]
+RequestFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A request to build twice; - is stdin.")
+]
+Strategies = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", autocompletion=complete_strategy, help=TWICE)
+]
+Models = Annotated[list[str] | None, typer.Option(autocompletion=complete_model, help=TWICE)]
+Tokens = Annotated[list[int] | None, typer.Option(help=TWICE)]
+ShowText = Annotated[bool, typer.Option("--text", help="Show the lines that differ.")]
 
 
-@takes(DiffOptions)
-def diff(ctx: typer.Context, *, asked: DiffOptions, as_json: Json = False) -> None:
+def diff(
+    ctx: typer.Context,
+    files: Files = None,
+    *,
+    request: RequestFile = None,
+    strategy: Strategies = None,
+    max_tokens: Tokens = None,
+    memory_tokens: Tokens = None,
+    model: Models = None,
+    text: ShowText = False,
+    as_json: Json = False,
+) -> None:
     """Compare two builds, or one request built in two ways.
 
     ctxb diff before.json after.json
@@ -43,21 +75,184 @@ def diff(ctx: typer.Context, *, asked: DiffOptions, as_json: Json = False) -> No
     ctxb diff --request request.json --max-tokens 8000 --max-tokens 4000 --text
 
     Responses are those of `ctxb build --json` or of a worker; with --explain
-    they tell why a message of history is missing. The exit code is 0 where
-    both send the same messages and tools, else 7.
+    they say why a message of history is missing. The exit code is 0 if both
+    send the same messages and tools, else 7.
     """
-    from pydantic import TypeAdapter
-
-    from service.audit.compare import Comparison, compare
-    from service.cli.comparisons import print_comparison
-    from service.cli.pairs import two_files, two_ways
-    from service.cli.start import start
-
     settings = start(ctx.obj)
-    a, b = two_files(asked) if asked.request is None else two_ways(settings, asked)
+    options: dict[str, Sequence[Any]] = {
+        "strategy": strategy or (),
+        "max_tokens": max_tokens or (),
+        "memory_tokens": memory_tokens or (),
+        "model": model or (),
+    }
+    if request is None:
+        a, b = read_pair(files or (), options)
+    elif files:
+        raise typer.BadParameter("either two responses or --request")
+    else:
+        a, b = build_pair(settings, request, options)
     comparison = compare(a, b)
     if as_json:
         typer.echo(TypeAdapter(Comparison).dump_json(comparison, indent=2))
     else:
-        print_comparison(comparison, text=asked.text)
+        print_comparison(comparison, text=text)
     raise typer.Exit(Exit.OK if comparison.identical else Exit.DIFFERENT)
+
+
+# --- the two builds --------------------------------------------------------------------------
+
+
+def read_pair(
+    files: Sequence[Path], options: Mapping[str, Sequence[Any]]
+) -> tuple[BuildSuccess, BuildSuccess]:
+    """Read two responses.
+
+    Raises:
+        typer.BadParameter: There are not two files, or one can't be read.
+        InvalidRequestError: A file has no context in it.
+    """
+    if any(options.values()):
+        raise typer.BadParameter("--strategy, --model and budgets go with --request")
+    if len(files) != PAIR:
+        raise typer.BadParameter("two responses are needed, or --request")
+    if files[0] == files[1] == Path("-"):
+        raise typer.BadParameter("only one of them can be stdin")
+    return _read_response(files[0]), _read_response(files[1])
+
+
+def _read_response(path: Path) -> BuildSuccess:
+    try:
+        content = BuildResponse.model_validate_json(read_bytes(path)).content
+    except ValidationError as error:
+        raise InvalidRequestError(f"{path}: no response: {error.errors()[0]['msg']}") from error
+    if content.status == "error":
+        raise InvalidRequestError(f"{path}: an error, no context: {content.error.detail}")
+    return content
+
+
+def build_pair(
+    settings: Settings, path: Path, options: Mapping[str, Sequence[Any]]
+) -> tuple[BuildSuccess, BuildSuccess]:
+    """Build a request twice: with the first value of each option, and with the last.
+
+    Raises:
+        typer.BadParameter: No option has two values, or one has more.
+        ContextBuilderError: The request can't be built.
+    """
+    if any(len(values) > PAIR for values in options.values()):
+        raise typer.BadParameter("an option is given twice at most")
+    if not any(len(values) == PAIR for values in options.values()):
+        raise typer.BadParameter("one of --strategy, --model and budgets is needed twice")
+    request = read_request(path)
+    given = {name: values for name, values in options.items() if values}
+    first = {name: values[0] for name, values in given.items()}
+    last = {name: values[-1] for name, values in given.items()}
+    return run_until_stopped(_build_pair(settings, request, first, last))
+
+
+async def _build_pair(
+    settings: Settings, request: dict[str, Any], *sides: Mapping[str, Any]
+) -> tuple[BuildSuccess, BuildSuccess]:
+    """Build a request with the options of each side, at the same moment."""
+    async with open_builder(settings) as builder:
+        moment = builder.clock()
+        contents = []
+        for side in sides:
+            set_options(request, {**side, "explain": True})
+            decoded = decode(json.dumps(request).encode(), received_at=moment)
+            contents.append((await builder.built(decoded)).content)
+    return contents[0], contents[1]
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def print_comparison(comparison: Comparison, *, text: bool) -> None:
+    """Print what differs; with ``text`` the lines of the messages as well."""
+    if comparison.identical:
+        print_text(f"identical: both send the same messages and tools ({comparison.b})")
+    for change in comparison.settings:
+        print_text(f"{change.name}: {change.a} in A, {change.b} in B")
+    _print_tokens(comparison.tokens)
+    _print_names("tool", comparison.tools)
+    if not comparison.explained and not comparison.identical:
+        print_text("history: not compared, since a build lists no decisions; build with --explain")
+    if comparison.history:
+        _print_history(comparison.history)
+    for message in comparison.messages:
+        _print_message(message, text=text)
+    _print_warnings("A", comparison.warnings_a)
+    _print_warnings("B", comparison.warnings_b)
+
+
+def _print_names(label: str, names: NameChanges) -> None:
+    """Print a line per name that was added, removed or changed."""
+    for change, changed in (
+        ("added", names.added),
+        ("removed", names.removed),
+        ("changed", names.changed),
+    ):
+        for name in changed:
+            print_text(f"{label} {change}: {name}")
+
+
+def _print_tokens(changes: Iterable[Change]) -> None:
+    rows = table("Tokens", "A", "B", "Change", numbers=["A", "B", "Change"])
+    for change in changes:
+        a, b = (value if isinstance(value, int) else 0 for value in (change.a, change.b))
+        rows.add_row(
+            printable(change.name),
+            "-" if change.a is None else f"{a:,}",
+            "-" if change.b is None else f"{b:,}",
+            f"{b - a:+,}" if a != b else "",
+        )
+    console().print(rows)
+
+
+def _print_history(changes: Iterable[HistoryChange]) -> None:
+    """Print the messages with different decisions, adjacent ones that are alike in one row."""
+    rows = table("Messages", "A", "B", "Why", title="History")
+    rows.columns[0].max_width = 24
+    for _, alike in groupby(changes, key=lambda change: (_outcome(change.a), _outcome(change.b))):
+        group = list(alike)
+        first = group[0]
+        rows.add_row(
+            printable(format_ids([change.message_id for change in group])),
+            _decision_cell(first.a),
+            _decision_cell(first.b),
+            printable("; ".join(_reasons(first))),
+        )
+    console().print(rows)
+
+
+def _outcome(decision: DecisionRecord | None) -> tuple[str, str] | None:
+    return (decision.decision, decision.reason) if decision else None
+
+
+def _decision_cell(decision: DecisionRecord | None) -> Text | str:
+    return styled_decision(decision.decision) if decision else "not read"
+
+
+def _reasons(change: HistoryChange) -> list[str]:
+    """Return the reasons of the sides on which the message is not kept."""
+    sides = (("A", change.a), ("B", change.b))
+    return [
+        f"{name}: {reason_text(side)}" for name, side in sides if side and side.decision != "kept"
+    ]
+
+
+def _print_message(change: MessageChange, *, text: bool) -> None:
+    name = f"[{change.block}]" if change.block else change.role
+    added = sum(line.startswith("+") for line in change.lines)
+    removed = sum(line.startswith("-") for line in change.lines)
+    indexes = (("A", change.a), ("B", change.b))
+    numbers = ", ".join(f"{index + 1} in {side}" for side, index in indexes if index is not None)
+    print_text(f"message {numbers}, {name}: {removed} lines of A, {added} of B")
+    if text:
+        # not wrapped, so that a program that reads the output gets the text itself
+        typer.echo("\n".join(printable(line) for line in change.lines))
+
+
+def _print_warnings(side: str, warnings: Iterable[WarningRecord]) -> None:
+    for warning in warnings:
+        print_text(f"warning in {side} only: {warning.code}: {warning.detail}")

@@ -1,9 +1,12 @@
-"""Exit codes, and the one place where an error becomes one."""
+"""Exit codes, and the two places where a command's end becomes one: an error and a signal."""
 
+import asyncio
 import re
-from collections.abc import Iterable, Mapping
+import signal
+from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -19,9 +22,11 @@ from service.errors import (
     ToolError,
 )
 
+T = TypeVar("T")
+
 
 class Exit(IntEnum):
-    """What a command comes to."""
+    """The exit codes of all commands."""
 
     OK = 0
     FAILED = 1
@@ -40,14 +45,13 @@ EPILOG: Final = """\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration invalid,
 4 no answer in time, 5 bus or store can't be used, 6 budget impossible,
 7 the builds differ, 8 the build can't be repeated,
-130 interrupted (Ctrl-C), 143 stopped (SIGTERM) before it was done, as a
-worker is that could not answer all it had begun.
+130 interrupted (Ctrl-C), 143 stopped (SIGTERM) before the work was done.
 
 Results go to stdout, messages and logs to stderr.
 NO_COLOR switches colours off.
 """
 
-#: By the code on the wire; a client raises the errors of responses too.
+#: By the code of an error on the wire, whether it was raised here or is in a response.
 BY_CODE: Final[Mapping[str, Exit]] = {
     "budget_exceeded": Exit.BUDGET,
     "no_answer": Exit.NO_ANSWER,
@@ -55,7 +59,8 @@ BY_CODE: Final[Mapping[str, Exit]] = {
     "not_replayable": Exit.NOT_REPLAYABLE,
 }
 
-#: By class, for errors that never stand on the wire.
+#: By class, for errors that are never sent. The first match counts: a `SchemaError` is a
+#: `StoreError` too.
 BY_CLASS: Final[tuple[tuple[type[ContextBuilderError], Exit], ...]] = (
     (ConfigError, Exit.CONFIGURATION),
     (ToolError, Exit.CONFIGURATION),
@@ -65,29 +70,11 @@ BY_CLASS: Final[tuple[tuple[type[ContextBuilderError], Exit], ...]] = (
     (StoreError, Exit.UNREACHABLE),
 )
 
-
-def exit_code(error: ContextBuilderError) -> Exit:
-    """Return the exit code for an error."""
-    if error.code in BY_CODE:
-        return BY_CODE[error.code]
-    return next((code for kind, code in BY_CLASS if isinstance(error, kind)), Exit.FAILED)
-
-
-def tell(what: str, detail: str, problems: Iterable[Problem] = ()) -> None:
-    """Say on stderr what went wrong, and at which places where the detail doesn't name them."""
-    typer.echo(f"{what}: {detail}", err=True)
-    for problem in problems:
-        if problem.pointer not in detail:
-            said = "" if problem.detail in detail else f": {problem.detail}"
-            typer.echo(f"  at {problem.pointer}{said}", err=True)
-
-
-def _marked(error: ContextBuilderError) -> str:
-    """Return the detail; where settings have a line a problem, each is marked as one."""
-    if not isinstance(error, ConfigError):
-        return error.detail
-    # a line that is set in belongs to the one before it
-    return re.sub(r"\n(?!\s)", "\nerror: ", error.detail)
+#: By the signal that ended a command before its work was done.
+BY_SIGNAL: Final[Mapping[int, Exit]] = {
+    signal.SIGINT: Exit.INTERRUPTED,
+    signal.SIGTERM: Exit.STOPPED,
+}
 
 
 class ErrorsBecomeExits(TyperGroup):
@@ -99,5 +86,64 @@ class ErrorsBecomeExits(TyperGroup):
         try:
             return super().invoke(ctx)
         except ContextBuilderError as error:
-            tell("error", _marked(error), error.problems)
+            print_error("error", _mark_lines(error), error.problems)
             raise typer.Exit(exit_code(error)) from error
+
+
+def exit_code(error: ContextBuilderError) -> Exit:
+    """Return the exit code for an error."""
+    if error.code in BY_CODE:
+        return BY_CODE[error.code]
+    return next((code for kind, code in BY_CLASS if isinstance(error, kind)), Exit.FAILED)
+
+
+def print_error(label: str, detail: str, problems: Iterable[Problem] = ()) -> None:
+    """Print an error on stderr, and a line for each problem that the detail doesn't mention."""
+    typer.echo(f"{label}: {detail}", err=True)
+    for problem in problems:
+        if problem.pointer not in detail:
+            cause = "" if problem.detail in detail else f": {problem.detail}"
+            typer.echo(f"  at {problem.pointer}{cause}", err=True)
+
+
+def _mark_lines(error: ContextBuilderError) -> str:
+    """Return the detail; of a configuration error, which has a line per problem, mark each line."""
+    if not isinstance(error, ConfigError):
+        return error.detail
+    # an indented line belongs to the one before it
+    return re.sub(r"\n(?!\s)", "\nerror: ", error.detail)
+
+
+def run_until_stopped(main: Coroutine[Any, Any, T], *, endless: bool = False) -> T:
+    """Run a coroutine until it returns, or until SIGTERM or Ctrl-C cancels it.
+
+    A command may have started other processes, such as MCP servers, which would survive if the
+    signal ended this process at once; cancelling lets it stop them first. A command that is
+    ``endless`` has no other end, so its exit code is then 0.
+
+    Raises:
+        typer.Exit: A signal ended it.
+    """
+    return asyncio.run(_cancel_on_signal(main, endless=endless))
+
+
+async def _cancel_on_signal(main: Coroutine[Any, Any, T], *, endless: bool) -> T:
+    task = asyncio.ensure_future(main)
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def cancel(number: int) -> None:
+        received.append(number)
+        task.cancel()
+        # a second signal ends the process at once
+        loop.remove_signal_handler(number)
+
+    with suppress(NotImplementedError):  # Windows knows only Ctrl-C, which interrupts
+        for number in BY_SIGNAL:
+            loop.add_signal_handler(number, cancel, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise typer.Exit(Exit.OK if endless else BY_SIGNAL[received[0]]) from None

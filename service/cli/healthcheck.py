@@ -1,6 +1,6 @@
-"""``ctxb healthcheck``: tell whether a worker still reads requests, by its heartbeat file.
+"""``ctxb healthcheck``: check by its heartbeat file that a worker still reads requests.
 
-The standard library alone: nothing here may import the service.
+A probe runs every few seconds, so this imports the standard library alone, nothing of the service.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Final
 FILE_VARIABLE: Final = "CTXB_WORKER__HEARTBEAT_FILE"
 ENV_FILE_VARIABLE: Final = "CTXB_ENV_FILE"
 
-#: The one line of a .env file that matters here; its value is in one of the groups.
+#: The line of a .env file that sets the variable; one of the groups has the value.
 _ASSIGNMENT: Final = re.compile(
     rf"""^[ \t]*(?:export[ \t]+)?{FILE_VARIABLE}[ \t]*=[ \t]*"""
     r"""(?:'([^'\n]*)'|"([^"\n]*)"|([^\n]*?))[ \t]*(?:[ \t]#[^\n]*)?$""",
@@ -30,34 +30,34 @@ UNHEALTHY: Final = 1
 
 
 def probe(arguments: Sequence[str]) -> int:
-    """Return 0 for a worker that is alive, else 1 with the cause on stderr."""
-    asked = _parser().parse_args(arguments)
+    """Return 0 if the worker is alive, else 1 with the cause on stderr."""
+    options = _parser().parse_args(arguments)
     try:
-        file = asked.file or _configured()
+        file = options.file or _configured_file()
         if not file:
             return _unhealthy(f"no heartbeat file: give --file, or set {FILE_VARIABLE}")
         age = time.time() - Path(file).stat().st_mtime
     except OSError as error:
         return _unhealthy(f"{error.filename}: {error.strerror}")
-    if age > asked.max_age:
+    if age > options.max_age:
         return _unhealthy(f"{file}: last heartbeat {age:.0f} s ago")
     return HEALTHY
 
 
-def _configured() -> str:
-    """Return the file that variables name, or nothing; as in settings, ``null`` names none."""
-    named = os.environ.get(FILE_VARIABLE) or _from_env_file()
-    return "" if named == "null" else named
+def _configured_file() -> str:
+    """Return the file set by a variable, or an empty text; ``null`` is no file, as in settings."""
+    file = os.environ.get(FILE_VARIABLE) or _read_env_file()
+    return "" if file == "null" else file
 
 
-def _from_env_file() -> str:
-    """Return the file that the .env file names, as written, or nothing; raises `OSError`."""
+def _read_env_file() -> str:
+    """Return the variable's value in the .env file, or an empty text; raises `OSError`."""
     chosen = os.environ.get(ENV_FILE_VARIABLE)
     path = Path(chosen or ".env")
     if not chosen and not path.is_file():
         return ""
-    found = _ASSIGNMENT.findall(path.read_text(encoding="utf-8-sig", errors="replace"))
-    return "".join(found[-1]) if found else ""
+    values = _ASSIGNMENT.findall(path.read_text(encoding="utf-8-sig", errors="replace"))
+    return "".join(values[-1]) if values else ""
 
 
 def _unhealthy(cause: str) -> int:
@@ -69,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ctxb healthcheck",
         description=(
-            "Exit with 0 where the worker has lately read requests, else with 1."
-            " config.yml is not read: where worker.heartbeat_file stands there, give --file."
+            "Exit with 0 if the worker has read requests lately, else with 1."
+            " config.yml is not read: if it sets worker.heartbeat_file, give --file."
         ),
         epilog="example: ctxb healthcheck --file /run/ctxb/heartbeat --max-age 20",
     )
@@ -86,6 +86,6 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=MAX_AGE,
         metavar="SECONDS",
-        help="age from which on the worker counts as stuck (default: %(default)g)",
+        help="age of the file above which the worker counts as stuck (default: %(default)g)",
     )
     return parser

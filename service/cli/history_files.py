@@ -1,16 +1,20 @@
-"""Read history from files: rows in JSONL, or message arrays as OpenAI's API takes them."""
+"""History files: JSONL rows and OpenAI messages, read and written, and the rows in the store."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
-from formatters.model import Role
-from formatters.rows import read_role
+from formatters.model import Message, Role, Row, ToolCall
+from formatters.rows import read_role, read_rows
 from formatters.times import parse_timestamp
+from service.config.settings import Settings
+from service.connect import open_stores
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID, canonical, cleaned, digest
 
@@ -19,33 +23,40 @@ Form = Literal["jsonl", "openai"]
 #: Roles of messages that are instructions, and no part of a conversation.
 INSTRUCTIONS: Final = ("system", "developer")
 
-#: Problems that are told one by one.
-TOLD: Final = 20
+#: Problems that an error lists; of more it gives the number.
+MAX_PROBLEMS: Final = 20
 
+#: Rows that are stored in one transaction.
+BATCH: Final = 200
+
+#: Keys of OpenAI messages that become metadata of a row.
 _METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name")
+
+
+# --- reading a file --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFile:
-    """What a file holds."""
+    """The contents of a file."""
 
     #: Oldest first.
     rows: list[dict[str, Any]]
-    #: Each with its place.
+    #: Each with its position in the file.
     problems: list[str]
     #: How many instructions were left out.
     instructions: int
 
     def check(self, name: str) -> None:
-        """Raise `InvalidRequestError` that lists the problems, if there are any."""
+        """Raise `InvalidRequestError` with the problems if there are any."""
         if self.problems:
-            more = len(self.problems) - TOLD
-            told = [*self.problems[:TOLD], *([f"and {more} more"] if more > 0 else [])]
-            lines = "".join(f"\n  {problem}" for problem in told)
+            more = len(self.problems) - MAX_PROBLEMS
+            listed = [*self.problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+            lines = "".join(f"\n  {problem}" for problem in listed)
             raise InvalidRequestError(f"{name} cannot be read:{lines}")
 
-    def tell_left_out(self) -> None:
-        """Say on stderr how many instructions were left out, if any were."""
+    def report_instructions(self) -> None:
+        """Print on stderr how many instructions were left out, if any were."""
         if self.instructions:
             typer.echo(f"left out: {self.instructions} system messages", err=True)
 
@@ -57,112 +68,109 @@ def read_history(
     owner_key: str | None = None,
     conversation_id: str | None = None,
 ) -> HistoryFile:
-    """Read a file; without a ``form``, its first line tells.
+    """Read a file in the given form, or in the one that its first line has.
 
-    A row without an id gets one made of its place and content, so that the same file always gives
-    the same ids. A row that names another owner than ``owner_key`` is a problem, as is one with a
-    role that no context shows. Instructions are left out and counted.
+    A row without an id gets one derived from its position and content, so that the same file
+    always gives the same ids. It is a problem if a row names another owner than ``owner_key``, or
+    has a role that contexts don't show. Instructions are left out and counted.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
-    reading = _Reading(
-        form=form or _form(data), owner_key=owner_key, conversation_id=conversation_id
+    reader = _Reader(
+        form=form or _detect_form(data), owner_key=owner_key, conversation_id=conversation_id
     )
-    for item in _messages(data) if reading.form == "openai" else _lines(data):
-        reading.take(item)
+    for item in _read_messages(data) if reader.form == "openai" else _read_lines(data):
+        reader.add(item)
     return HistoryFile(
-        rows=list(reading.rows.values()),
-        problems=reading.problems,
-        instructions=reading.instructions,
+        rows=list(reader.rows.values()),
+        problems=reader.problems,
+        instructions=reader.instructions,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A value of the file, or why there is none."""
+    """A value of the file, or the problem with it."""
 
-    place: str
+    position: str
     value: object = None
     problem: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
-    """The rows so far."""
+class _Reader:
+    """The rows read so far."""
 
     form: Form
     owner_key: str | None
     conversation_id: str | None
-    #: By id, in their order.
+    #: By id, in the order of the file.
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     instructions: int = 0
-    _taken: int = 0
+    _count: int = 0
     _run_id: str | None = None
 
-    def take(self, item: _Item) -> None:
-        """Add a row, or note why there is none."""
-        self._taken += 1
+    def add(self, item: _Item) -> None:
+        """Add an item's row, or the problem with it."""
+        self._count += 1
         try:
             given = _object(item)
             if _is_instruction(given):
                 self.instructions += 1
                 return
             role = _role(given)
-            row = self._add(_row_of(given, role) if self.form == "openai" else given)
+            row = self._add_row(_row_of_message(given, role) if self.form == "openai" else given)
         except InvalidRequestError as error:
-            self.problems.append(f"{item.place}: {error.detail}")
+            self.problems.append(f"{item.position}: {error.detail}")
             return
         if self.form == "openai":
-            self._put_into_run(row, role)
+            self._set_run(row, role)
 
-    def _put_into_run(self, row: dict[str, Any], role: Role) -> None:
-        """Give a row that names no run the one that the last human message began."""
+    def _add_row(self, given: Mapping[str, object]) -> dict[str, Any]:
+        row = _checked_row(given, self.owner_key)
+        conversation = row["conversation_id"] or self.conversation_id or ""
+        row["conversation_id"] = conversation or None
+        row["id"] = row["id"] or _derive_id(conversation, self._count, given)
+        known = self.rows.setdefault(row["id"], row)
+        if known != row:
+            raise InvalidRequestError(f"the id {row['id']!r} is used by another row")
+        return known
+
+    def _set_run(self, row: dict[str, Any], role: Role) -> None:
+        """Put a row without a run id into the run that the last human message began."""
         if self._run_id is None or role is Role.HUMAN:
             self._run_id = f"run_{digest(row['id'])}"
         row["run_id"] = row["run_id"] or self._run_id
 
-    def _add(self, given: Mapping[str, object]) -> dict[str, Any]:
-        row = _checked(given, self.owner_key)
-        conversation = row["conversation_id"] or self.conversation_id or ""
-        row["conversation_id"] = conversation or None
-        row["id"] = row["id"] or _made_id(conversation, self._taken, given)
-        known = self.rows.setdefault(row["id"], row)
-        if known != row:
-            raise InvalidRequestError(f"the id {row['id']!r} stands for another row already")
-        return known
 
-
-# --- values ----------------------------------------------------------------------------------
-
-
-def _form(data: bytes) -> Form:
-    first = _parsed("", _first_line(data))
-    value = first.value if first.problem is None else _parsed("", data).value
+def _detect_form(data: bytes) -> Form:
+    first = _parse("", _first_line(data))
+    value = first.value if first.problem is None else _parse("", data).value
     array = isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
     return "openai" if array or data.lstrip().startswith(b"[") else "jsonl"
 
 
-def _lines(data: bytes) -> Iterator[_Item]:
-    # only a newline ends a line: JSON may hold other characters that count as line ends
+def _read_lines(data: bytes) -> Iterator[_Item]:
+    # not by `splitlines`: JSON may contain the other characters that it takes for line ends
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
-            yield _parsed(f"line {number}", line)
+            yield _parse(f"line {number}", line)
 
 
-def _messages(data: bytes) -> Iterator[_Item]:
-    """Return the messages of one array, or of an array or a message a line."""
-    by_line = _parsed("", _first_line(data)).problem is None
-    for item in _lines(data) if by_line else [_parsed("the file", data)]:
-        messages = _array(item.value)
+def _read_messages(data: bytes) -> Iterator[_Item]:
+    """Yield the messages of one array, or of a file with an array or a message per line."""
+    by_line = _parse("", _first_line(data)).problem is None
+    for item in _read_lines(data) if by_line else [_parse("the file", data)]:
+        messages = _message_list(item.value)
         if messages is None:
             problem = item.problem or "neither messages nor a message"
-            yield _Item(item.place, problem=problem)
+            yield _Item(item.position, problem=problem)
             continue
         for number, message in enumerate(messages, 1):
-            yield _Item(f"{item.place}, message {number}", message)
+            yield _Item(f"{item.position}, message {number}", message)
 
 
-def _array(value: object) -> list[object] | None:
+def _message_list(value: object) -> list[object] | None:
     if isinstance(value, dict) and "messages" in value:
         value = value["messages"]
     if isinstance(value, dict) and "role" in value:
@@ -174,13 +182,13 @@ def _first_line(data: bytes) -> bytes:
     return data.lstrip().partition(b"\n")[0]
 
 
-def _parsed(place: str, raw: bytes) -> _Item:
+def _parse(position: str, raw: bytes) -> _Item:
     try:
-        return _Item(place, cleaned(json.loads(raw.decode())))
+        return _Item(position, cleaned(json.loads(raw.decode())))
     except InvalidRequestError as error:
-        return _Item(place, problem=error.detail)
+        return _Item(position, problem=error.detail)
     except (ValueError, RecursionError) as error:
-        return _Item(place, problem=f"no JSON: {error}")
+        return _Item(position, problem=f"no JSON: {error}")
 
 
 def _object(item: _Item) -> Mapping[str, object]:
@@ -206,20 +214,19 @@ def _role(given: Mapping[str, object]) -> Role:
     return role
 
 
-def _row_of(message: Mapping[str, object], role: Role) -> dict[str, object]:
+def _row_of_message(message: Mapping[str, object], role: Role) -> dict[str, object]:
     """Return a message of OpenAI's API as a row."""
-    found = {key: message[key] for key in _METADATA_KEYS if message.get(key) is not None}
-    kept = ("id", "run_id", "content", "conversation_id", "owner_key")
+    same = ("id", "run_id", "content", "conversation_id", "owner_key")
     return {
-        **{key: message.get(key) for key in kept},
+        **{key: message.get(key) for key in same},
         "role": role.name,
-        "timestamp": _moment(message.get("timestamp", message.get("created_at"))),
-        "metadata": found,
+        "timestamp": _timestamp(message.get("timestamp", message.get("created_at"))),
+        "metadata": {key: message[key] for key in _METADATA_KEYS if message.get(key) is not None},
     }
 
 
-def _moment(value: object) -> object:
-    """Return seconds since 1970, as OpenAI has them, as a timestamp; other values as they are."""
+def _timestamp(value: object) -> object:
+    """Return seconds since 1970, as OpenAI has them, as a timestamp; other values unchanged."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     try:
@@ -228,10 +235,10 @@ def _moment(value: object) -> object:
         return value
 
 
-def _checked(given: Mapping[str, object], owner_key: str | None) -> dict[str, Any]:
-    """Return a row in the form of the wire; raises `InvalidRequestError` where it is none."""
-    for key, usable in _USABLE.items():
-        if given.get(key) is not None and not usable(given[key]):
+def _checked_row(given: Mapping[str, object], owner_key: str | None) -> dict[str, Any]:
+    """Return a row in the form of the wire; raises `InvalidRequestError` if it is invalid."""
+    for key, is_valid in _VALID.items():
+        if given.get(key) is not None and not is_valid(given[key]):
             raise _unusable(key, given)
     if owner_key is not None and given.get("owner_key") not in (None, owner_key):
         raise _unusable("owner_key", given)
@@ -252,13 +259,13 @@ def _is_id(value: object) -> bool:
 
 
 def _is_row_id(value: object) -> bool:
-    # numbered rows are common in other stores
-    numbered = isinstance(value, int) and not isinstance(value, bool)
-    return _is_id(str(value) if numbered else value)
+    # other stores often number their rows
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return _is_id(str(value) if is_number else value)
 
 
-#: What the keys of a row may hold, where they hold anything.
-_USABLE: Final[Mapping[str, Callable[[object], bool]]] = {
+#: By key of a row: whether it may have a value, if it has one.
+_VALID: Final[Mapping[str, Callable[[object], bool]]] = {
     "id": _is_row_id,
     "run_id": _is_id,
     "conversation_id": _is_id,
@@ -269,13 +276,80 @@ _USABLE: Final[Mapping[str, Callable[[object], bool]]] = {
 
 
 def _unusable(key: str, given: Mapping[str, object]) -> InvalidRequestError:
-    return InvalidRequestError(f"{key}: {_shown(given.get(key))} cannot be used")
+    text = json.dumps(given.get(key), ensure_ascii=False)
+    shortened = text if len(text) <= 40 else f"{text[:37]}..."
+    return InvalidRequestError(f"{key}: {shortened} cannot be used")
 
 
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _derive_id(conversation: str, number: int, given: Mapping[str, object]) -> str:
+    return f"imp_{digest(conversation, str(number), canonical(given).decode())}"
 
 
-def _made_id(conversation: str, place: int, given: Mapping[str, object]) -> str:
-    return f"imp_{digest(conversation, str(place), canonical(given).decode())}"
+# --- writing a file --------------------------------------------------------------------------
+
+
+def as_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield rows as lines of JSON."""
+    for row in rows:
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def as_openai(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return rows as messages of OpenAI's API, without rows whose role the API doesn't have."""
+    return [_as_message(message) for message in read_rows(rows) if message.role is not Role.OTHER]
+
+
+def _as_message(message: Message) -> dict[str, Any]:
+    if message.role is Role.TOOL:
+        return {
+            "role": "tool",
+            "tool_call_id": message.tool_call_id or "",
+            "content": message.content,
+        }
+    if message.role is Role.HUMAN:
+        return {"role": "user", "content": message.content}
+    calls = [_as_call(call) for call in message.tool_calls]
+    return {
+        "role": "assistant",
+        "content": message.content,
+        **({"tool_calls": calls} if calls else {}),
+    }
+
+
+def _as_call(call: ToolCall) -> Mapping[str, object]:
+    return {
+        "id": call.id or "",
+        "type": "function",
+        "function": {"name": call.name, "arguments": call_arguments(call)},
+    }
+
+
+def call_arguments(call: ToolCall) -> str:
+    """Return the arguments of a tool call as JSON."""
+    return json.dumps(call.arguments or {}, ensure_ascii=False)
+
+
+# --- the store -------------------------------------------------------------------------------
+
+
+async def store_rows(settings: Settings, owner_key: str, rows: Sequence[Row]) -> int:
+    """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
+    errors = Console(stderr=True)
+    new = 0
+    async with open_stores(settings) as stores:
+        with Progress(console=errors, disable=not errors.is_terminal, transient=True) as progress:
+            bar = progress.add_task("storing", total=len(rows))
+            for start in range(0, len(rows), BATCH):
+                batch = rows[start : start + BATCH]
+                new += await stores.history.append(owner_key, batch)
+                progress.advance(bar, len(batch))
+    return new
+
+
+async def read_stored_rows(
+    settings: Settings, owner_key: str, conversation_id: str | None, limit: int | None = None
+) -> list[Row]:
+    """Return the newest ``limit`` rows, or all, oldest first."""
+    async with open_stores(settings) as stores:
+        page = await stores.history.recent(owner_key, conversation_id, max_rows=limit)
+    return list(page.rows[::-1])

@@ -1,101 +1,48 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the completion of their values in a shell."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
-Command = Callable[..., None]
+from service.budget.strategies import STRATEGIES
+from service.connect import open_models
+from service.wire.payload import MAX_OWNER_KEY
 
 
-def takes(kind: type) -> Callable[[Command], Command]:
-    """Let a command have the fields of a dataclass as its options, which it gets as ``asked``."""
-    wanted = inspect.signature(kind).parameters
+def check_owner(key: str | None) -> str | None:
+    """Return an owner key if requests may have it; raises `typer.BadParameter` if not."""
+    if key is not None and not 1 <= len(key) <= MAX_OWNER_KEY:
+        raise typer.BadParameter(f"a key has 1 to {MAX_OWNER_KEY} characters")
+    return key
 
-    def decorated(command: Command) -> Command:
-        own = inspect.signature(command).parameters
 
-        @functools.wraps(command)
-        def called(**given: Any) -> None:  # noqa: ANN401 - whatever the command declares
-            asked = kind(**{name: given.pop(name) for name in wanted})
-            command(asked=asked, **given)
+def complete_strategy(incomplete: str) -> list[str]:
+    """Return the names of the built-in strategies that begin with a text."""
+    return [name for name in STRATEGIES if name.startswith(incomplete)]
 
-        others = [parameter for name, parameter in own.items() if name != "asked"]
-        keyword_only = [each.replace(kind=each.KEYWORD_ONLY) for each in others]
-        # typer reads the signature to learn the options
-        called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [*wanted.values(), *keyword_only]
-        )
-        return called
 
-    return decorated
+def complete_model(incomplete: str) -> list[str]:
+    """Return the names of the models with shipped limits that begin with a text."""
+    return sorted(name for name in open_models().models if name.startswith(incomplete))
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 
-
-def check_owner(key: str | None) -> str | None:
-    """Return an owner key that the wire takes; raises `typer.BadParameter` for others."""
-    if key is not None:
-        from service.wire.payload import MAX_OWNER_KEY
-
-        if not 1 <= len(key) <= MAX_OWNER_KEY:
-            raise typer.BadParameter(f"a key has 1 to {MAX_OWNER_KEY} characters")
-    return key
-
-
 Owner = Annotated[
     str,
-    typer.Option("--owner", "-o", metavar="KEY", callback=check_owner, help="Whose history it is."),
+    typer.Option("--owner", "-o", metavar="KEY", callback=check_owner, help="The owner's key."),
 ]
 
-NamedOwner = Annotated[
+OwnerArgument = Annotated[
     str,
-    typer.Argument(metavar="OWNER", callback=check_owner, help="The key of whose history it is."),
+    typer.Argument(metavar="OWNER", callback=check_owner, help="The owner's key."),
 ]
+
+ShowOwners = Annotated[bool, typer.Option("--owners", help="Show owner keys, not their hashes.")]
 
 Conversation = Annotated[
     str | None,
     typer.Option("--conversation", metavar="ID", help="One conversation, not all of the owner's."),
 ]
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", metavar="FILE", help="Settings in YAML. Also: CTXB_CONFIG, ./config.yml."
-    ),
-]
-
-Level = Literal["debug", "info", "warning", "error", "critical"]
-LogLevel = Annotated[
-    Level | None,
-    typer.Option(
-        help=(
-            "What to log: info for the worker, error for the demo, else warning."
-            " Also: CTXB_LOG__LEVEL."
-        ),
-        show_choices=False,
-        metavar="LEVEL",
-    ),
-]
-
-Format = Literal["auto", "json", "console"]
-LogFormat = Annotated[
-    Format | None,
-    typer.Option(
-        help="auto, json or console. Also: CTXB_LOG__FORMAT.", show_choices=False, metavar="FORMAT"
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
-    """What was given before the command's name."""
-
-    config: Path | None = None
-    log_level: Level | None = None
-    log_format: Format | None = None
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]

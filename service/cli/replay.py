@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.ending import until_told
-from service.cli.exits import Exit
+from service.cli.exits import Exit, run_until_stopped
 from service.cli.options import Json
 
 BuildId = Annotated[str, typer.Argument(metavar="BUILD_ID", help="As in the response.")]
@@ -33,11 +32,11 @@ def replay(
     from service.audit.replay import Replay
     from service.cli.replays import print_replay, replayed
     from service.cli.request import read_request
-    from service.cli.start import kept_store, shared_bus, start
+    from service.cli.start import require_persistent_store, require_shared_bus, start
 
-    settings = kept_store(shared_bus(start(ctx.obj)))
+    settings = require_persistent_store(require_shared_bus(start(ctx.obj)))
     given = None if request is None else read_request(request)
-    result = until_told(replayed(settings, build_id, given))
+    result = run_until_stopped(replayed(settings, build_id, given))
     if as_json:
         typer.echo(TypeAdapter(Replay).dump_json(result, indent=2))
     else:

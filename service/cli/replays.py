@@ -7,7 +7,7 @@ from service.app import open_builder, open_bus
 from service.audit.compare import NameChanges
 from service.audit.replay import Difference, NotReplayableError, Replay, Versions, replay
 from service.audit.store import Filing
-from service.cli.tables import named_ids, say
+from service.cli.output import format_ids, print_text
 from service.config.settings import Settings
 
 
@@ -26,11 +26,11 @@ async def replayed(settings: Settings, build_id: str, request: dict[str, Any] | 
 def print_replay(result: Replay) -> None:
     """Print whether it came to the same, and a line for each thing that has changed."""
     if result.identical:
-        say(f"identical: {result.build_id} built again sends the same messages and tools")
+        print_text(f"identical: {result.build_id} built again sends the same messages and tools")
     else:
-        say(f"different: {result.build_id} built again does not send the same")
+        print_text(f"different: {result.build_id} built again does not send the same")
     for line in (*_effects(result), *_causes(result)):
-        say(f"  {line}")
+        print_text(f"  {line}")
 
 
 def _effects(result: Replay) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _difference(message: Difference) -> str:
 
 def _grouped(what: str, ids: tuple[str, ...]) -> Iterator[str]:
     if ids:
-        yield f"{what}: {named_ids(ids)}"
+        yield f"{what}: {format_ids(ids)}"
 
 
 def _names(what: str, names: NameChanges, words: tuple[str, str, str]) -> Iterator[str]:

@@ -1,23 +1,34 @@
-"""The request that `build` and `send` are about: its options, and what is made of them."""
+"""``ctxb build`` and ``ctxb send``: a request made of options, and built here or by a worker."""
 
+import asyncio
+import functools
+import inspect
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from service.cli.completion import models, strategies
-from service.cli.options import check_owner, takes
+from service.app import open_builder
+from service.cli.exits import run_until_stopped
+from service.cli.history_files import read_history
+from service.cli.options import Json, check_owner, complete_model, complete_strategy
+from service.cli.output import print_context, print_explanation, print_response, print_summary
+from service.cli.start import require_shared_bus, start
+from service.connect import connect_client, open_bus, open_tracer
+from service.wire.payload import MAX_BYTES, read_json
+from service.wire.request import set_options
+from service.wire.response import BuildResponse
 
-Layout = Literal["tagged", "chat"]
-Form = Literal["openai", "openai_responses", "anthropic", "gemini"]
+# --- options ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """What the command line says about a request."""
+    """The options that make a request."""
 
     owner: Annotated[
         str | None,
@@ -26,7 +37,7 @@ class RequestOptions:
             "-o",
             metavar="KEY",
             callback=check_owner,
-            help="Whose history and profile are used.",
+            help="The owner whose history and profile are used.",
         ),
     ] = None
     text: Annotated[
@@ -44,7 +55,7 @@ class RequestOptions:
     ] = None
     model: Annotated[
         str | None,
-        typer.Option(autocompletion=models, help="The model that will read the context."),
+        typer.Option(autocompletion=complete_model, help="The model that will read the context."),
     ] = None
     max_tokens: Annotated[int | None, typer.Option(help="The whole window, in tokens.")] = None
     reserve_tokens: Annotated[
@@ -53,16 +64,20 @@ class RequestOptions:
     strategy: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", autocompletion=strategies, help="What goes when history does not fit."
+            metavar="NAME",
+            autocompletion=complete_strategy,
+            help="How history is chosen that does not fit.",
         ),
     ] = None
     layout: Annotated[
-        Layout | None,
+        Literal["tagged", "chat"] | None,
         typer.Option(help="History as a block, or as native messages.", show_choices=True),
     ] = None
     form: Annotated[
-        Form | None,
-        typer.Option("--format", help="Whose call to write besides.", show_choices=True),
+        Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
+        typer.Option(
+            "--format", help="A provider whose API call to write as well.", show_choices=True
+        ),
     ] = None
     memory_limit: Annotated[int | None, typer.Option(help="Rows of history shown at most.")] = None
     memory_tokens: Annotated[
@@ -83,93 +98,183 @@ class RequestOptions:
         ),
     ] = None
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show where the tokens went, and every decision.")
+        bool, typer.Option("--explain", help="Show the tokens of each block, and every decision.")
     ] = False
 
 
-takes_request = takes(RequestOptions)
+def takes_request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of `RequestOptions` as options; it gets them as ``options``.
+
+    typer learns a command's options from its signature. It has no way to share a set of them, so
+    the signature is replaced, as `inspect.signature` allows. A test runs both commands with it.
+    """
+    shared = inspect.signature(RequestOptions).parameters
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:  # noqa: ANN401 - whatever types the options have
+        options = RequestOptions(**{name: values.pop(name) for name in shared})
+        command(options=options, **values)
+
+    signature = inspect.signature(command)
+    own = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for name, parameter in signature.parameters.items()
+        if name != "options"
+    ]
+    parameters = [*shared.values(), *own]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return called
 
 
-def make_request(asked: RequestOptions) -> dict[str, Any]:
-    """Return the request in the form of the wire.
+# --- commands --------------------------------------------------------------------------------
+
+
+@takes_request_options
+def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False) -> None:
+    """Build one context here, without a bus, and print its messages.
+
+    ctxb build --owner ana --input "Where were we?" --explain
+    ctxb build --owner ana --input "Hi" --history chat.jsonl --max-tokens 4000
+    ctxb build --request request.json --strategy middle_out --json
+
+    History and profile come from the configured store, to which nothing
+    is written.
+    """
+    settings = start(ctx.obj)
+    request = make_request(options)
+
+    async def built() -> BuildResponse:
+        async with open_builder(settings) as builder:
+            return await builder.handle_build_request(request)
+
+    response = run_until_stopped(built())
+    show = print_explanation if options.explain else print_context
+    raise typer.Exit(print_response(response, as_json=as_json, show=show))
+
+
+Via = Annotated[
+    Literal["stream", "channel"],
+    typer.Option(help="A stream keeps the request until a worker starts; a channel does not."),
+]
+Timeout = Annotated[
+    float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for the answer.")
+]
+
+
+@takes_request_options
+def send(
+    ctx: typer.Context,
+    *,
+    options: RequestOptions,
+    via: Via = "stream",
+    timeout: Timeout = 15.0,
+    as_json: Json = False,
+) -> None:
+    """Publish a request on the bus and wait for a worker's answer.
+
+    ctxb send --owner ana --input "Hello"
+    ctxb send --owner ana --input "Hello" --via channel --timeout 2 --json
+    ctxb send --request request.json --explain
+
+    This is the smoke test of a deployment: it exits with 4 if no worker
+    answers, with 5 if the bus can't be reached, and with 3 if none is configured.
+    """
+    settings = require_shared_bus(start(ctx.obj))
+    request = make_request(options)
+
+    async def sent() -> tuple[BuildResponse, float]:
+        async with (
+            open_tracer(settings) as tracer,
+            open_bus(settings) as connected,
+            connect_client(settings, connected.bus, tracer) as client,
+        ):
+            before = time.perf_counter()
+            response = await client.send(request, timeout_seconds=timeout, via=via)
+            return response, time.perf_counter() - before
+
+    response, seconds = asyncio.run(sent())
+    if not as_json:
+        typer.echo(f"{response.content.status} in {seconds * 1000:.0f} ms: {response.id}")
+    show = print_explanation if options.explain else print_summary
+    raise typer.Exit(print_response(response, as_json=as_json, show=show))
+
+
+# --- the request -----------------------------------------------------------------------------
+
+
+def make_request(options: RequestOptions) -> dict[str, Any]:
+    """Return the request that the options describe, as it is sent.
 
     Raises:
         typer.BadParameter: The options contradict each other.
-        InvalidRequestError: A file holds no request, or no history.
+        InvalidRequestError: A file has no request, or no history, in it.
     """
-    if asked.request is not None and asked.text is None:
-        if asked.profile is not None or asked.timezone_offset is not None:
+    if options.request is not None and options.text is None:
+        if options.profile is not None or options.timezone_offset is not None:
             raise typer.BadParameter("--profile and --timezone-offset go with --input only")
-        request = read_request(asked.request)
-    elif asked.request is None and asked.text is not None:
-        request = _short(asked.text, asked)
+        request = read_request(options.request)
+    elif options.request is None and options.text is not None:
+        request = {"content": _short_content(options.text, options)}
     else:
         raise typer.BadParameter("one of --input and --request is needed")
-    named = {"owner_key": asked.owner, "conversation_id": asked.conversation}
-    request.update({key: value for key, value in named.items() if value is not None})
-    set_options(request, _wishes(asked))
+    request.update(
+        _without_none({"owner_key": options.owner, "conversation_id": options.conversation})
+    )
+    set_options(request, _without_none(_context_options(options)))
     return request
 
 
 def read_request(path: Path) -> dict[str, Any]:
-    """Return the request that a file holds, or stdin for ``-``.
+    """Read a request from a file, or from stdin for ``-``.
 
     Raises:
-        typer.BadParameter: It can't be read.
-        InvalidRequestError: It holds no JSON object.
+        typer.BadParameter: The file can't be read.
+        InvalidRequestError: It is no JSON object.
     """
-    from service.wire.payload import MAX_BYTES, read_json
-
     return read_json(read_bytes(path), max_bytes=MAX_BYTES)
 
 
-def set_options(request: dict[str, Any], wishes: Mapping[str, object]) -> None:
-    """Write options of the context into a request; those that are None stay as they are."""
-    from service.wire.request import set_options as write_options
-
-    write_options(request, {key: value for key, value in wishes.items() if value is not None})
-
-
 def read_bytes(path: Path) -> bytes:
-    """Return what a file holds, or stdin for ``-``; raises `typer.BadParameter`."""
+    """Read a file, or stdin for ``-``; raises `typer.BadParameter` if that fails."""
     try:
         return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"{path}: {error.strerror}") from error
 
 
-def _short(text: str, asked: RequestOptions) -> dict[str, Any]:
-    if asked.owner is None:
+def _short_content(text: str, options: RequestOptions) -> dict[str, Any]:
+    if options.owner is None:
         raise typer.BadParameter("--owner is needed")
     content: dict[str, Any] = {"current_input": text}
-    if asked.timezone_offset is not None:
-        content["timezone_offset"] = asked.timezone_offset
-    if asked.profile is not None:
-        content["user_profile"] = {"prompt_overrides": {"friends_profile": asked.profile}}
-    return {"content": content}
+    if options.timezone_offset is not None:
+        content["timezone_offset"] = options.timezone_offset
+    if options.profile is not None:
+        content["user_profile"] = {"prompt_overrides": {"friends_profile": options.profile}}
+    return content
 
 
-def _wishes(asked: RequestOptions) -> dict[str, Any]:
+def _context_options(options: RequestOptions) -> dict[str, Any]:
+    """Return the options of the context by their names on the wire; None for those not given."""
     return {
-        "model": asked.model,
-        "max_tokens": asked.max_tokens,
-        "reserve_tokens": asked.reserve_tokens,
-        "strategy": asked.strategy,
-        "memory_limit": asked.memory_limit,
-        "memory_tokens": asked.memory_tokens,
-        "layout": asked.layout,
-        "format": asked.form,
-        "past": _past(asked),
-        "explain": asked.explain or None,
+        "model": options.model,
+        "max_tokens": options.max_tokens,
+        "reserve_tokens": options.reserve_tokens,
+        "strategy": options.strategy,
+        "memory_limit": options.memory_limit,
+        "memory_tokens": options.memory_tokens,
+        "layout": options.layout,
+        "format": options.form,
+        "past": None if options.history is None else _read_past(options.history),
+        "explain": options.explain or None,
     }
 
 
-def _past(asked: RequestOptions) -> list[dict[str, Any]] | None:
-    if asked.history is None:
-        return None
-    from service.cli.history_files import read_history
+def _read_past(path: Path) -> list[dict[str, Any]]:
+    history = read_history(read_bytes(path))
+    history.check(str(path))
+    history.report_instructions()
+    return history.rows
 
-    found = read_history(read_bytes(asked.history))
-    found.check(str(asked.history))
-    found.tell_left_out()
-    return found.rows
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -5,25 +5,26 @@ load nothing of the others.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
 import typer
 import typer.main
 
 from service.cli.exits import EPILOG, ErrorsBecomeExits
 from service.cli.healthcheck import probe
-from service.cli.options import Common, ConfigFile, LogFormat, LogLevel
 
 #: By name: the module that has the command under this name, and the first line of its help.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": (
-        "service.cli.demo",
+        "service.cli.demo.command",
         "Take a tour: start a bus and a worker, send requests, show the contexts.",
     ),
     "build": (
-        "service.cli.build",
+        "service.cli.request",
         "Build one context here, without a bus, and print its messages.",
     ),
     "diff": ("service.cli.diff", "Compare two builds, or one request built in two ways."),
@@ -33,7 +34,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "worker": ("service.cli.worker", "Answer the requests of a bus, until SIGTERM or Ctrl-C."),
     "send": (
-        "service.cli.send",
+        "service.cli.request",
         "Publish a request on the bus and wait for a worker's answer.",
     ),
     "tail": (
@@ -46,7 +47,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "doctor": (
         "service.cli.doctor",
-        "Look over an installation: settings, bus, store, tokenizers, tools, prompts, HTTP, disks.",
+        "Check an installation: settings, bus, store, tokenizers, tools, prompts, HTTP, disks.",
     ),
     "bus": ("service.cli.bus", "Show and set how requests are spread."),
     "dead": ("service.cli.dead", "List, show, retry and drop dead letters."),
@@ -55,7 +56,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "models": ("service.cli.models", "List the limits of models."),
     "schema": ("service.cli.schema", "Print the wire contract as documents."),
     "config": ("service.cli.config", "Write, show and check the settings."),
-    "db": ("service.cli.db", "Look at the store's schema, and bring it up to date."),
+    "db": ("service.cli.db", "Check the store's schema, and upgrade it."),
 }
 
 
@@ -91,6 +92,48 @@ def load_command(name: str) -> Command:
     return typer.main.get_group(parent).commands[name]
 
 
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="Settings in YAML. Also: CTXB_CONFIG, ./config.yml."
+    ),
+]
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        "--log-level",
+        help=(
+            "What to log; default: info for the worker, error for the demo, else warning."
+            " Also: CTXB_LOG__LEVEL."
+        ),
+        show_choices=False,
+        metavar="LEVEL",
+    ),
+]
+
+LogFormat = Literal["auto", "json", "console"]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="auto, json or console. Also: CTXB_LOG__FORMAT.",
+        show_choices=False,
+        metavar="FORMAT",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions:
+    """The options that precede a command."""
+
+    config: Path | None = None
+    log_level: LogLevel | None = None
+    log_format: LogFormat | None = None
+
+
 app = typer.Typer(
     name="ctxb",
     cls=LazyCommands,
@@ -112,8 +155,8 @@ def _show_version(requested: bool) -> None:
 def common_options(
     ctx: typer.Context,
     config: ConfigFile = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
@@ -127,11 +170,11 @@ def common_options(
     ctxb send --owner ana --input "Hello"              ask a worker
     ctxb doctor                                        what is wrong here
     """
-    ctx.obj = Common(config=config, log_level=log_level, log_format=log_format)
+    ctx.obj = CommonOptions(config=config, log_level=log_level, log_format=log_format)
 
 
 def _placeholder() -> None:
-    """Stand in the list of commands; `LazyCommands` loads the command itself."""
+    """Take a command's place in the list of commands, until `LazyCommands` loads it."""
 
 
 for _name, (_, _help) in COMMANDS.items():
@@ -143,5 +186,5 @@ for _name, (_, _help) in COMMANDS.items():
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def healthcheck(ctx: typer.Context) -> None:
-    """Tell whether a worker is alive, by its heartbeat file."""
+    """Check by its heartbeat file that a worker is alive."""
     raise typer.Exit(probe(ctx.args))

@@ -1,14 +1,18 @@
 """``ctxb schema``: the wire contract as documents, for code in other languages."""
 
+import json
 from typing import Annotated
 
 import typer
 
+from service.cli.exits import Exit, print_error
+from service.wire.documents import document, registry, schemas
+
 schema = typer.Typer(no_args_is_help=True, help="Print the wire contract as documents.")
 
-Message = Annotated[
+MessageName = Annotated[
     str | None,
-    typer.Argument(metavar="[MESSAGE]", help="request, response, …; else all, by their names."),
+    typer.Argument(metavar="[MESSAGE]", help="request, response, …; default: all, by name."),
 ]
 
 
@@ -18,38 +22,33 @@ def asyncapi() -> None:
 
     ctxb schema asyncapi > asyncapi.json
     """
-    from scripts.wire_documents import as_text
-    from service.wire.documents import document
-
-    typer.echo(as_text(document()), nl=False)
+    _print(document())
 
 
 @schema.command(name="json")
-def json_schema(message: Message = None) -> None:
+def json_schema(message: MessageName = None) -> None:
     """Print the JSON Schema of a message, or an object with those of all.
 
     ctxb schema json request
     ctxb schema json | jq keys
     """
-    from scripts.wire_documents import as_text
-    from service.cli.exits import Exit, tell
-    from service.wire.documents import schemas
-
-    found = schemas()
-    if message and message not in found:
-        tell("unknown", f"{message!r} is no message; there are {', '.join(found)}")
+    by_name = schemas()
+    if message and message not in by_name:
+        print_error("unknown", f"{message!r} is no message; there are {', '.join(by_name)}")
         raise typer.Exit(Exit.FAILED)
-    typer.echo(as_text(found[message] if message else found), nl=False)
+    _print(by_name[message] if message else by_name)
 
 
 @schema.command()
 def errors() -> None:
-    """Print every error code: what it means, when it comes, and what to do.
+    """Print every error code: its meaning, its causes, and what to do about it.
 
     ctxb schema errors
     ctxb schema errors | jq '.errors[] | select(.retryable) | .code'
     """
-    from scripts.wire_documents import as_text
-    from service.wire.documents import registry
+    _print(registry())
 
-    typer.echo(as_text(registry()), nl=False)
+
+def _print(described: object) -> None:
+    # not by `service.cli.output`, which loads what tables need
+    typer.echo(json.dumps(described, indent=2, ensure_ascii=False))

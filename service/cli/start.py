@@ -1,11 +1,11 @@
-"""What a command does first: read the settings and start logging."""
+"""What a command does first: read the settings, set up logging, and check what it needs."""
 
 import os
 from collections.abc import Mapping
 
 import structlog
 
-from service.cli.options import Common
+from service.cli.root import CommonOptions
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.errors import ConfigError
@@ -15,25 +15,33 @@ log = structlog.get_logger()
 
 
 def start(
-    common: Common,
+    common: CommonOptions,
     *,
     level: str = "warning",
     log_outdated: bool = True,
     **sections: Mapping[str, object],
 ) -> Settings:
-    """Return the settings, with what the command line says on top, and log as they say.
+    """Load the settings, overridden by options of the command line, and configure logging.
 
-    ``level`` is logged from where nobody set one. Outdated settings are logged, unless the command
-    shows them itself. Raises `ConfigError`.
+    Args:
+        common: The options that precede the command.
+        level: The log level unless the user has set one.
+        log_outdated: Log outdated settings; False if the command prints them itself.
+        sections: Settings from the command's own options, by section; None leaves one unset.
+
+    Raises:
+        ConfigError: The settings are invalid.
     """
     sections = {**sections, "log": {"level": common.log_level, "format": common.log_format}}
-    given = {name: _given(values) for name, values in sections.items()}
+    given = {
+        section: {name: value for name, value in values.items() if value is not None}
+        for section, values in sections.items()
+    }
     settings = load_settings(
-        common.config, **{name: values for name, values in given.items() if values}
+        common.config, **{section: values for section, values in given.items() if values}
     )
-    chosen = "log.level" in settings.origins
     configure_logging(
-        settings.log.level if chosen else level,
+        settings.log.level if "log.level" in settings.origins else level,
         settings.log.format,
         content=settings.log.content,
         colors="NO_COLOR" not in os.environ,
@@ -43,36 +51,32 @@ def start(
     return settings
 
 
-def has_kept_store(settings: Settings) -> bool:
-    """Tell whether the store outlives this process."""
+def has_persistent_store(settings: Settings) -> bool:
+    """Return whether the store outlives this process."""
     return not settings.store.url.get_secret_value().startswith("memory:")
 
 
 def has_shared_bus(settings: Settings) -> bool:
-    """Tell whether other processes reach the bus."""
+    """Return whether other processes can reach the bus."""
     url = settings.bus.url
     return url is not None and not url.get_secret_value().startswith("memory:")
 
 
-def kept_store(settings: Settings) -> Settings:
-    """Return settings whose store outlives this process; raises `ConfigError` for others."""
-    if not has_kept_store(settings):
+def require_persistent_store(settings: Settings) -> Settings:
+    """Return the settings; raises `ConfigError` if their store ends with this process."""
+    if not has_persistent_store(settings):
         raise ConfigError(
-            "the store is in memory and would end with this command; for a file, set"
+            "the store is in memory and would end with this command; to use a file, set"
             " CTXB_STORE__URL=sqlite:///ctxb.db, or store.url in config.yml"
         )
     return settings
 
 
-def shared_bus(settings: Settings) -> Settings:
-    """Return settings whose bus other processes reach; raises `ConfigError` for others."""
+def require_shared_bus(settings: Settings) -> Settings:
+    """Return the settings; raises `ConfigError` if other processes can't reach their bus."""
     if not has_shared_bus(settings):
         raise ConfigError(
             "no bus to reach a worker by; set CTXB_BUS__URL, or bus.url in config.yml"
             " (a worker with a bus of its own prints its URL)"
         )
     return settings
-
-
-def _given(values: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in values.items() if value is not None}

@@ -1,15 +1,48 @@
-"""``ctxb stats``: how much waits, who works on it, and how large all of it is."""
+"""``ctxb stats``: what waits on the bus, the workers, and the sizes of bus and store."""
 
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
+from service.cli.exits import run_until_stopped
 from service.cli.options import Json
+from service.cli.output import console, printable, table
+from service.cli.start import has_persistent_store, has_shared_bus, require_shared_bus, start
+from service.config.settings import Settings
+from service.connect import open_survey, store_state
+from service.errors import BusError, StoreError
+from service.ports.status import BusState, ServerState, StoreState, StreamState
 
 Watch = Annotated[
     float | None,
-    typer.Option(min=0.2, metavar="SECONDS", help="Look again every so often, until Ctrl-C."),
+    typer.Option(min=0.2, metavar="SECONDS", help="Repeat at this interval, until Ctrl-C."),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The state of bus and store at one moment."""
+
+    at: datetime
+    #: None if no shared bus is configured, or it is away.
+    bus: BusState | None
+    servers: Sequence[ServerState]
+    #: None if no persistent store is configured, or it doesn't exist yet, or is away.
+    store: StoreState | None
+    #: Requests per second since the previous overview; None for the first one.
+    rate: float | None = None
+    #: Why ``bus`` or ``store`` could not be read, while watching.
+    away: Mapping[str, str] = field(default_factory=dict)
 
 
 def stats(ctx: typer.Context, watch: Watch = None, as_json: Json = False) -> None:
@@ -19,19 +52,165 @@ def stats(ctx: typer.Context, watch: Watch = None, as_json: Json = False) -> Non
     ctxb stats --watch 2
     ctxb stats --watch 10 --json >> stats.jsonl
 
-    Waiting is what no worker has read yet, in work what one has and has not
-    answered. With --watch there is a rate as well, with --json each look is a
-    line of its own, and while bus or store are away it says why and goes on.
-    Over Postgres, numbers of rows are estimates.
+    Waiting requests have not been read by a worker; requests in work have
+    been read and not yet answered. --watch adds the rate of requests, prints
+    each JSON document on one line, and goes on while bus or store are away,
+    with the cause. Over Postgres, numbers of rows are estimates.
     """
-    from service.cli.ending import until_told
-    from service.cli.overview import look, show, watching
-    from service.cli.start import has_kept_store, shared_bus, start
-
     settings = start(ctx.obj)
-    if not has_kept_store(settings):
-        shared_bus(settings)
+    if not has_persistent_store(settings):
+        require_shared_bus(settings)
     if watch is None:
-        show(until_told(look(settings)), as_json=as_json)
+        print_overview(run_until_stopped(read_overview(settings)), as_json=as_json)
+    else:
+        run_until_stopped(watch_overview(settings, watch, as_json=as_json), endless=True)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+async def read_overview(settings: Settings) -> Overview:
+    """Read the state of bus and store once; raises `BusError` or `StoreError`."""
+    bus, servers = await _read_bus(settings)
+    store = await _read_store(settings)
+    return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store)
+
+
+async def watch_overview(settings: Settings, seconds: float, *, as_json: bool) -> None:
+    """Print the state of bus and store at an interval, in place if stdout is a terminal.
+
+    A bus or store that is away is reported, and tried again. Raises `BusError` or `StoreError` if
+    trying again can't help.
+    """
+    before: tuple[float, int | None] | None = None
+    in_place = console().is_terminal and not as_json
+    with Live(console=console(), auto_refresh=False) if in_place else nullcontext() as live:
+        while True:
+            overview, now = await _read_available(settings), time.monotonic()
+            added = _requests_added(overview.bus)
+            overview = replace(overview, rate=_rate(before, (now, added)))
+            if live is None:
+                print_overview(overview, as_json=as_json, line=True)
+            else:
+                live.update(Group(*_parts(overview)), refresh=True)
+            before = now, added
+            await asyncio.sleep(seconds)
+
+
+async def _read_available(settings: Settings) -> Overview:
+    """Read what can be read now, with the causes of what can't."""
+    bus, servers, store, away = None, list[ServerState](), None, dict[str, str]()
+    with _collect_errors(away, "bus"):
+        bus, servers = await _read_bus(settings)
+    with _collect_errors(away, "store"):
+        store = await _read_store(settings)
+    return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store, away=away)
+
+
+@contextmanager
+def _collect_errors(away: dict[str, str], name: str) -> Iterator[None]:
+    try:
+        yield
+    except (BusError, StoreError) as error:
+        if not error.retryable:
+            raise
+        away[name] = error.detail
+
+
+async def _read_bus(settings: Settings) -> tuple[BusState | None, list[ServerState]]:
+    if not has_shared_bus(settings):
+        return None, []
+    async with open_survey(settings) as survey:
+        return await survey.state(), await survey.servers()
+
+
+async def _read_store(settings: Settings) -> StoreState | None:
+    return await store_state(settings) if has_persistent_store(settings) else None
+
+
+def _requests_added(bus: BusState | None) -> int | None:
+    """Return the number of requests ever added; None if a server doesn't count them."""
+    counts = [stream.added for stream in bus.requests] if bus else [None]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _rate(before: tuple[float, int | None] | None, now: tuple[float, int | None]) -> float | None:
+    if before is None or before[1] is None or now[1] is None:
+        return None
+    # negative after a flush, which sets the counter to 0
+    return max(0, now[1] - before[1]) / (now[0] - before[0])
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def print_overview(overview: Overview, *, as_json: bool, line: bool = False) -> None:
+    """Print an overview as tables or as JSON, on one ``line`` or indented."""
+    if as_json:
+        document = {**asdict(overview), "at": overview.at.isoformat()}
+        typer.echo(json.dumps(document, indent=None if line else 2))
         return
-    until_told(watching(settings, watch, as_json=as_json), endless=True)
+    for part in _parts(overview):
+        console().print(part)
+
+
+def _parts(overview: Overview) -> Iterator[RenderableType]:
+    if overview.bus:
+        yield _stream_table([*overview.bus.requests, *overview.bus.results])
+        if overview.bus.workers:
+            yield _worker_table(overview.bus)
+        yield from map(Text, _bus_lines(overview.bus, overview.rate))
+    yield from map(Text, map(_server_line, overview.servers))
+    if overview.store:
+        yield Text(_store_line(overview.store))
+    for name, cause in overview.away.items():
+        yield Text(printable(f"{name} away: {cause}"))
+
+
+def _stream_table(streams: Sequence[StreamState]) -> RenderableType:
+    numbers = ["Waiting", "In work", "Oldest", "Ever added"]
+    rows = table("Stream", *numbers, numbers=numbers)
+    for stream in streams:
+        waiting = "?" if stream.lag is None else f"{stream.lag:,}"
+        oldest = f"{stream.oldest_pending_seconds:.1f} s" if stream.pending else "-"
+        added = "?" if stream.added is None else f"{stream.added:,}"
+        rows.add_row(printable(stream.name), waiting, f"{stream.pending:,}", oldest, added)
+    return rows
+
+
+def _worker_table(bus: BusState) -> RenderableType:
+    numbers = ["In work", "Last read"]
+    rows = table("Worker", *numbers, numbers=numbers)
+    for worker in bus.workers:
+        last_read = f"{worker.silent_seconds:.1f} s ago"
+        rows.add_row(printable(worker.name), f"{worker.pending:,}", last_read)
+    return rows
+
+
+def _bus_lines(bus: BusState, rate: float | None) -> Iterator[str]:
+    if rate is not None:
+        yield f"requests: {rate:,.1f} per second"
+    yield (
+        f"workers: {bus.listening} listening; shards: {bus.shards};"
+        f" dead letters: {bus.dead_letters:,}"
+    )
+
+
+def _server_line(server: ServerState) -> str:
+    limit = f" of {_megabytes(server.most_bytes)}" if server.most_bytes else ""
+    persistence = "AOF" if server.durable else "no AOF"
+    used = _megabytes(server.used_bytes)
+    return printable(f"server: {server.product} {server.version}, {used}{limit}, {persistence}")
+
+
+def _store_line(store: StoreState) -> str:
+    about = "" if store.exact else "about "
+    connections = "" if store.connected is None else f", {store.connected} connections"
+    return (
+        f"store: {about}{store.rows:,} rows of {store.owners:,} owners,"
+        f" {store.summaries:,} summaries, {_megabytes(store.bytes)}{connections}"
+    )
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 1e6:,.1f} MB"

@@ -1,21 +1,42 @@
-"""``ctxb tools``: the tools that are offered to the model, and whether their files are right."""
+"""``ctxb tools``: the tools that are offered to the model, and whether their sources are valid."""
 
-import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.cli.ending import until_told
-from service.cli.exits import Exit
+from formatters.model import Count, Tool
+from service.budget.toolset import tools_json
+from service.cli.exits import Exit, print_error, run_until_stopped
 from service.cli.options import Json
+from service.cli.output import console, print_json, printable, table
+from service.cli.start import start
+from service.connect import list_servers, open_counter, tool_sources
+from service.errors import ToolError
+from service.ports.services import ServerTools, ToolSource
 
 tools = typer.Typer(no_args_is_help=True, help="List and check tool definitions.")
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(help="Files and folders to check; else those of the settings."),
+    typer.Argument(help="Files and folders to check; default: those of the settings."),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTool:
+    """A tool of the registry."""
+
+    name: str
+    #: Of its definition as JSON.
+    tokens: int
+    #: Names; those of required parameters end in ``*``.
+    parameters: tuple[str, ...]
+    source: str
+    #: Whether its server doesn't answer, so that the tool is from an earlier listing.
+    stale: bool = False
 
 
 @tools.command()
@@ -24,42 +45,122 @@ def ls(ctx: typer.Context, as_json: Json = False) -> None:
 
     CTXB_TOOLS__PATHS='["tools"]' ctxb tools ls
 
-    The tools of a server that does not answer are those it listed before, where these are kept
-    (tools.snapshots); they are marked as stale.
+    The tools of a server that does not answer are those of its last listing, if
+    listings are kept (tools.snapshots); they are marked as stale.
     """
-    from service.cli.start import start
-    from service.cli.toolbox import as_document, print_servers, print_tools, read_tools
-    from service.connect import list_servers, open_counter, tool_sources
-
     settings = start(ctx.obj)
-    servers = until_told(list_servers(settings))
-    found = read_tools(tool_sources(settings), servers, open_counter(settings).count)
+    servers = run_until_stopped(list_servers(settings))
+    listed = read_tools(tool_sources(settings), servers, open_counter(settings).count)
     if as_json:
-        typer.echo(json.dumps(as_document(found), indent=2, ensure_ascii=False))
+        print_json([asdict(tool) for tool in listed])
         return
-    print_tools(found)
-    print_servers(servers, found)
+    print_tools(listed)
+    print_servers(servers, listed)
 
 
 @tools.command()
 def check(ctx: typer.Context, paths: Paths = None) -> None:
-    """Check tool files and servers, each by itself; exits with 3 where one is wrong.
+    """Check tool files and servers one by one; exits with 3 if one is invalid.
 
     ctxb tools check
     ctxb tools check tools/ more.yml
 
-    A server is wrong if it does not answer, or lists a tool that can't be offered.
+    A server is invalid if it does not answer, or lists a tool that can't be offered.
     """
-    from service.cli.start import start
-    from service.cli.toolbox import check_server, check_source
-    from service.connect import list_servers, open_counter, tool_sources
-
     only: list[object] | None = [] if paths else None
     settings = start(ctx.obj, tools={"paths": paths, "modules": only, "mcp": only})
     count = open_counter(settings).count
-    right = [check_source(source, count) for source in tool_sources(settings)]
-    right += [check_server(server, count) for server in until_told(list_servers(settings))]
-    if not right:
+    valid = [check_source(source, count) for source in tool_sources(settings)]
+    valid += [check_server(server, count) for server in run_until_stopped(list_servers(settings))]
+    if not valid:
         typer.echo("no tools in the settings (tools.paths, tools.modules, tools.mcp)", err=True)
-    if not all(right):
+    if not all(valid):
         raise typer.Exit(Exit.CONFIGURATION)
+
+
+def read_tools(
+    sources: Iterable[ToolSource], servers: Iterable[ServerTools], count: Count
+) -> list[ListedTool]:
+    """Read all sources as the registry does.
+
+    Of tools with the same name in files and modules the last one counts, at the position of the
+    first. The tools of servers follow, without those whose name is taken.
+
+    Raises:
+        ToolError: A file or module is invalid.
+    """
+    read = (_listed(tool, source.name, count) for source in sources for tool in source.read())
+    by_name = {tool.name: tool for tool in read}
+    for server in servers:
+        for definition in server.tools:
+            tool = replace(_listed(definition, server.name, count), stale=bool(server.error))
+            by_name.setdefault(tool.name, tool)
+    return list(by_name.values())
+
+
+def print_tools(listed: Sequence[ListedTool]) -> None:
+    """Print a table, the total last."""
+    rows = table("Tool", "Tokens", "Parameters", "Source", numbers=["Tokens"])
+    for tool in listed:
+        parameters = ", ".join(tool.parameters) or "-"
+        source = f"{tool.source} (stale)" if tool.stale else tool.source
+        cells = (tool.name, f"{tool.tokens:,}", parameters, source)
+        rows.add_row(*map(printable, cells))
+    console().print(rows)
+    total = sum(tool.tokens for tool in listed)
+    typer.echo(f"{len(listed)} tools, {total:,} tokens; * marks required parameters")
+
+
+def print_servers(servers: Iterable[ServerTools], listed: Sequence[ListedTool]) -> None:
+    """Print a line per server with the size of its tools, and why it is away if it is."""
+    for server in servers:
+        own = [tool for tool in listed if tool.source == server.name]
+        line = f"{server.name}: {len(own)} tools, {sum(tool.tokens for tool in own):,} tokens"
+        if server.error is None:
+            typer.echo(line)
+        else:
+            print_error("away", printable(f"{line} of an earlier listing: {server.error}"))
+
+
+def check_source(source: ToolSource, count: Count) -> bool:
+    """Print a line for a file or module, and return whether it is valid."""
+    try:
+        definitions = source.read()
+    except ToolError as error:
+        print_error("invalid", printable(error.detail))
+        return False
+    _print_valid(source.name, definitions, count)
+    return True
+
+
+def check_server(server: ServerTools, count: Count) -> bool:
+    """Print a line for a server and for each problem with it, and return whether it is valid."""
+    unanswered = [f"{server.name}: {server.error}"] if server.error else []
+    for problem in (*unanswered, *server.refused):
+        print_error("invalid", printable(problem))
+    if server.error is None:
+        _print_valid(server.name, server.tools, count)
+    return server.error is None and not server.refused
+
+
+def _print_valid(name: str, definitions: Sequence[Tool], count: Count) -> None:
+    size = count(tools_json(definitions))
+    typer.echo(f"ok: {name}: {len(definitions)} tools, {size:,} tokens")
+
+
+def _listed(tool: Tool, source: str, count: Count) -> ListedTool:
+    function = _mapping(tool.get("function"))
+    schema = _mapping(function.get("parameters"))
+    required = schema.get("required")
+    starred = set(required) if isinstance(required, list) else set()
+    names = _mapping(schema.get("properties"))
+    return ListedTool(
+        name=str(function.get("name")),
+        tokens=count(tools_json([tool])),
+        parameters=tuple(f"{name}*" if name in starred else name for name in names),
+        source=source,
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,9 +1,19 @@
-"""``ctxb worker``: answer the requests of a bus until told to stop."""
+"""``ctxb worker``: run a worker as a process: its options, its bus, its signals, its exit code."""
 
+import asyncio
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from service.aio import run, settle_memory
+from service.app import ConnectedBus, open_bus, open_observed_worker
+from service.cli.exits import Exit
+from service.cli.start import start
+from service.config.settings import Settings
+from service.observe.logs import mask_urls
 
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help="Contexts built at the same time.", show_default=False)
@@ -13,7 +23,7 @@ Consumer = Annotated[
 ]
 ShutdownTimeout = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Time to finish what was begun, when stopped."),
+    typer.Option(min=0, metavar="SECONDS", help="Time to finish requests in work when stopped."),
 ]
 HeartbeatFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Touched while requests are read.")
@@ -34,14 +44,10 @@ def worker(
     ctxb worker
     CTXB_BUS__URL=redis://localhost:6379/0 ctxb worker --concurrency 32
 
-    Without a bus in the settings it starts a Redis or Valkey server of its
-    own and says how to reach it. When stopped it finishes what it has begun
-    and exits with 0; with 143 where the time for that ran out.
+    If no bus is configured it starts a Redis or Valkey server of its own
+    and prints how to reach it. When stopped it finishes the requests in work
+    and exits with 0, or with 143 if the time for that runs out.
     """
-    from service.aio import run
-    from service.cli.serving import serve
-    from service.cli.start import start
-
     settings = start(
         ctx.obj,
         level="info",
@@ -54,3 +60,41 @@ def worker(
         recorder={"enabled": False if no_recorder else None},
     )
     raise typer.Exit(run(serve(settings)))
+
+
+async def serve(settings: Settings) -> Exit:
+    """Run a worker until a signal; raises as `open_bus` and `open_observed_worker` do."""
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    async with open_bus(settings) as connected:
+        _print_bus(connected, configured=settings.bus.url is not None)
+        async with open_observed_worker(settings, connected.bus) as opened:
+            settle_memory()
+            drained = await opened.run(stop)
+    return Exit.OK if drained else Exit.STOPPED
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set an event at SIGTERM and at the first Ctrl-C; a second Ctrl-C interrupts."""
+    loop = asyncio.get_running_loop()
+
+    def set_stop() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    with suppress(NotImplementedError):  # Windows knows only Ctrl-C, which interrupts
+        loop.add_signal_handler(signal.SIGTERM, set_stop)
+        loop.add_signal_handler(signal.SIGINT, set_stop)
+
+
+def _print_bus(connected: ConnectedBus, *, configured: bool) -> None:
+    """Print which bus it is, with its password only if this process started the server."""
+    if connected.url is None:
+        typer.echo("bus: in the memory of this process, out of reach of others", err=True)
+    elif configured:
+        typer.echo(f"bus: {mask_urls(connected.url)}", err=True)
+    else:
+        url = connected.url
+        typer.echo(f"bus: a server of its own ({connected.origin}); to reach it:", err=True)
+        typer.echo(f"  redis-cli -u {url}", err=True)
+        typer.echo(f"  CTXB_BUS__URL={url} ctxb send --owner me --input Hello", err=True)

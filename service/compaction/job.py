@@ -5,7 +5,7 @@ from typing import Literal
 
 from formatters.model import BEYOND_LIMIT, MemoryView, Tag
 from service.budget.groups import uses_summaries
-from service.build.report import HISTORY_BLOCKS, Built
+from service.build.report import Built
 from service.ports.summaries import Scope
 from service.wire.events import UNCAUSED, EventMetadata
 
@@ -61,8 +61,8 @@ def find_job(built: Built, *, force: bool = False) -> Job | None:
 
 def _needs_summary(built: Built) -> bool:
     """Return whether the strategy wanted a summary, or rows that it never saw have none."""
-    outcomes = built.fitted.outcomes
-    if any(outcome.fit.wanted_summary for outcome in outcomes):
+    fitted = built.fitted.history
+    if fitted and fitted.outcome.fit.wanted_summary:
         return True
     summaries = built.gathered.summaries
     history = built.gathered.history
@@ -70,12 +70,10 @@ def _needs_summary(built: Built) -> bool:
     unread = sum(len(summary.covers) - len(summary.covers & read) for summary in summaries)
     if history.not_read > unread:
         return True
-    history_tag = HISTORY_BLOCKS[built.plan.layout]
+    omissions = fitted.outcome.block.omissions if fitted else ()
     return any(
         not any(row_id in summary.covers for summary in summaries)
-        for outcome in outcomes
-        if outcome.block.tag == history_tag
-        for omission in outcome.block.omissions
+        for omission in omissions
         if omission.reason == BEYOND_LIMIT
         for row_id in omission.message_ids
     )

@@ -15,7 +15,7 @@ from formatters.rows import fix_surrogates, read_rows
 from formatters.shared_memory import shared_memory
 from formatters.turns import sort_messages
 from prompts.summary import format_summary
-from service.budget.fit_history import make_groups
+from service.budget.counting import make_groups
 from service.budget.groups import Group, cost
 from service.compaction.job import Job
 from service.config.content import SummariesSettings

@@ -1,7 +1,7 @@
-"""Choose, within a budget, what of a conversation is sent."""
+"""Choose the messages of a conversation that are sent, within a budget."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
@@ -11,17 +11,17 @@ from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategy_names import read_strategy
 from service.conversation.messages import create_system_message
 from service.conversation.strategies import ContextStrategy
-from service.conversation.units import Price, Units, read_units
+from service.conversation.units import RowCost, Units, read_units
 from service.recall.ranking import RANKING_STRATEGIES
 
-#: A rule by which messages give way: of the sources' classes, or of the engine.
+#: What decides which messages are dropped: one of the sources' classes, or an engine strategy.
 Rule = ContextStrategy | Strategy
 
-#: The strategies that know a budget and exceed it for what they protect, and for nothing else.
+#: Strategies that exceed a budget only for the messages they protect.
 _STRICT: Final = frozenset({"oldest_first", "middle_out", "importance"})
 
-#: Follows every other strategy that leaves too much.
-_HARD: Final = OldestFirst()
+#: Follows every other strategy, to drop what is still too much.
+_FALLBACK: Final = OldestFirst()
 
 
 def read_rule(rule: Rule | str | Sequence[object]) -> Rule:
@@ -31,59 +31,45 @@ def read_rule(rule: Rule | str | Sequence[object]) -> Rule:
     return read_strategy(rule, RANKING_STRATEGIES)
 
 
-def prepared(rows: Sequence[Row], rule: Rule) -> Units:
-    """Return a conversation in units, as far as a rule without a budget leaves it."""
-    left = rule.apply_context_strategy(rows) if isinstance(rule, ContextStrategy) else rows
-    return read_units(left)
+def apply_rule(rows: Sequence[Row], rule: Rule) -> Units:
+    """Return a conversation in units, after a rule that needs no budget has dropped its part."""
+    kept = rule.apply_context_strategy(rows) if isinstance(rule, ContextStrategy) else rows
+    return read_units(kept)
 
 
-def choose(units: Units, strategy: Strategy, budget: int, price: Price) -> list[Row]:
-    """Return what fits into a budget; the newest message of the user stays whatever that is.
+def choose(units: Units, strategy: Strategy, budget: int, row_cost: RowCost) -> list[Row]:
+    """Return the messages that fit into a budget.
 
-    So do system messages, and what a strategy protects. Where a strategy says in a sentence what
-    it left out, that sentence is one more system message, if it fits.
+    System messages, the user's newest message and what the strategy protects are kept even beyond
+    it. A strategy may describe the dropped messages in a sentence, which becomes a system message
+    in their place if it fits.
     """
-    standing = sum(price(row) for row in units.rows(()))
-    return _Choice(units, units.groups(price), budget - standing, price).by(strategy)
+    groups = units.groups(row_cost)
+    budget -= sum(row_cost(row) for row in units.rows(()))
+    fit = _fit(strategy, groups, budget)
+    if strategy.name not in _STRICT:
+        fit = replace(fit, kept=_fit(_FALLBACK, fit.kept, budget).kept)
+    dropped = _without(groups, fit.kept)
+    if fit.summary is None or not dropped:
+        return units.rows(fit.kept)
+
+    sentence = create_system_message(fit.summary(dropped))
+    kept = _fit(_FALLBACK, fit.kept, budget - row_cost(sentence)).kept
+    # the room for the sentence may have cost more messages, which it describes as well
+    dropped = _without(groups, kept)
+    sentence = create_system_message(fit.summary(dropped))
+    if cost(kept) + row_cost(sentence) > budget:
+        return units.rows(fit.kept)
+    return units.rows_with(sentence, dropped[0].index, kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Groups to choose from, and the budget for them."""
-
-    units: Units
-    groups: list[Group]
-    budget: int
-    price: Price
-
-    def by(self, strategy: Strategy) -> list[Row]:
-        """Let a strategy choose, and the hard one after it where it knows no budget."""
-        fit = _fit(strategy, self.groups, self.budget)
-        if strategy.name not in _STRICT:
-            fit = replace(fit, kept=_fit(_HARD, fit.kept, self.budget).kept)
-        return self._with_sentence(fit) or self.units.rows(fit.kept)
-
-    def _with_sentence(self, fit: Fit) -> list[Row]:
-        """Return what is kept with the sentence in place of the rest; nothing where it is none."""
-        if fit.summary is None or not self._left_out(fit.kept):
-            return []
-        row = create_system_message(fit.summary(self._left_out(fit.kept)))
-        kept = _fit(_HARD, fit.kept, self.budget - self.price(row)).kept
-        left_out = self._left_out(kept)
-        row = create_system_message(fit.summary(left_out))
-        if cost(kept) + self.price(row) > self.budget:
-            return []
-        rows = self.units.rows(kept)
-        rows.insert(len(self.units.head(left_out[0].index).items(kept)), row)
-        return rows
-
-    def _left_out(self, kept: Sequence[Group]) -> list[Group]:
-        there = {group.index for group in kept}
-        return [group for group in self.groups if group.index not in there]
+def _without(groups: Sequence[Group], kept: Sequence[Group]) -> list[Group]:
+    indexes = {group.index for group in kept}
+    return [group for group in groups if group.index not in indexes]
 
 
 def _fit(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
-    """Return what a strategy keeps, and the newest message of the user with it."""
+    """Return what a strategy keeps, always with the user's newest message."""
     fit = strategy.fit(groups, budget)
     kept = {group.index for group in fit.kept}
     pinned = [group for group in groups if group.pinned and group.index not in kept]

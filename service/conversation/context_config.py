@@ -8,22 +8,22 @@ from service.budget.groups import Strategy
 from service.budget.strategy_names import read_strategy
 from service.recall.ranking import RANKING_STRATEGIES
 
-#: Where the date and the time stand.
+#: Where date and time are inserted.
 DatetimeIn = Literal["message", "system"]
 
-_PLACES: Final = ("message", "system")
+_DATETIME_IN: Final = ("message", "system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig:
-    """When a conversation is summarised, and how much of it stays. Raises `ValueError`."""
+    """When a conversation is summarised, and how much of it is kept. Raises `ValueError`."""
 
     enabled: bool = True
-    #: Above this share of the available tokens a conversation asks for it.
+    #: The share of the available tokens above which a conversation should be summarised.
     trigger: float = 0.9
-    #: The share of the available tokens that summaries have at most, all together.
+    #: The share of the available tokens for all summaries together.
     summary_budget_ratio: float = 0.25
-    #: The share of the available tokens that the newest messages keep.
+    #: The share of the available tokens for the newest messages, which are kept.
     recent_preserve_ratio: float = 0.25
 
     def __post_init__(self) -> None:
@@ -35,18 +35,18 @@ class CompactionConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContextConfig:
-    """Limits in tokens, and what gives way. Raises `ValueError`, also for unknown strategies."""
+    """Limits in tokens, and a strategy. Raises `ValueError`, also for unknown strategies."""
 
-    #: The window of the model, answer included.
+    #: The window of the model, including its answer.
     max_tokens: int = 8000
-    #: What of it is kept for the answer.
+    #: The part of it that is reserved for the answer.
     reserve_tokens: int = 2000
     #: The name of a strategy; `service.budget.strategies` has the table of them.
     truncation_strategy: str = "oldest_first"
     #: In the newest user message, where prompts stay cacheable, or in the system prompt.
     datetime_in: DatetimeIn = "message"
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
-    #: Tell in front of each tool result which call it answers: ``[#1: search(q="x")]``.
+    #: Begin each tool result with a line about its call: ``[#1: search(q="x")]``.
     correlate_results: bool = False
 
     def __post_init__(self) -> None:
@@ -58,23 +58,23 @@ class ContextConfig:
             raise ValueError("max_tokens has to be at least 1")
         if not 0 <= self.reserve_tokens <= self.max_tokens:
             raise ValueError("reserve_tokens has to lie between 0 and max_tokens")
-        if self.datetime_in not in _PLACES:
-            raise ValueError(f"datetime_in has to be one of {', '.join(_PLACES)}")
+        if self.datetime_in not in _DATETIME_IN:
+            raise ValueError(f"datetime_in has to be one of {', '.join(_DATETIME_IN)}")
         if not isinstance(self.compaction, CompactionConfig):
             raise ValueError("compaction has to be a CompactionConfig")  # noqa: TRY004 - as all here
         read_strategy(self.truncation_strategy, RANKING_STRATEGIES)
 
     @property
     def available(self) -> int:
-        """Return the tokens that a context may have."""
+        """Return the tokens available to a context."""
         return self.max_tokens - self.reserve_tokens
 
     @property
     def strategy(self) -> Strategy:
-        """Return the strategy of that name."""
+        """Return the strategy of the name ``truncation_strategy``."""
         return read_strategy(self.truncation_strategy, RANKING_STRATEGIES)
 
 
 def _is_number(value: object, kind: type | UnionType) -> bool:
-    """Tell whether a value is of a kind of numbers, which to Python True is as well."""
+    """Return whether a value is a number of this type; to Python, True is a number too."""
     return isinstance(value, kind) and not isinstance(value, bool)

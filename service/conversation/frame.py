@@ -1,4 +1,4 @@
-"""What stands around the messages of a context: prompt, tools and time; and what all costs."""
+"""What surrounds the messages of a context: prompt, tools and time; and the tokens of it all."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,68 +9,13 @@ from typing import Any, Final, TypedDict
 from formatters.guard import one_line, without_marks
 from formatters.model import Role, Row, Tool
 from service.conversation.context_config import ContextConfig
-from service.conversation.sending import Prices, message_tokens, sent
-from service.conversation.shapes import shape_of
-
-#: The heading of a system prompt below which the moment goes.
-ENVIRONMENT: Final = "# Environment"
-
-
-def local_now() -> datetime:
-    """Return the time in this machine's zone."""
-    return datetime.now(UTC).astimezone()
-
-
-def moment_line(now: datetime) -> str:
-    """Return the line that tells date and time; ``now`` is in the zone of the reader."""
-    return f"Current date: {now:%Y-%m-%d}, Current time: {now:%H:%M} (local)"
-
-
-def session_start(now: datetime, details: Mapping[str, str] | None = None) -> str:
-    """Return the text that a session starts with, and what else is known about it.
-
-    It is one line, and role marks in what is known are broken.
-    """
-    told = "".join(f" | {name}: {value}" for name, value in (details or {}).items())
-    known = without_marks(one_line(told))
-    return f"[Session started: {now:%Y-%m-%d %H:%M} (local){known}]"
-
-
-def in_prompt(prompt: str, line: str) -> str:
-    """Put a line below the first heading "# Environment" of a prompt, else at its end."""
-    lines = prompt.split("\n")
-    headings = [place for place, each in enumerate(lines) if each.rstrip() == ENVIRONMENT]
-    if not headings:
-        return f"{prompt}\n\n{line}"
-    lines.insert(headings[0] + 1, line)
-    return "\n".join(lines)
-
-
-def newest_of_user(rows: Sequence[Row]) -> int | None:
-    """Return the place of the newest message in which a user says something."""
-    for place in reversed(range(len(rows))):
-        said = shape_of(rows[place]).read(rows[place], "")
-        if any(message.role is Role.HUMAN for message in said):
-            return place
-    return None
-
-
-def in_message(row: Row, line: str) -> Row:
-    """Put a line before what a message says; behind its parts, since results come first there."""
-    key = "parts" if "parts" in row else "content"
-    value = row.get(key)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        plain = key == "parts" and all(isinstance(part, str) for part in value)
-        return {**row, key: [*value, line if plain else _part(line, key)]}
-    return {**row, key: f"{line}\n\n{value or ''}"}
-
-
-def _part(line: str, key: str) -> Row:
-    return {"text": line} if key == "parts" else {"type": "text", "text": line}
+from service.conversation.messages import is_list
+from service.conversation.sending import RowCosts, message_tokens, prepare
+from service.conversation.shapes import read_messages
 
 
 class TokenUsage(TypedDict):
-    """Tokens of a context, and of what it may have."""
+    """Tokens of a context, and of the window it has to fit into."""
 
     #: The system prompt as it was set.
     system: int
@@ -82,7 +27,7 @@ class TokenUsage(TypedDict):
     total: int
     #: The window of the model.
     budget: int
-    #: The window without what is reserved for the answer.
+    #: The window without the reserve for the answer.
     available: int
     remaining: int
 
@@ -92,24 +37,21 @@ class Frame:
     """All of a context but its messages."""
 
     config: ContextConfig
-    #: Remembers what messages cost.
-    price: Prices
+    row_cost: RowCosts
     prompt: str
     tools: Sequence[Tool]
     #: Date and time; empty for none.
-    line: str
+    time: str
 
     def room(self, rows: Sequence[Row]) -> int:
-        """Return the tokens that are left for messages, of which these are all."""
+        """Return the tokens that are left for messages, given all messages."""
         return self.config.available - self._system - self._tools - self._dynamic(rows)
 
     def usage(self, rows: Sequence[Row]) -> TokenUsage:
-        """Return what a context of these messages costs."""
+        """Return the tokens of a context with these messages."""
         system, tools = self._system, self._tools
-        messages = sum(map(self.price, rows))
-        dynamic = self._dynamic(rows)
-        total = system + tools + messages + dynamic
-        available = self.config.available
+        messages, dynamic = sum(map(self.row_cost, rows)), self._dynamic(rows)
+        total, available = system + tools + messages + dynamic, self.config.available
         return {
             "system": system,
             "tools": tools,
@@ -123,37 +65,91 @@ class Frame:
 
     def messages(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Return the messages as they are sent, the system prompt first."""
-        prompt = self._prompt()
+        prompt = self._prompt_with_time()
         system = [{"role": "system", "content": prompt}] if prompt else []
-        said = [sent(row) for row in rows]
-        place = self._place(rows)
-        if place is not None:
-            said[place] = dict(in_message(said[place], self.line))
-        return system + said
+        messages = [prepare(row) for row in rows]
+        index = self._time_index(rows)
+        if index is not None:
+            messages[index] = dict(insert_into_message(messages[index], self.time))
+        return system + messages
 
     @property
     def _system(self) -> int:
-        return self.price.count(self.prompt)
+        return self.row_cost.count(self.prompt)
 
     @property
     def _tools(self) -> int:
         definitions = json.dumps(list(self.tools), default=str)
-        return self.price.count(definitions) if self.tools else 0
+        return self.row_cost.count(definitions) if self.tools else 0
 
-    def _prompt(self) -> str:
-        if not self.prompt or not self.line or self.config.datetime_in != "system":
+    def _prompt_with_time(self) -> str:
+        if not self.prompt or not self.time or self.config.datetime_in != "system":
             return self.prompt
-        return in_prompt(self.prompt, self.line)
+        return insert_into_prompt(self.prompt, self.time)
 
-    def _place(self, rows: Sequence[Row]) -> int | None:
-        """Return the place of the message that date and time go into."""
-        if not self.line or self.config.datetime_in != "message":
+    def _time_index(self, rows: Sequence[Row]) -> int | None:
+        """Return the index of the message that date and time go into."""
+        if not self.time or self.config.datetime_in != "message":
             return None
-        return newest_of_user(rows)
+        return newest_user_message(rows)
 
     def _dynamic(self, rows: Sequence[Row]) -> int:
-        place = self._place(rows)
-        if place is None:
-            return self.price.count(self._prompt()) - self._system
-        said = in_message(sent(rows[place]), self.line)
-        return message_tokens(said, self.price.count) - self.price(rows[place])
+        index = self._time_index(rows)
+        if index is None:
+            return self.row_cost.count(self._prompt_with_time()) - self._system
+        message = insert_into_message(prepare(rows[index]), self.time)
+        return message_tokens(message, self.row_cost.count) - self.row_cost(rows[index])
+
+
+def local_now() -> datetime:
+    """Return the time in this machine's zone."""
+    return datetime.now(UTC).astimezone()
+
+
+def describe_time(now: datetime) -> str:
+    """Return the line with date and time; ``now`` is in the zone of the reader."""
+    return f"Current date: {now:%Y-%m-%d}, Current time: {now:%H:%M} (local)"
+
+
+def session_start(now: datetime, details: Mapping[str, str] | None = None) -> str:
+    """Return the text that a session starts with, with what else is known about it.
+
+    It is one line, and role marks in the details are broken.
+    """
+    listed = "".join(f" | {name}: {value}" for name, value in (details or {}).items())
+    known = without_marks(one_line(listed))
+    return f"[Session started: {now:%Y-%m-%d %H:%M} (local){known}]"
+
+
+#: The heading of a system prompt that date and time go below.
+ENVIRONMENT: Final = "# Environment"
+
+
+def insert_into_prompt(prompt: str, line: str) -> str:
+    """Return a prompt with a line below its first heading "# Environment", else at its end."""
+    lines = prompt.split("\n")
+    for index, text in enumerate(lines, start=1):
+        if text.rstrip() == ENVIRONMENT:
+            return "\n".join([*lines[:index], line, *lines[index:]])
+    return f"{prompt}\n\n{line}"
+
+
+def newest_user_message(rows: Sequence[Row]) -> int | None:
+    """Return the index of the newest message in which the user says something."""
+    for index in reversed(range(len(rows))):
+        if any(message.role is Role.HUMAN for message in read_messages(rows[index])):
+            return index
+    return None
+
+
+def insert_into_message(row: Row, line: str) -> Row:
+    """Return a message with a line before its text; after its parts, where results come first."""
+    key = "parts" if "parts" in row else "content"
+    value = row.get(key)
+    if not is_list(value):
+        return {**row, key: f"{line}\n\n{value or ''}"}
+    part: object = {"type": "text", "text": line}
+    if key == "parts":
+        plain = all(isinstance(part, str) for part in value)
+        part = line if plain else {"text": line}
+    return {**row, key: [*value, part]}

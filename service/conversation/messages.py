@@ -1,23 +1,16 @@
-"""The messages of a conversation in process: OpenAI's chat form, typed (SPADE_LLM's names)."""
+"""Messages in OpenAI's chat form, under SPADE_LLM's names; and reading fields of messages."""
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, NotRequired, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, NotRequired, TypedDict, TypeGuard
 
 from formatters.guard import quoted
-from formatters.model import Row, ToolCall
-from formatters.rows import read_tool_calls
+from formatters.model import Message, Role, Row, ToolCall
+from formatters.rows import is_partial, read_role, read_tool_calls
 
-#: Characters of a speaker's name that APIs take.
-MAX_NAME: Final = 64
-
-#: What no API takes in a speaker's name.
-_NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
-
-#: What no name needs, and structure and role marks are made of.
-_SIGNS: Final = re.compile(r"[^\w@.-]")
+# --- constructing ----------------------------------------------------------------------------
 
 
 class SystemMessage(TypedDict):
@@ -28,7 +21,7 @@ class SystemMessage(TypedDict):
 
 
 class UserMessage(TypedDict):
-    """What a user says, or another agent in a user's place."""
+    """A message of the user, or of another agent in the user's role."""
 
     role: Literal["user"]
     content: str
@@ -36,14 +29,14 @@ class UserMessage(TypedDict):
 
 
 class FunctionCall(TypedDict):
-    """What is called, with its arguments as JSON."""
+    """A function's name, and its arguments as JSON."""
 
     name: str
     arguments: str
 
 
 class ToolCallDict(TypedDict):
-    """A call as it stands in an assistant's message."""
+    """A call in an assistant's message."""
 
     id: str
     type: Literal["function"]
@@ -51,7 +44,7 @@ class ToolCallDict(TypedDict):
 
 
 class AssistantMessage(TypedDict):
-    """What the model says; content is None where it only calls tools."""
+    """An answer of the model; content is None if it only calls tools."""
 
     role: Literal["assistant"]
     content: str | None
@@ -59,7 +52,7 @@ class AssistantMessage(TypedDict):
 
 
 class ToolResultMessage(TypedDict):
-    """What a tool gave back for a call."""
+    """The result of a call."""
 
     role: Literal["tool"]
     content: str
@@ -68,25 +61,25 @@ class ToolResultMessage(TypedDict):
 
 ContextMessage = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage
 
-#: A call as callers have it: read, flat (``id``, ``name``, ``arguments``) or as OpenAI nests it.
+#: A call as callers have it: parsed, flat (``id``, ``name``, ``arguments``) or as OpenAI nests it.
 AnyCall = ToolCall | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool gave back: an output, or an error in its place (NEXUS3's form)."""
+    """A tool's output, or its error (NEXUS3's form)."""
 
     output: str = ""
     error: str = ""
 
 
 def create_system_message(content: str) -> SystemMessage:
-    """Return instructions as a message."""
+    """Return a system message."""
     return {"role": "system", "content": content}
 
 
 def create_user_message(content: str, name: str | None = None) -> UserMessage:
-    """Return what a user says as a message; an empty name is none."""
+    """Return a user message; an empty name is left out."""
     message: UserMessage = {"role": "user", "content": content}
     if name:
         message["name"] = name
@@ -94,29 +87,38 @@ def create_user_message(content: str, name: str | None = None) -> UserMessage:
 
 
 def create_assistant_message(content: str) -> AssistantMessage:
-    """Return what the model says as a message."""
+    """Return an assistant message."""
     return {"role": "assistant", "content": content}
 
 
 def create_assistant_tool_call_message(
     tool_calls: Iterable[AnyCall], content: str | None = None
 ) -> AssistantMessage:
-    """Return calls as a message; arguments given as an object are written as JSON."""
-    calls = [_call(call) for call in tool_calls]
+    """Return an assistant message with calls; arguments that are an object become JSON."""
+    calls = [_create_call(call) for call in tool_calls]
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
 def create_tool_result_message(result: object, tool_call_id: str) -> ToolResultMessage:
-    """Return a tool's result as a message; what is no text is written as Python prints it."""
+    """Return a tool message; a result that is no text is converted as Python prints it."""
     return {"role": "tool", "content": result_text(result), "tool_call_id": tool_call_id}
 
 
 def result_text(result: object) -> str:
-    """Return the text of a result: an error goes before the output, where it has these."""
+    """Return the text of a result; of an object with both, its error rather than its output."""
     error, output = getattr(result, "error", None), getattr(result, "output", None)
     if error is None and output is None:
         return str(result)
     return str(error or ("" if output is None else output))
+
+
+def _create_call(given: AnyCall) -> ToolCallDict:
+    if not isinstance(given, ToolCall | Mapping):
+        kind = type(given).__name__
+        raise TypeError(f"a call is a ToolCall or a mapping, not a {kind}; is it conversation_id=?")
+    call = given if isinstance(given, ToolCall) else read_tool_calls([given])[0]
+    function: FunctionCall = {"name": call.name, "arguments": arguments_json(call)}
+    return {"id": call.id or "", "type": "function", "function": function}
 
 
 def arguments_json(call: ToolCall) -> str:
@@ -126,31 +128,90 @@ def arguments_json(call: ToolCall) -> str:
     return json.dumps(dict(call.arguments or {}), ensure_ascii=False, default=str)
 
 
+#: The longest name of a speaker that APIs accept, in characters.
+MAX_NAME: Final = 64
+
+#: Characters that APIs refuse in a speaker's name.
+_NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
+
+#: Characters that names don't need, and that structure and role marks consist of.
+_SIGNS: Final = re.compile(r"[^\w@.-]")
+
+
+def speaker_name(address: str) -> str:
+    """Return a name or an agent's address as APIs accept it, without its resource.
+
+    If it could be read as structure of a context, only letters, digits and ``@._-`` remain.
+    """
+    name = _NOT_IN_NAMES.sub("_", bare_address(address))[:MAX_NAME]
+    return name if quoted(name) == name else _SIGNS.sub("_", name)
+
+
+def bare_address(address: str) -> str:
+    """Return an agent's address without its resource: ``a@x`` of ``a@x/phone``."""
+    return address.partition("/")[0]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+#: Roles of instructions, which no strategy drops.
+_SYSTEM: Final = frozenset({"system", "developer"})
+
+
+def is_system(row: Row) -> bool:
+    """Return whether a message instructs the model and is no part of the dialogue."""
+    return _role_name(row) in _SYSTEM
+
+
+def role_of(row: Row) -> Role:
+    """Return the role of a message; REPLOID's ``model`` is AI."""
+    return Role.AI if _role_name(row) == "model" else read_role(row.get("role"))
+
+
+def _role_name(row: Row) -> str:
+    return str(row.get("role")).strip().lower()
+
+
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return a value if it is a mapping, else an empty mapping."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def is_list(content: object) -> TypeGuard[Sequence[object]]:
+    """Return whether content is a list of parts; to Python, text and bytes are sequences too."""
+    return isinstance(content, Sequence) and not isinstance(content, str | bytes | bytearray)
+
+
+def is_valid_part(part: object) -> bool:
+    """Return whether a part of content is a text, or an object that a provider may know."""
+    if isinstance(part, str):
+        return True
+    fields = as_mapping(part)
+    return bool(fields) and (fields.get("type") != "text" or isinstance(fields.get("text"), str))
+
+
+def is_opaque(content: object) -> bool:
+    """Return whether content has anything besides text and images."""
+    return is_partial([*filter(is_valid_part, content)] if is_list(content) else content)
+
+
 def check_content(row: Row) -> None:
-    """Raise `TypeError` for bytes in a text's place, which only their sender could decode."""
+    """Raise `TypeError` for bytes in place of text, which only their sender could decode."""
     for key in ("content", "parts"):
         if isinstance(row.get(key), bytes | bytearray | memoryview):
             raise TypeError(f"{key} is a text, a list of parts, or None; bytes have to be decoded")
 
 
-def speaker_name(address: str) -> str:
-    """Return a name or an agent's address as APIs take it: without its resource (``a@x/phone``).
-
-    One that could be read as structure of ours keeps its letters alone; APIs take no backslash.
-    """
-    name = _NOT_IN_NAMES.sub("_", bare(address))[:MAX_NAME]
-    return name if quoted(name) == name else _SIGNS.sub("_", name)
+def is_same_call(call: ToolCall, other: ToolCall) -> bool:
+    """Return whether two calls are equal, however their arguments were written."""
+    return (call.id, call.name, call.arguments) == (other.id, other.name, other.arguments)
 
 
-def bare(address: str) -> str:
-    """Return an agent's address without its resource."""
-    return address.partition("/")[0]
-
-
-def _call(given: AnyCall) -> ToolCallDict:
-    if not isinstance(given, ToolCall | Mapping):
-        kind = type(given).__name__
-        raise TypeError(f"a call is a ToolCall or a mapping, not a {kind}; is it conversation_id=?")
-    call = given if isinstance(given, ToolCall) else read_tool_calls([given])[0]
-    function: FunctionCall = {"name": call.name, "arguments": arguments_json(call)}
-    return {"id": call.id or "", "type": "function", "function": function}
+def is_same_message(message: Message, other: Message) -> bool:
+    """Return whether two messages are equal, however arguments of calls were written."""
+    calls, others = message.tool_calls, other.tool_calls
+    return (
+        replace(message, tool_calls=()) == replace(other, tool_calls=())
+        and len(calls) == len(others)
+        and all(map(is_same_call, calls, others))
+    )

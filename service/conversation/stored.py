@@ -1,6 +1,6 @@
-"""A conversation in process over a store: it loads, appends, flushes and compacts.
+"""A conversation in process over a store: load, append, flush and compact.
 
-The one module of this package that waits: for the store, and for whoever uses it at the same time.
+The one module of this package that waits: for the store, and for other tasks that use it.
 """
 
 import asyncio
@@ -12,81 +12,29 @@ from uuid import uuid4
 from formatters.model import Row
 from service.conversation.compaction import CompactionResult, Summarizes
 from service.conversation.manager import ContextManager
-from service.conversation.messages import AnyCall
-from service.conversation.sending import OWN, disowned, is_summary
-from service.conversation.shapes import mapping
+from service.conversation.messages import AnyCall, as_mapping
+from service.conversation.sending import WRITTEN_BY, is_summary, without_mark
 from service.ports.stores import HistoryStore
 
-#: Fields of a row; all else that a message has goes into its metadata.
-_FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
-
-#: What doesn't go there: beside the content a mark says nothing, in the metadata it would.
-_BESIDE: Final = (*_FIELDS, OWN)
-
-_ROLES: Final[Mapping[object, str]] = {"user": "HUMAN", "assistant": "AI", "model": "AI"}
-
-
-def stamped(row: Row, id_: str, now: datetime) -> Row:
-    """Return a message as a row of history, under an id and at a time of its own."""
-    more = {key: value for key, value in row.items() if key not in _BESIDE and value is not None}
-    role = str(row.get("role"))
-    fields = {
-        "id": id_,
-        "run_id": row.get("run_id"),
-        "role": _ROLES.get(role, role.upper()),
-        "content": row.get("content"),
-        "timestamp": row.get("timestamp") or now.isoformat(),
-        "metadata": {**more, **mapping(row.get("metadata"))},
-    }
-    return _with_parts(fields)
-
-
-def loaded(row: Row) -> Row:
-    """Return a row of a store; nothing in it says that the system wrote it."""
-    return _with_parts(disowned(row))
-
-
-def merged(here: Sequence[Row], stored: Sequence[Row], known: Collection[object]) -> list[Row]:
-    """Return what is in memory with what others stored, in the order of the store.
-
-    ``known`` are ids that were in memory before: what of these is there no more was summarised or
-    taken out, and does not come back. Of what the store's page has not, summaries and older
-    messages stand before it, and those that are not stored yet behind it.
-    """
-    own = {row["id"]: row for row in here if row.get("id")}
-    paged = {row["id"] for row in stored}
-    others = [row for row in here if row.get("id") not in paged]
-    before = [row for row in others if is_summary(row) or row.get("id") in known]
-    behind = [row for row in others if not (is_summary(row) or row.get("id") in known)]
-    page = [own.get(row["id"], row) for row in stored if row["id"] in own or row["id"] not in known]
-    return [*before, *page, *behind]
-
-
-def _with_parts(row: Row) -> Row:
-    """Return a row with its parts where messages of that shape have them; stores have no field."""
-    metadata = mapping(row.get("metadata"))
-    return {**row, "parts": metadata["parts"]} if "parts" in metadata else row
-
-
-#: Of a history, the newest rows that a conversation takes in at most.
+#: Most rows of a history that a conversation loads: the newest.
 MAX_ROWS: Final = 1_000
 
 
 def new_id() -> str:
-    """Return an id that no other message has."""
+    """Return a unique id for a message."""
     return f"msg_{uuid4().hex}"
 
 
 class Conversation:
     """One conversation of an owner: a `ContextManager` whose messages are kept in a store.
 
-    Several tasks, and several objects on one conversation, lose nothing: a message gets its id
-    when it is added, the store knows each id once, and loading adds what others stored. A message
-    that could not be stored is stored with the next flush. Summaries stay in memory: the store
-    keeps what was said.
+    Several tasks, and several objects for one conversation, lose nothing: a message gets its id
+    when it is added, the store keeps one row per id, and loading adds what others stored. A
+    message that could not be stored is stored with the next flush. Summaries stay in memory: the
+    store keeps the messages themselves.
 
     Raises:
-        StoreError: The store can't be read or written; messages stay, and so do their ids.
+        StoreError: The store can't be read or written; messages and their ids are kept.
     """
 
     def __init__(
@@ -101,22 +49,23 @@ class Conversation:
     ) -> None:
         self.owner_key = owner_key
         self.conversation_id = conversation_id
-        #: Prompt, tools, budget and strategy; other conversations in it are nobody's here.
+        #: Prompt, tools, budget and strategy; its other conversations are not used here.
         self.manager = manager or ContextManager()
         histories = self.manager.histories
         histories.replace(histories.rows(conversation_id), conversation_id)
         self._store = store
         self._max_rows = max_rows
         self._make_id = make_id
-        #: Messages that the store hasn't got yet, whatever became of them here.
+        #: Messages that are not stored yet, even if they are no longer in the conversation.
         self._pending: dict[str, Row] = {}
+        #: Ids of messages that were stored or loaded.
         self._known: set[str] = set()
         self._lock = asyncio.Lock()
 
     # --- adding ------------------------------------------------------------------------------
 
     def add_user_message(self, content: str, *, name: str | None = None) -> None:
-        """Add what the user says."""
+        """Add a message of the user."""
         self.manager.add_user_message(content, conversation_id=self.conversation_id, name=name)
         self._stamp()
 
@@ -142,54 +91,21 @@ class Conversation:
     # --- the store ---------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Store what is new here, and take in what is new there."""
+        """Store new messages, and load those that others stored."""
         async with self._lock:
             await self._flush()
             page = await self._store.recent(
                 self.owner_key, self.conversation_id, max_rows=self._max_rows
             )
-            rows = [loaded(row) for row in reversed(page.rows)]
+            rows = [read_stored(row) for row in reversed(page.rows)]
             self._stamp()
-            self._put(merged(self._rows(), rows, self._known))
+            self._replace(merge(self._rows(), rows, self._known))
             self._known |= {str(row["id"]) for row in rows}
 
     async def flush(self) -> None:
-        """Store what was added since the last time."""
+        """Store the messages that are not stored yet."""
         async with self._lock:
             await self._flush()
-
-    # --- building ----------------------------------------------------------------------------
-
-    async def build_messages(self) -> list[dict[str, Any]]:
-        """Return the messages for the next call, with all that is stored by now."""
-        await self.load()
-        return self.manager.build_messages(conversation_id=self.conversation_id)
-
-    async def compact(
-        self, summarizer: Summarizes, *, force: bool = False
-    ) -> CompactionResult | None:
-        """Put a summary in the place of older messages; the store keeps those."""
-        await self.load()
-        return await self.manager.compact(
-            summarizer, force=force, conversation_id=self.conversation_id
-        )
-
-    # --- inside ------------------------------------------------------------------------------
-
-    def _stamp(self) -> None:
-        """Give messages that are new an id and a time, and the form that stores have."""
-        now = datetime.now(UTC)
-        rows = list(self._rows())
-        for place, row in enumerate(rows):
-            if self._is_new(row):
-                rows[place] = new = stamped(row, str(row.get("id") or self._make_id()), now)
-                self._pending[str(new["id"])] = new
-        self._put(rows)
-
-    def _is_new(self, row: Row) -> bool:
-        """Tell whether a message has yet to be stored; a summary never is."""
-        id_ = str(row.get("id"))
-        return not is_summary(row) and id_ not in self._known and id_ not in self._pending
 
     async def _flush(self) -> None:
         self._stamp()
@@ -202,8 +118,94 @@ class Conversation:
         for id_ in rows:
             del self._pending[id_]
 
+    # --- building ----------------------------------------------------------------------------
+
+    async def build_messages(self) -> list[dict[str, Any]]:
+        """Return the messages for the next call, including those that others stored."""
+        await self.load()
+        return self.manager.build_messages(conversation_id=self.conversation_id)
+
+    async def compact(
+        self, summarizer: Summarizes, *, force: bool = False
+    ) -> CompactionResult | None:
+        """Replace older messages with a summary; the store keeps them."""
+        await self.load()
+        return await self.manager.compact(
+            summarizer, force=force, conversation_id=self.conversation_id
+        )
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _stamp(self) -> None:
+        """Give new messages an id, a time, and the form of stored rows."""
+        now = datetime.now(UTC)
+        rows = list(self._rows())
+        for index, row in enumerate(rows):
+            if self._is_new(row):
+                rows[index] = new = to_stored(row, str(row.get("id") or self._make_id()), now)
+                self._pending[str(new["id"])] = new
+        self._replace(rows)
+
+    def _is_new(self, row: Row) -> bool:
+        """Return whether a message has yet to be stored; summaries never are."""
+        id_ = str(row.get("id"))
+        return not is_summary(row) and id_ not in self._known and id_ not in self._pending
+
     def _rows(self) -> Sequence[Row]:
         return self.manager.histories.rows(self.conversation_id)
 
-    def _put(self, rows: Sequence[Row]) -> None:
+    def _replace(self, rows: Sequence[Row]) -> None:
         self.manager.histories.replace(rows, self.conversation_id)
+
+
+def merge(current: Sequence[Row], stored: Sequence[Row], known: Collection[object]) -> list[Row]:
+    """Return the messages in memory with those that others stored, in the order of the store.
+
+    ``known`` are ids that were in memory before: those no longer in ``current`` were summarised or
+    deleted, and are not added again. Of the messages that are not in ``stored``, summaries and
+    older messages precede the stored rows, and those that are not stored yet follow them.
+    """
+    own = {row["id"]: row for row in current if row.get("id")}
+    page = [own.get(row["id"], row) for row in stored if row["id"] in own or row["id"] not in known]
+    stored_ids = {row["id"] for row in stored}
+    others = [row for row in current if row.get("id") not in stored_ids]
+    older = [row for row in others if is_summary(row) or row.get("id") in known]
+    newer = [row for row in others if not (is_summary(row) or row.get("id") in known)]
+    return [*older, *page, *newer]
+
+
+#: Fields of a row; all other fields of a message go into its metadata.
+_FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
+
+#: Fields that don't: outside of the metadata a mark has no effect, inside it would.
+_NOT_METADATA: Final = (*_FIELDS, WRITTEN_BY)
+
+_ROLES: Final[Mapping[object, str]] = {"user": "HUMAN", "assistant": "AI", "model": "AI"}
+
+
+def to_stored(row: Row, id_: str, now: datetime) -> Row:
+    """Return a message as a row of history, with this id, and this time if it has none."""
+    more = {
+        key: value for key, value in row.items() if key not in _NOT_METADATA and value is not None
+    }
+    role = str(row.get("role"))
+    fields = {
+        "id": id_,
+        "run_id": row.get("run_id"),
+        "role": _ROLES.get(role, role.upper()),
+        "content": row.get("content"),
+        "timestamp": row.get("timestamp") or now.isoformat(),
+        "metadata": {**more, **as_mapping(row.get("metadata"))},
+    }
+    return _restore_parts(fields)
+
+
+def read_stored(row: Row) -> Row:
+    """Return a row of a store as a message, without any mark that the system wrote it."""
+    return _restore_parts(without_mark(row))
+
+
+def _restore_parts(row: Row) -> Row:
+    """Return a row with its parts where messages have them; stores keep them in the metadata."""
+    metadata = as_mapping(row.get("metadata"))
+    return {**row, "parts": metadata["parts"]} if "parts" in metadata else row

@@ -1,7 +1,8 @@
-"""neuron-context's strategy that asks a model for a summary of all but the newest messages."""
+"""neuron-context's and SPADE_LLM's strategies, over a caller's own messages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final, Protocol
 
 from formatters.model import Row
@@ -12,18 +13,18 @@ from service.budget.strategies.smart_window import SmartWindow
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.window_size import SlidingWindow, WindowSize
 from service.conversation.compaction import Summarizes
-from service.conversation.shapes import in_blocks
+from service.conversation.shapes import to_blocks
 from service.conversation.units import Units, read_units
 
-#: The budget for strategies that are told to act: what they do doesn't depend on tokens.
-_ANYTHING_IS_TOO_MUCH: Final = 0
+#: The budget for strategies that act on numbers of messages, whatever their tokens.
+_NO_BUDGET: Final = 0
 
 
 class MessageCounter(Protocol):
-    """Estimates what messages cost."""
+    """Estimates the tokens of messages."""
 
     def estimate_messages(self, messages: Sequence[Row]) -> int:
-        """Return the tokens of messages whose calls and results stand in typed blocks."""
+        """Return the tokens of messages whose calls and results are typed blocks."""
         ...
 
 
@@ -31,31 +32,31 @@ DEFAULT_COUNTER: Final = HeuristicTokenCounter()
 
 
 class ContextStrategy(ABC):
-    """Says when messages are too many, and leaves out or shortens some.
+    """Decides whether messages are too many, and drops or shortens some.
 
     Messages are mappings: OpenAI's chat messages, rows of history, or messages of blocks or parts.
-    They are never changed; those that stay as they are, are the same objects in the result.
+    They are never changed; those that are kept as they are, are the same objects in the result.
     """
 
-    #: The name of its rule, for statistics.
+    #: For statistics.
     name: str
-    #: Above so many tokens it asks to act; None for never.
+    #: `should_compact` is true above this; None for never.
     max_tokens: int | None = None
-    #: At most so many messages stay, system messages not counted; None where it does not count.
-    most: int | None = None
+    #: Most messages that are kept, not counting system messages; None if there is no such limit.
+    max_kept: int | None = None
     counter: MessageCounter = DEFAULT_COUNTER
 
     @abstractmethod
     def apply_context_strategy(
         self, messages: Sequence[Row], system_prompt: str | None = None
     ) -> list[Row]:
-        """Return the messages that stay, without the system prompt, in their order.
+        """Return the messages that are kept, without the system prompt, in their order.
 
-        ``system_prompt`` stands for the caller's bookkeeping; no strategy counts it.
+        ``system_prompt`` is part of the source's signature; no strategy counts it.
         """
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
-        """Return the messages that stay, whether or not they were too many."""
+        """Return the messages that are kept, whether or not they were too many."""
         return self.apply_context_strategy(messages)
 
     def should_compact(
@@ -63,16 +64,16 @@ class ContextStrategy(ABC):
         messages: Sequence[Row],  # noqa: ARG002 - the source's signature
         token_count: int,
     ) -> bool:
-        """Tell whether so many tokens are more than ``max_tokens``."""
+        """Return whether a token count exceeds ``max_tokens``."""
         return self.max_tokens is not None and token_count > self.max_tokens
 
     def token_estimate(self, messages: Sequence[Row]) -> int:
-        """Return the tokens of messages, by this strategy's counter."""
-        return self.counter.estimate_messages([in_blocks(row) for row in messages])
+        """Return the tokens of messages by this strategy's counter."""
+        return self.counter.estimate_messages([to_blocks(row) for row in messages])
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Say how many of so many messages stay at most, and how many go at least."""
-        kept = total_messages if self.most is None else min(total_messages, self.most)
+        """Return how many messages are kept at most, and how many are dropped at least."""
+        kept = total_messages if self.max_kept is None else min(total_messages, self.max_kept)
         return {
             "strategy": self.name,
             "total_messages": total_messages,
@@ -82,22 +83,22 @@ class ContextStrategy(ABC):
 
 
 class GroupStrategy(ContextStrategy):
-    """Lets a strategy of the engine choose among atomic units.
+    """Applies an engine strategy to atomic units.
 
-    A call and its results stay or go together, system messages stay, and so does the newest
-    message of the user.
+    A call is kept or dropped with its results. System messages and the user's newest message are
+    always kept.
     """
 
     def __init__(
         self,
         strategy: Strategy,
         *,
-        most: int | None = None,
+        max_kept: int | None = None,
         max_tokens: int | None = None,
         counter: MessageCounter = DEFAULT_COUNTER,
     ) -> None:
         self.name = strategy.name
-        self.most = most
+        self.max_kept = max_kept
         self.max_tokens = max_tokens
         self.counter = counter
         self._strategy = strategy
@@ -110,36 +111,36 @@ class GroupStrategy(ContextStrategy):
         """Return the messages that the strategy keeps."""
         units = self._units(messages)
         groups = units.groups(lambda row: self.token_estimate((row,)))
-        return units.rows(self._strategy.fit(groups, _ANYTHING_IS_TOO_MUCH).kept)
+        return units.rows(self._strategy.fit(groups, _NO_BUDGET).kept)
 
     def _units(self, messages: Sequence[Row]) -> Units:
         return read_units(messages)
 
 
 class NoContextManagement(GroupStrategy):
-    """Keep all messages, mended where no model's API would take them."""
+    """Keep all messages, repaired where no model's API would accept them."""
 
     def __init__(self) -> None:
         super().__init__(KeepAll())
 
 
 class WindowSizeContext(GroupStrategy):
-    """Keep the newest ``max_messages`` messages; system messages stay and are not counted."""
+    """Keep the newest ``max_messages`` messages, and all system messages besides."""
 
     def __init__(self, max_messages: int = 20) -> None:
-        super().__init__(WindowSize(max_messages=max_messages), most=max_messages)
+        super().__init__(WindowSize(max_messages=max_messages), max_kept=max_messages)
         self.max_messages = max_messages
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Say how many of so many messages stay at most, and under which settings."""
+        """Return how many messages are kept at most, and the settings."""
         return {**super().get_stats(total_messages), "max_messages": self.max_messages}
 
 
 class SmartWindowSizeContext(GroupStrategy):
     """Keep the first ``preserve_initial`` of ``max_messages`` messages, and the newest of the rest.
 
-    With ``prioritize_tools``, calls and their results go before other messages. A group that does
-    not go in whole is passed over. System messages stay and are not counted.
+    With ``prioritize_tools``, calls and their results take precedence over other messages. A group
+    that does not fit whole is skipped. System messages are kept and not counted.
     """
 
     def __init__(
@@ -153,12 +154,12 @@ class SmartWindowSizeContext(GroupStrategy):
             preserve_initial=preserve_initial,
             prioritize_tools=prioritize_tools,
         )
-        super().__init__(window, most=max_messages)
+        super().__init__(window, max_kept=max_messages)
         self.name = "smart_window_size"  # SPADE_LLM's name, in statistics
         self._window = window
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Say how many of so many messages stay at most, and under which settings."""
+        """Return how many messages are kept at most, and the settings."""
         return {
             **super().get_stats(total_messages),
             "max_messages": self._window.max_messages,
@@ -168,25 +169,25 @@ class SmartWindowSizeContext(GroupStrategy):
 
 
 class SlidingWindowStrategy(GroupStrategy):
-    """Keep the newest ``window_size`` messages, and all system messages ahead of them.
+    """Keep the newest ``window_size`` messages, and all system messages before them.
 
-    A window of 0 keeps system messages alone. Asks to act above ``max_tokens``.
+    A window of 0 keeps only system messages. Acts above ``max_tokens``.
     """
 
     def __init__(
         self, window_size: int, max_tokens: int, counter: MessageCounter = DEFAULT_COUNTER
     ) -> None:
         window = SlidingWindow(window_size=window_size)
-        super().__init__(window, most=window_size, max_tokens=max_tokens, counter=counter)
+        super().__init__(window, max_kept=window_size, max_tokens=max_tokens, counter=counter)
 
     def _units(self, messages: Sequence[Row]) -> Units:
-        return super()._units(messages).hoisted()
+        return super()._units(messages).instructions_first()
 
 
 class ToolResultClearingStrategy(GroupStrategy):
-    """Replace all tool results but the newest ``keep_recent_n`` by ``[tool result cleared]``.
+    """Replace all tool results but the newest ``keep_recent_n`` with ``[tool result cleared]``.
 
-    No message goes, and ids stay. Asks to act above ``max_tokens``.
+    No message is dropped, and ids are kept. Acts above ``max_tokens``.
     """
 
     def __init__(
@@ -197,18 +198,18 @@ class ToolResultClearingStrategy(GroupStrategy):
 
 
 class Compacts(Protocol):
-    """All that a composite asks of its strategies; they need no base class."""
+    """The one method of a strategy that a composite needs."""
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
-        """Return the messages that stay."""
+        """Return the messages that are kept."""
         ...
 
 
 class CompositeStrategy(ContextStrategy):
-    """Let each strategy act on what the one before it left, until that has ``max_tokens`` or less.
+    """Apply strategies in turn, until the messages have at most ``max_tokens``.
 
-    The tokens are those of its own counter, and limits of the strategies don't matter. Calls and
-    results are mended in any case.
+    The tokens are those of its own counter; limits of the strategies are ignored. Calls and
+    results are always repaired.
     """
 
     name = "composite"
@@ -224,41 +225,41 @@ class CompositeStrategy(ContextStrategy):
         self._strategies = tuple(strategies)
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
-        """Return the messages that stay."""
-        left = read_units(messages).all_rows()
+        """Return the messages that are kept."""
+        kept = read_units(messages).all_rows()
         for strategy in self._strategies:
-            if not self.should_compact(left, self.token_estimate(left)):
+            if not self.should_compact(kept, self.token_estimate(kept)):
                 break
-            left = await strategy.compact(left)
-        return left
+            kept = await strategy.compact(kept)
+        return kept
 
     def apply_context_strategy(
         self, messages: Sequence[Row], system_prompt: str | None = None
     ) -> list[Row]:
-        """Return the messages that stay; what can only ``compact`` is passed over."""
-        left = read_units(messages).all_rows()
+        """Return the messages that are kept; strategies that can only ``compact`` are skipped."""
+        kept = read_units(messages).all_rows()
         for strategy in self._strategies:
-            if not self.should_compact(left, self.token_estimate(left)):
+            if not self.should_compact(kept, self.token_estimate(kept)):
                 break
             if isinstance(strategy, ContextStrategy):
-                left = strategy.apply_context_strategy(left, system_prompt)
-        return left
+                kept = strategy.apply_context_strategy(kept, system_prompt)
+        return kept
 
 
-#: Stands above a summary, by the source.
+#: The line above a summary, by the source.
 PREFIX: Final = "[Summary of earlier conversation]"
 
-#: Tokens of a summary at most, by the source.
+#: Most tokens of a summary, by the source.
 SUMMARY_TOKENS: Final = 1024
 
 
 class SummarizationStrategy(ContextStrategy):
-    """Put a summary in the place of all but the newest ``preserve_recent`` messages.
+    """Replace all but the newest ``preserve_recent`` messages with a summary.
 
-    System messages stay, ahead of it. ``provider`` is a `service.ports.services.Summarizer`, and
-    what it raises comes through. Messages that open with ``prefix``, before all others, are earlier
-    summaries and stay; a summary that is no shorter than what it stands for is thrown away. Asks
-    to act above ``max_tokens``.
+    System messages are kept, before it. ``provider`` is a `service.ports.services.Summarizer`,
+    whose errors are passed on. Messages at the start that begin with ``prefix`` are earlier
+    summaries and are kept. A summary that is no shorter than the messages is discarded. Acts above
+    ``max_tokens``.
     """
 
     name = "summarization"
@@ -283,39 +284,28 @@ class SummarizationStrategy(ContextStrategy):
         messages: Sequence[Row],
         system_prompt: str | None = None,  # noqa: ARG002 - the source's signature
     ) -> list[Row]:
-        """Return all messages: a summary has to be waited for."""
+        """Return all messages: only `compact` can wait for a summary."""
         return read_units(messages).all_rows()
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
         """Return system messages, summaries, and the newest messages."""
-        units = read_units(messages).hoisted()
+        units = read_units(messages).instructions_first()
         groups = units.groups(lambda row: self.token_estimate((row,)))
-        earlier = self._earlier(groups)
-        rest = groups[len(earlier) :]
-        kept = {group.index for group in self._window.fit(rest, 0).kept}
-        old = [group for group in rest if group.index not in kept]
+        earlier = [*takewhile(self._is_summary, groups)]
+        others = groups[len(earlier) :]
+        recent = self._window.fit(others, _NO_BUDGET).kept
+        kept = {group.index for group in recent}
+        old = [group for group in others if group.index not in kept]
         if not old:
             return units.all_rows()
         text = await self._provider.summarize(
             [message for group in old for message in group.messages], max_tokens=SUMMARY_TOKENS
         )
         summary = {"role": "user", "content": f"{self._prefix}\n{text}"}
-        if not self._gains(text, summary, old):
+        is_shorter = self.token_estimate((summary,)) < sum(group.tokens for group in old)
+        if not text.strip() or not is_shorter:
             return units.all_rows()
-        ahead = units.rows(earlier)
-        recent = units.rows([*earlier, *(group for group in rest if group.index in kept)])
-        return [*ahead, summary, *recent[len(ahead) :]]
+        return units.rows_with(summary, others[0].index, [*earlier, *recent])
 
-    def _gains(self, text: str, summary: Row, old: Sequence[Group]) -> bool:
-        shorter = self.token_estimate((summary,)) < sum(group.tokens for group in old)
-        return bool(text.strip()) and shorter
-
-    def _earlier(self, groups: Sequence[Group]) -> list[Group]:
-        """Return the summaries that the conversation opens with."""
-        earlier: list[Group] = []
-        for group in groups:
-            (message, *_) = group.messages
-            if not message.content.startswith(f"{self._prefix}\n"):
-                break
-            earlier.append(group)
-        return earlier
+    def _is_summary(self, group: Group) -> bool:
+        return group.messages[0].content.startswith(f"{self._prefix}\n")

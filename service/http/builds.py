@@ -117,9 +117,7 @@ class Builds:
             built = await self._built(known)
         except NotReplayableError as error:
             return replace(shown, unavailable=error.detail)
-        body = await asyncio.to_thread(
-            body_in, form, built.request, built.gathered, built.fitted, built.content
-        )
+        body = await asyncio.to_thread(body_in, form, built.request, built.fitted, built.content)
         return replace(shown, body=body)
 
     async def compare(self, a: Known, b: Known) -> ShownComparison:

@@ -20,7 +20,7 @@ from service.budget.strategy_names import read_strategy
 from service.build.plan import STORED_CHARS, limits_of
 from service.builder import ContextBuilder
 from service.conversation.pruning import TARGET_UTILIZATION
-from service.conversation.units import Price, Units, read_units
+from service.conversation.units import RowCost, Units, read_units
 from service.http.views import Content
 from service.ports.services import TokenCounter
 
@@ -217,7 +217,7 @@ class Pruning:
         )
 
 
-def _least_important(units: Units, target: int, price: Price) -> frozenset[int]:
+def _least_important(units: Units, target: int, price: RowCost) -> frozenset[int]:
     """Return the places of what has to go until a history has so many tokens or less."""
     groups = units.groups(price)
     whole = units.items(groups)
@@ -225,8 +225,8 @@ def _least_important(units: Units, target: int, price: Price) -> frozenset[int]:
         return frozenset()
     standing = sum(price(item.row) for item in units.items(()))
     left = units.items(Importance().fit(groups, target - standing).kept)
-    kept = frozenset(chain.from_iterable(item.places for item in left))
-    return frozenset(chain.from_iterable(item.places for item in whole)) - kept
+    kept = frozenset(chain.from_iterable(item.indexes for item in left))
+    return frozenset(chain.from_iterable(item.indexes for item in whole)) - kept
 
 
 def _printed_tokens(row: Row, counter: TokenCounter) -> int:

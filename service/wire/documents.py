@@ -9,16 +9,17 @@ from typing import Any, Final, Literal
 
 from service.errors import CODES, ErrorCode
 from service.wire.events import Compacted, Event, Pruned, Summarized
-from service.wire.protocol import SCHEMA_VERSION, Topics
+from service.wire.protocol import (
+    DEAD_MAX_LENGTH,
+    REPLY_MAX_LENGTH,
+    REQUESTS_GROUP,
+    RESULTS_GROUP,
+    SCHEMA_VERSION,
+    Topics,
+)
 from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse
 from service.wire.result_row import ResultRow
-
-#: The consumer groups, and about how many entries streams keep that nobody settles.
-GROUP: Final = "context-builders"
-RESULTS_GROUP: Final = "context-recorders"
-REPLY_MAX_LENGTH: Final = 1000
-DEAD_MAX_LENGTH: Final = 100_000
 
 REQUEST: Final = "buildRequest"
 RESPONSE: Final = "buildResponse"
@@ -71,7 +72,7 @@ CHANNELS: Final[Mapping[str, dict[str, Any]]] = {
         REQUEST,
         "Requests that wait for a worker where there is none. With several shards the streams "
         "are numbered.",
-        **_read_by(GROUP),
+        **_read_by(REQUESTS_GROUP),
     ),
     "requestChannel": _channel(
         Topics.CONTEXT_BUILD_REQUEST,

@@ -41,6 +41,14 @@ class Topics(StrEnum):
     CONTEXT_COMPACTED = "context.compacted"
 
 
+#: The consumer groups that read requests, and rows of results.
+REQUESTS_GROUP: Final = "context-builders"
+RESULTS_GROUP: Final = "context-recorders"
+#: Entries that a stream of replies and the dead-letter stream keep, approximately.
+REPLY_MAX_LENGTH: Final = 1000
+DEAD_MAX_LENGTH: Final = 100_000
+
+
 #: Limits of the characters of W3C's trace headers; its lists may be longer, but rarely are.
 MAX_TRACEPARENT: Final = 256
 MAX_TRACESTATE: Final = 512

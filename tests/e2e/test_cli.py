@@ -15,54 +15,52 @@ from tests.e2e.commands import HUNG, Ctxb
 
 pytestmark = pytest.mark.e2e
 
-#: What no help text may cost.
-HEAVY = {
-    *(
-        "alembic",
-        "anyio",
-        "mcp",
-        "prometheus_client",
-        "pydantic",
-        "redis",
-        "sqlalchemy",
-        "starlette",
-        "structlog",
-    ),
-    *("tiktoken", "uvicorn"),
-    *("service.app", "service.config.settings", "service.wire.protocol"),
+#: What only running a command may load: drivers, servers, tokenizers.
+DRIVERS = {
+    *("alembic", "anyio", "mcp", "openai", "prometheus_client", "redis", "sqlalchemy"),
+    *("starlette", "tiktoken", "uvicorn"),
+}
+#: What the list of commands doesn't load either.
+ENGINE = {
+    "pydantic",
+    "structlog",
+    "service.app",
+    "service.config.settings",
+    "service.wire.protocol",
 }
 
-#: What typer itself loads to read options, as soon as a command is named.
-BY_TYPER = {"pydantic"}
-
-REQUESTS = 200
+REQUESTS = 100
 
 
-@pytest.mark.parametrize(
-    ("arguments", "heavy"),
-    [
-        ([], HEAVY),
-        *(([name], HEAVY - BY_TYPER) for name in ("worker", "build", "send", "demo")),
-        *(([name], HEAVY - BY_TYPER) for name in ("history", "tools", "config", "db")),
-    ],
-)
-async def test_help_is_light(arguments: list[str], heavy: set[str], ctxb: Ctxb) -> None:
-    """Help comes without loading what commands work with."""
-    script = (
-        "import sys\nfrom service.cli import main\n"
-        f"sys.argv = ['ctxb', *{arguments!r}, '--help']\n"
-        "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
-    )
+#: Shows the help of commands one after the other, and tells of each what is loaded behind it.
+HELP = """
+import sys
+from service.cli import main
+for name in sys.stdin.read().split("\\n"):
+    sys.argv = ["ctxb", *name.split(), "--help"]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code, *sys.modules, file=sys.stderr)
+"""
+
+
+async def test_help_is_light(ctxb: Ctxb) -> None:
+    """The list of commands loads none of them; the help of one loads no driver."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script),
+        *(sys.executable, "-c", HELP),
         cwd=ctxb.folder,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await process.communicate()
-    assert process.returncode == 0
-    assert b"Usage: ctxb" in out
-    assert not heavy & set(err.decode().split())
+    names = ["", "worker", "build", "send", "demo", "history", "tools", "config", "db"]
+    out, err = await process.communicate("\n".join(names).encode())
+    for name, line in zip(names, err.decode().splitlines(), strict=True):
+        code, *loaded = line.split()
+        assert (name, code) == (name, "0")
+        assert f"Usage: ctxb {name}".rstrip() in out.decode()
+        assert not (DRIVERS if name else DRIVERS | ENGINE) & set(loaded)
 
 
 async def test_the_probe_imports_next_to_nothing(ctxb: Ctxb) -> None:
@@ -80,7 +78,7 @@ async def test_the_probe_imports_next_to_nothing(ctxb: Ctxb) -> None:
     assert process.returncode == 0
     loaded = {name for name in out.decode().split() if name.startswith("service")}
     assert loaded == {"service", "service.cli", "service.cli.healthcheck"}
-    assert not {"typer", "rich", "asyncio", *HEAVY} & set(out.decode().split())
+    assert not {"typer", "rich", "asyncio", *DRIVERS, *ENGINE} & set(out.decode().split())
 
 
 async def test_the_demo_shows_every_outcome(ctxb: Ctxb) -> None:
@@ -93,7 +91,7 @@ async def test_the_demo_shows_every_outcome(ctxb: Ctxb) -> None:
         "dropped",
         "budget_exceeded: ",
         "invalid_request: /content/context/memory_limit",
-        "The same response, not built anew",
+        "The same response, not built again",
         "To try next",
     ):
         assert shown in ended.stdout
@@ -144,13 +142,19 @@ async def test_stopping_under_load_loses_nothing(on_bus: Ctxb, server_url: str) 
     assert len({answer.build_id for answer in answers}) == REQUESTS
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-async def test_a_worker_whose_streams_are_closed_runs(
-    closed: str, on_bus: Ctxb, server_url: str
-) -> None:
+async def test_a_worker_whose_streams_are_closed_runs(on_bus: Ctxb, server_url: str) -> None:
     """It answers and stops as any other; what it says is lost, not sent to the bus."""
     worker = await asyncio.create_subprocess_exec(
-        *("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "service.cli", "worker"),
+        *(
+            "sh",
+            "-c",
+            'exec "$@" <&- >&- 2>&-',
+            "sh",
+            sys.executable,
+            "-m",
+            "service.cli",
+            "worker",
+        ),
         cwd=on_bus.folder,
         env=on_bus.environment,
     )
@@ -167,20 +171,27 @@ async def test_a_worker_whose_streams_are_closed_runs(
             await worker.wait()
 
 
-@pytest.mark.parametrize("arguments", [["config", "show"], ["models", "ls"]])
-async def test_a_command_whose_stderr_is_closed_prints_its_result(
-    arguments: list[str], ctxb: Ctxb
-) -> None:
+async def test_a_command_whose_stderr_is_closed_prints_its_result(ctxb: Ctxb) -> None:
     """What is meant for stderr is lost, and nothing else."""
     process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "service.cli", *arguments),
+        *(
+            "sh",
+            "-c",
+            'exec "$@" 2>&-',
+            "sh",
+            sys.executable,
+            "-m",
+            "service.cli",
+            "config",
+            "show",
+        ),
         cwd=ctxb.folder,
         env=ctxb.environment,
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await process.communicate()
     assert process.returncode == 0
-    assert out == (await ctxb(*arguments)).stdout.encode()
+    assert out == (await ctxb("config", "show")).stdout.encode()
 
 
 async def test_a_worker_without_a_bus_brings_its_own(ctxb: Ctxb) -> None:
@@ -222,21 +233,6 @@ async def test_configuration_errors_have_their_place(ctxb: Ctxb) -> None:
     ended = await ctxb("worker")
     assert (ended.code, ended.stdout) == (3, "")
     assert "config.yml:2:3  bus.urll: unknown key; did you mean bus.url?" in ended.stderr
-
-
-async def test_history_outlives_its_commands(ctxb: Ctxb) -> None:
-    """What one command imports, another one shows to the model."""
-    messages = [
-        {"role": "user", "content": "Where is my hat?"},
-        {"role": "assistant", "content": "In the hall."},
-    ]
-    lines = "\n".join(map(json.dumps, messages))
-    imported = await ctxb(
-        "history", "import", "-", "--owner", "ana", "--format", "openai", stdin=lines
-    )
-    assert (imported.code, imported.stdout) == (0, "2 rows stored, 0 were there already\n")
-    built = await ctxb("build", "--owner", "ana", "--input", "Thanks")
-    assert "Human: Where is my hat?\n  Nexus: In the hall." in built.stdout
 
 
 async def _idle_after_sending(client: Redis) -> None:

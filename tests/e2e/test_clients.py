@@ -14,7 +14,7 @@ import pytest
 from service.wire.response import BuildResponse
 from tests.e2e.commands import HUNG, Ctxb
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CLIENTS = Path(__file__).parents[2] / "examples" / "clients"
 

@@ -16,7 +16,7 @@ from bench.servers import entries
 from service.adapters.embedded.binaries import find_server
 from tests.support import lacking
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SMALL = Size(requests=150, kills=2, workers=2, lease_seconds=0.8)
 

@@ -12,7 +12,7 @@ import redis.asyncio as redis
 from tests.e2e.commands import HUNG, Ctxb, RunningWorker
 from tests.support import row
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: A password in a URL where nobody answers, of whom the log has to tell.
 NOBODY = "http://canary-user:canary-url-password@127.0.0.1:9/v1"

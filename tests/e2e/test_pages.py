@@ -27,6 +27,7 @@ NOT_RUN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 async def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     """Each command prints what the page shows, on files as the page has them."""

@@ -9,7 +9,7 @@ import pytest
 from service.cli.exits import Exit
 from tests.e2e.commands import Ctxb
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 async def remembered(on_bus: Ctxb) -> None:

@@ -18,7 +18,7 @@ from tests.probing import asked, measured
 from tests.serving import asking
 from tests.support import lacking
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 WORDS = "the key is below the blue pot"

@@ -23,7 +23,7 @@ from tests.bus_server import RealServer
 from tests.e2e.commands import HUNG, Ctxb
 from tests.support import lacking
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: A server of tools that says nothing, and ends neither when it is asked to nor with its input.
 STUBBORN = """

@@ -13,7 +13,7 @@ import redis.asyncio as redis
 
 from bench.crew import open_crew
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 REQUESTS = "context.build.request"
 RESPONSES = "context.build.response"

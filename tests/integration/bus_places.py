@@ -12,7 +12,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.client import entries
+from service.adapters.redis.driver import read_entries
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.shards import shard_topic
 from service.ports.bus import Answer, Bus, Identity
@@ -112,7 +112,7 @@ class RedisPlace:
         reply = await self.client.xread({name: "0"})
         return [
             {field.decode(): value for field, value in fields.items()}
-            for _, found in entries(reply)
+            for _, found in read_entries(reply)
             for _, fields in found
         ]
 

@@ -76,7 +76,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
     whole = ctxb("history", "export", "--owner", "ana").stdout
 
     pruned = ctxb("history", "prune", "ana", "m1", "m7", "m1")
-    assert pruned.stdout == "1 rows pruned, 1 were so before or are not there\n"
+    assert pruned.stdout == "1 rows pruned, 1 were pruned already or do not exist\n"
     built = ctxb("build", "--owner", "ana", "--input", "Thanks").stdout
     assert "said 0" in built
     assert "said 1" not in built
@@ -85,7 +85,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
     assert "pruned" in ctxb("history", "stats", "ana").stdout
 
     restored = ctxb("history", "restore", "ana", "m1")
-    assert restored.stdout == "1 rows restored, 0 were so before or are not there\n"
+    assert restored.stdout == "1 rows restored, 0 were restored already or do not exist\n"
     assert ctxb("history", "export", "--owner", "ana").stdout == whole
 
 
@@ -183,7 +183,7 @@ def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:
     assert ended.exit_code == 0, ended.output
     assert ended.stderr == ""
     assert "Bus: in memory, with the worker in this process." in ended.stdout
-    assert "The same response, not built anew" in ended.stdout
+    assert "The same response, not built again" in ended.stdout
 
 
 def test_an_upgrade_tells_of_tables_that_are_not_ours(ctxb: Ctxb) -> None:

@@ -375,18 +375,18 @@ async def test_worker_that_dies_while_burying_loses_nothing(
 
 def dies_at(bus: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Let a bus fail at calls of this command, or on this key, as if their node were away."""
-    attempt = bus._servers.attempt
+    execute = bus._servers.execute
 
     async def failing(calls: Sequence[Call | Command]) -> list[Any]:
         replies = []
         for call in calls:
-            if place in (call.key, call.words(by_name=True)[0]):
+            if place in (call.key, call.words(by_sha=True)[0]):
                 replies.append(RedisConnectionError("gone"))
             else:
-                replies += await attempt([call])
+                replies += await execute([call])
         return replies
 
-    monkeypatch.setattr(bus._servers, "attempt", failing)
+    monkeypatch.setattr(bus._servers, "execute", failing)
 
 
 # --- replies that may not be written ---------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.app import open_bus
-from service.cli import dead_letters
+from service.cli import dead
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.load import load_settings
@@ -109,7 +109,7 @@ def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
     done = ctxb("dead", "retry", second, "1-1", second)
 
     assert done.exit_code == Exit.FAILED
-    assert done.stdout == "1 entries put back, 1 were gone or came from no stream of ours\n"
+    assert done.stdout == "1 entries put back, 1 were gone, or from a stream that isn't ours\n"
     assert done.stderr == "not put back: 1-1\n"
     assert waiting() == [b"2"]
     assert [each["id"] for each in json.loads(ctxb("dead", "ls", "--json").stdout)] == [first]
@@ -117,7 +117,7 @@ def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
 
 def test_all_entries_are_sent_again(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a reason, in their order and in several batches; then the others."""
-    monkeypatch.setattr(dead_letters, "BATCH", 2)
+    monkeypatch.setattr(dead, "BATCH", 2)
     bury({b"1": "late", b"2": "odd", b"3": "too late", b"4": "LATE"})
 
     some = ctxb("dead", "retry", "--all", "--reason", "late")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.client import make_clients
-from service.adapters.redis.round_trip import round_trip
+from service.adapters.redis.connection import make_clients
+from service.adapters.redis.driver import round_trip
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.client import ClosedError
+from service.adapters.redis.connection import WritesRefusedError
 from service.errors import BusError, ConfigError
 from service.ports.bus import Bus, Outcome
 from service.ports.stream import Delivery
@@ -175,7 +175,7 @@ async def test_dead_server_is_a_bus_error(server: StartServer) -> None:
 async def test_frozen_server_is_a_bus_error(server: StartServer) -> None:
     """A server that accepts and does not answer costs the time limit, once."""
     running = server()
-    async with open_redis_bus(running.url, BusOptions(socket_timeout=2)) as bus:
+    async with open_redis_bus(running.url, BusOptions(socket_timeout_seconds=2)) as bus:
         await received(bus)
         with running.frozen():
             with pytest.raises(BusError):
@@ -196,7 +196,7 @@ async def test_refusals_are_bus_errors(server: StartServer) -> None:
             with pytest.raises(BusError, match="maxmemory"):
                 await bus.submit(b"1")
             (full,) = await bus.finish([answer(delivery)])
-            assert (full.outcome, type(full.error)) == (Outcome.FAILED, ClosedError)
+            assert (full.outcome, type(full.error)) == (Outcome.FAILED, WritesRefusedError)
             client.config_set("maxmemory", 0)
             assert [each.outcome for each in await bus.finish([answer(delivery)])] == [Outcome.SENT]
             client.replicaof("127.0.0.1", 1)

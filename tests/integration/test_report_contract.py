@@ -3,7 +3,7 @@
 from redis.asyncio import Redis
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.memory.hub import MOST_REPORTS, MemoryReports
+from service.adapters.memory.hub import MAX_REPORTS, MemoryReports
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.keys import report_key
 from tests.integration.bus_places import SHORT, Place, until
@@ -77,7 +77,7 @@ async def test_the_key_is_the_documented_one(redis_url: str, prefix: str) -> Non
 async def test_memory_is_bounded() -> None:
     """In a process, the oldest reports give way."""
     reports = MemoryReports()
-    for number in range(MOST_REPORTS + 1):
+    for number in range(MAX_REPORTS + 1):
         await reports.put({f"bld_{number}": b"x"}, HOUR)
     assert await reports.get("bld_0") is None
     assert await reports.get("bld_1") == b"x"

@@ -10,8 +10,8 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.client import make_clients
-from service.adapters.redis.round_trip import TOGETHER, round_trip
+from service.adapters.redis.connection import make_clients
+from service.adapters.redis.driver import REPLIES_PER_TIMEOUT, round_trip
 from tests.integration.bus_places import until
 
 pytestmark = pytest.mark.integration
@@ -33,20 +33,22 @@ def _set_patience(client: Redis, seconds: float) -> None:
 async def client(request: pytest.FixtureRequest, server_url: str) -> AsyncIterator[Redis]:
     """Give a client with more patience than a busy machine needs, over each protocol."""
     async with AsyncExitStack() as stack:
-        options = BusOptions(socket_timeout=PATIENCE)
+        options = BusOptions(socket_timeout_seconds=PATIENCE)
         yield make_clients(stack, server_url + request.param, options).commands
 
 
 async def test_replies_have_the_order_of_their_commands(client: Redis) -> None:
     """However many there are, and wherever one of them fails."""
-    commands = [("ECHO", number) for number in range(3 * TOGETHER)]
-    commands[TOGETHER] = ("NOTHING", 0)
+    commands = [("ECHO", number) for number in range(3 * REPLIES_PER_TIMEOUT)]
+    commands[REPLIES_PER_TIMEOUT] = ("NOTHING", 0)
 
     replies = await round_trip(client, commands)
 
-    error = replies.pop(TOGETHER)
+    error = replies.pop(REPLIES_PER_TIMEOUT)
     assert isinstance(error, ResponseError)
-    assert replies == [b"%d" % number for number in range(3 * TOGETHER) if number != TOGETHER]
+    assert replies == [
+        b"%d" % number for number in range(3 * REPLIES_PER_TIMEOUT) if number != REPLIES_PER_TIMEOUT
+    ]
 
 
 async def test_replies_have_the_shape_that_the_driver_gives_them(client: Redis) -> None:

@@ -23,7 +23,7 @@ from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.app import open_builder
-from service.build.history import FOUND
+from service.build.history import MAX_HITS
 from service.config.settings import Settings
 from service.ports.stores import Archiving, Stores
 from service.ports.summaries import Expected, fingerprint
@@ -322,11 +322,11 @@ async def test_a_search_reads_what_it_has_found_and_what_stands_around(
     async with open_sql_store(filled.url, Words(), Clock()) as stores:
         with recorded() as asked:
             found = await stores.history.search(
-                "o", conversation, terms=terms, before=before, max_rows=FOUND
+                "o", conversation, terms=terms, before=before, max_rows=MAX_HITS
             )
 
-    hits = FOUND // ROWS_PER_HIT
-    assert len(found) == FOUND
+    hits = MAX_HITS // ROWS_PER_HIT
+    assert len(found) == MAX_HITS
     assert sum(len(each.values) > hits or hits in map(_length, each.values) for each in asked) == 1
     for statement, steps in await explained(filled, asked):
         for step in steps:
@@ -336,7 +336,9 @@ async def test_a_search_reads_what_it_has_found_and_what_stands_around(
                 assert filled.by_index.fullmatch(step), (step, statement.text)
             read = re.search(r"read (\d+)$", step)
             # told of each time that a step is repeated, rounded: a quarter more
-            most = FOUND if "messages.body" in statement.text else MANY // USUAL + MAX_SINGLE_TERMS
+            most = (
+                MAX_HITS if "messages.body" in statement.text else MANY // USUAL + MAX_SINGLE_TERMS
+            )
             assert read is None or int(read[1]) <= most * 5 / 4, (step, statement.text)
 
 

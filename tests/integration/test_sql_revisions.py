@@ -454,7 +454,7 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
     code, said = ctxb("check")
     assert code == 1
     assert "run `ctxb db reindex`" in said
-    assert ctxb("reindex") == (0, "ok: 7 rows had other terms\n")
+    assert ctxb("reindex") == (0, "ok: 7 rows indexed again\n")
     assert ctxb("check") == (0, f"ok: {NEWEST}\n")
     asyncio.run(downgrade(url, "0001"))
     code, said = ctxb("check")

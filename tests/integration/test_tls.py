@@ -137,7 +137,7 @@ async def test_the_host_is_checked_unless_told_otherwise(misnamed: Secured, pref
         ({"ca_file": "client.key"}, "bus.tls.ca_file: .*client.key"),
         ({"cert_file": "client.key"}, "bus.tls.cert_file: .*client.key"),
         ({"key_file": "server.key"}, "bus.tls.cert_file: .*client.pem"),
-        ({"cert_file": None}, "bus.tls.key_file: it needs the certificate"),
+        ({"cert_file": None}, "bus.tls.key_file: a key needs its certificate"),
     ],
 )
 async def test_bad_files_are_named(

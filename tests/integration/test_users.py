@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import pack
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.client import bus_errors
+from service.adapters.redis.connection import bus_errors
 from service.adapters.redis.keys import result_key
 from service.adapters.redis.shards import shard_of, shard_topic
 from service.adapters.redis.survey import open_redis_survey

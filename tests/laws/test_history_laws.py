@@ -15,8 +15,8 @@ from formatters.render import render
 from formatters.rows import read_rows
 from formatters.shared_memory import NONE_FITS, shared_memory
 from service.budget.counting import measure
-from service.budget.decisions import PRESENT
-from service.budget.fit_history import LEAST_CHARS, FittedHistory, fit_history
+from service.budget.decisions import PRESENT, FittedBlock
+from service.budget.fit_history import MIN_CHARS, fit_history
 from service.budget.strategy_names import read_strategy
 from tests.laws.examples import CHOICES, PASTS, choices, few
 
@@ -49,12 +49,12 @@ def remembered(facts: Facts) -> Block:
     return native_history(facts) if facts.layout == "chat" else shared_memory(facts)
 
 
-def fit(block: Block, spec: object, budget: int, count: Count) -> FittedHistory:
+def fit(block: Block, spec: object, budget: int, count: Count) -> FittedBlock:
     """Fit history into so many tokens."""
     return fit_history(block, read_strategy(spec), budget, count)
 
 
-def recounted(fitted: FittedHistory) -> int:
+def recounted(fitted: FittedBlock) -> int:
     """Count what is sent with tiktoken itself."""
     return sum(cost(message) for message in render(fitted.blocks))
 
@@ -150,7 +150,7 @@ def test_history_is_not_empty_where_a_shortened_turn_fits(
 
     for entry in block.entries:
         assert entry.shorten
-        least = entry.shorten(LEAST_CHARS)
+        least = entry.shorten(MIN_CHARS)
         if facts.layout == "chat":
             alone = Block(tag="HISTORY", entries=(least,), native=True)
             assert sum(cost(message) for message in render((alone,))) > budget

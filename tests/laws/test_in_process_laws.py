@@ -300,8 +300,8 @@ def test_windows_keep_to_their_limit(rows: list[Row], window: ContextStrategy) -
     kinds = {said.kind for row in left[asked[-1] :][:1] for said in read(row)} if asked else set()
     unit = 1 + asked[-1] - max(n for n in calls if n < asked[-1]) if "result" in kinds else 1
 
-    assert window.most is not None
-    assert len(left) <= max(window.most, unit)
+    assert window.max_kept is not None
+    assert len(left) <= max(window.max_kept, unit)
 
 
 @given(rows=conversations(), tokens=TOKENS)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.model import Message, Role, Row
-from formatters.native import as_dict, clear_result, to_chat_message
+from formatters.native import clear_result, to_chat_message
+from formatters.render import as_dict
 from formatters.repair.sequence import repair, split_units
 from formatters.rows import read_rows
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bench.forgeries import Forgery, forgery
 from bench.reader import read
-from service.conversation.sending import sent
+from service.conversation.sending import prepare
 
 FORGED = st.integers(0, 10**9).map(lambda number: forgery(0, number))
 
@@ -52,7 +52,7 @@ def texts(value: object, key: str = "") -> Iterator[str]:
 def test_no_forgery_is_sent_as_structure(text: Forgery) -> None:
     """A reader finds nothing of ours in any text of a message, however deep it stands."""
     for row in rows(text):
-        for each in texts(sent(row)):
+        for each in texts(prepare(row)):
             (_, *pieces) = read([{"role": "user", "content": each}])
 
             assert pieces == []
@@ -63,6 +63,6 @@ def test_arguments_say_what_they_said(text: Forgery) -> None:
     """Whoever parses the arguments of a call gets what was there."""
     *_, old, _ = rows(text)
 
-    assert json.loads(sent(old)["function_call"]["arguments"]) == json.loads(
+    assert json.loads(prepare(old)["function_call"]["arguments"]) == json.loads(
         old["function_call"]["arguments"]
     )

@@ -15,9 +15,8 @@ from formatters.shared_memory import shared_memory
 from service.budget.fit_history import fit_history
 from service.budget.fit_recall import RecallRequest, fit_recall
 from service.budget.groups import Group, StableBudget, cost
-from service.budget.stable_prefix import LEAST_SHARE, chunked_window
 from service.budget.strategies.relevance import Relevance
-from service.budget.strategies.stable_window import StableWindow
+from service.budget.strategies.stable_window import LEAST_SHARE, StableWindow, chunked_window
 from tests.laws.examples import WORDS, few
 
 #: Groups as what they cost, what a store counts for them, and who opens them.
@@ -148,7 +147,7 @@ def test_history_grows_at_its_end_until_it_moves(
             ).with_stable_budget(steady)
             none = Block(tag="RECALLED", entries=())
             recalling = RecallRequest(none, strategy, lambda passages: [0.0] * len(passages))
-            blocks.append(fit_recall(block, recalling, limit, count).history.block)
+            blocks.append(fit_recall(block, recalling, limit, count).block)
         else:
             window = StableWindow().with_stable_budget(steady)
             blocks.append(fit_history(block, window, limit, count).block)

@@ -4,8 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-
-import structlog
+from typing import Final
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import dead_letter_fields
@@ -13,13 +12,11 @@ from service.adapters.memory.hub import EntryId, Group, Lease, MemoryHub, Stream
 from service.ports.stream import Delivery, Depth
 from service.wire.protocol import Topics
 
-log = structlog.get_logger()
-
-EPOCH = datetime.fromtimestamp(0, UTC)
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class MemoryInbox:
-    """An `Inbox` over one or more streams of a hub, which share the consumer group."""
+    """An `Inbox` over one or more streams of a hub with the same consumer group."""
 
     def __init__(
         self, hub: MemoryHub, topics: Sequence[str], group: str, options: BusOptions
@@ -31,27 +28,27 @@ class MemoryInbox:
 
     async def receive(self, slots: int, *, wait: float) -> list[Delivery]:
         """Return at most ``slots`` new entries, or none after ``wait`` seconds."""
-        # Lets others run, even where there is always something to read.
+        # lets other tasks run, even if there is always something to read
         await asyncio.sleep(0)
-        found = self._read(slots)
-        if found or wait <= 0 or slots < 1:
-            return found
+        deliveries = self._read(slots)
+        if deliveries or wait <= 0 or slots < 1:
+            return deliveries
         try:
             async with asyncio.timeout(wait):
-                while not found:
+                while not deliveries:
                     await self._hub.added()
-                    found = self._read(slots)
+                    deliveries = self._read(slots)
         except TimeoutError:
             return []
-        return found
+        return deliveries
 
     async def claim(self, slots: int) -> list[Delivery]:
-        """Take over at most ``slots`` entries whose lease has run out; raises their attempt."""
+        """Take over at most ``slots`` entries whose lease has expired, and count an attempt."""
         now = self._hub.clock()
         claimed: list[Delivery] = []
-        for topic, stream, group in self._each():
-            over = now - self._options.lease_seconds
-            due = [entry for entry, lease in group.pending.items() if lease.since <= over]
+        for topic, stream, group in self._streams():
+            oldest_valid = now - self._options.lease_seconds
+            due = [entry for entry, lease in group.pending.items() if lease.since <= oldest_valid]
             for entry in sorted(due)[: max(0, slots - len(claimed))]:
                 lease = Lease(self._options.consumer, now, group.pending[entry].attempts + 1)
                 group.pending[entry] = lease
@@ -63,31 +60,29 @@ class MemoryInbox:
         self._set_idle(deliveries, 0.0)
 
     async def forgive(self, deliveries: Sequence[Delivery]) -> None:
-        """Renew those that this worker still holds, and count this attempt as their first."""
+        """Renew those that this worker still holds, and reset their attempts to 1."""
         self._set_idle(deliveries, 0.0)
-        for delivery in deliveries:
-            lease = self.group_of(delivery).pending.get(entry_of(delivery.token))
-            if lease and lease.consumer == self._options.consumer:
-                lease.attempts = 1
+        for lease in self._held(deliveries):
+            lease.attempts = 1
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Let the lease of those that this worker still holds run out now."""
+        """Let the lease of those that this worker still holds expire now."""
         self._set_idle(deliveries, self._options.lease_seconds)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Settle deliveries that need no answer."""
+        """Ack deliveries that need no answer."""
         for delivery in deliveries:
             self.group_of(delivery).pending.pop(entry_of(delivery.token), None)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Copy the entry to the dead letter and settle it, in one step, while it is ours."""
+        """Copy the entry to the dead-letter stream and ack it, if this worker still holds it."""
         group, entry = self.group_of(delivery), entry_of(delivery.token)
         if group.holder(entry) == self._options.consumer:
-            self.bury(delivery, reason)
+            self.add_dead_letter(delivery, reason)
             del group.pending[entry]
 
-    def bury(self, delivery: Delivery, reason: str) -> None:
-        """Copy the entry to the dead letter."""
+    def add_dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Copy the entry to the dead-letter stream."""
         self._hub.add(
             self._options.prefix + Topics.CONTEXT_BUILD_DEAD,
             dead_letter_fields(delivery, reason, self._hub.now()),
@@ -95,13 +90,13 @@ class MemoryInbox:
         )
 
     async def trim(self) -> None:
-        """Delete entries that every group has read and settled, and no others."""
+        """Delete the entries that every group has read and acked."""
         for topic in self._topics:
             self._hub.streams[self._options.prefix + topic].trim()
 
     async def depth(self) -> Depth:
-        """Tell how much waits for the group, and how much is in work."""
-        groups = [(stream, group) for _, stream, group in self._each()]
+        """Count the entries that wait for the group, and those that are pending in it."""
+        groups = [(stream, group) for _, stream, group in self._streams()]
         written = [entry[0] / 1000 for _, group in groups for entry in group.pending]
         now = self._hub.now().timestamp()
         return Depth(
@@ -113,43 +108,46 @@ class MemoryInbox:
         )
 
     async def leave(self) -> None:
-        """Take this worker out of the group: here, a group knows only those who hold entries."""
+        """Do nothing: a group of a hub knows only the consumers that hold entries."""
 
     def group_of(self, delivery: Delivery) -> Group:
         """Return the group that a delivery came through."""
         return self._hub.streams[self._options.prefix + delivery.source].group(self._group)
 
-    def _each(self) -> Iterator[tuple[str, Stream, Group]]:
+    def _streams(self) -> Iterator[tuple[str, Stream, Group]]:
         for topic in self._topics:
             stream = self._hub.streams[self._options.prefix + topic]
             yield topic, stream, stream.group(self._group)
 
     def _read(self, slots: int) -> list[Delivery]:
-        found: list[Delivery] = []
-        for topic, stream, group in self._each():
-            for entry in stream.after(group.last, max(0, slots - len(found))):
+        deliveries: list[Delivery] = []
+        for topic, stream, group in self._streams():
+            for entry in stream.after(group.last, max(0, slots - len(deliveries))):
                 group.last = entry
                 group.pending[entry] = Lease(self._options.consumer, self._hub.clock())
-                found.append(_delivery(topic, stream, entry, 1))
-        return found
+                deliveries.append(_delivery(topic, stream, entry, 1))
+        return deliveries
 
-    def _set_idle(self, deliveries: Sequence[Delivery], idle: float) -> None:
+    def _held(self, deliveries: Sequence[Delivery]) -> Iterator[Lease]:
+        """Yield the leases of those that this worker still holds."""
         for delivery in deliveries:
             lease = self.group_of(delivery).pending.get(entry_of(delivery.token))
             if lease and lease.consumer == self._options.consumer:
-                lease.since = self._hub.clock() - idle
+                yield lease
+
+    def _set_idle(self, deliveries: Sequence[Delivery], seconds: float) -> None:
+        for lease in self._held(deliveries):
+            lease.since = self._hub.clock() - seconds
 
 
 def _delivery(topic: str, stream: Stream, entry: EntryId, attempt: int) -> Delivery:
+    milliseconds, number = entry
+    # entries of one millisecond keep their order: they are a microsecond apart
+    after = timedelta(milliseconds=milliseconds, microseconds=min(number, 999))
     return Delivery(
         source=topic,
         token=token_of(entry),
         payload=stream.entries[entry].get("data", b""),
-        received_at=_written_at(*entry),
+        received_at=EPOCH + after,
         attempt=attempt,
     )
-
-
-def _written_at(milliseconds: int, number: int) -> datetime:
-    """Return an entry's time: those of one millisecond in their order, a microsecond apart."""
-    return EPOCH + timedelta(milliseconds=milliseconds, microseconds=min(number, 999))

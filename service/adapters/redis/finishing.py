@@ -1,4 +1,4 @@
-"""Answers on their way out of a Redis bus: stored, sent and settled."""
+"""Send answers from a Redis bus: each is stored, sent and acked in one step."""
 
 from collections.abc import Container, Sequence
 from functools import lru_cache
@@ -9,35 +9,42 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import dead_letter_fields, pack
-from service.adapters.redis.client import as_bus_error, is_away
+from service.adapters.redis.connection import as_bus_error, is_unavailable
 from service.adapters.redis.keys import Shard
-from service.adapters.redis.round_trip import Argument
-from service.adapters.redis.scripts import HOLDER, OURS, PUT_REPLY, Call, Command, flat, script
-from service.adapters.redis.servers import Servers
+from service.adapters.redis.scripts import (
+    HOLDER,
+    OURS,
+    PUT_REPLY,
+    Argument,
+    Call,
+    Command,
+    flatten,
+    script,
+)
+from service.adapters.redis.server import Servers
 from service.adapters.redis.shards import Shards
-from service.adapters.redis.steps import Steps
 from service.errors import OverloadedError
 from service.ports.bus import Answer, Outcome, Receipt
 from service.wire.protocol import Topics
 
-#: What `FINISH` returns in place of receivers: where they are not known, and where the reply's
-#: place takes none.
-NOT_KNOWN: Final = -1
+#: What `FINISH` returns for receivers that are not known, and for a reply that its key or channel
+#: refused.
+UNKNOWN: Final = -1
 REPLY_REFUSED: Final = -2
 
-#: Bytes of responses in one call at most, unless one has more: the server does nothing else while
-#: it finishes them.
-TOGETHER_BYTES: Final = 262_144
+#: Bytes of responses in one call, unless a single one has more: the server runs nothing else
+#: meanwhile.
+BATCH_BYTES: Final = 262_144
 
-#: Finishes answers to requests of one stream, each as if it were alone.
-#: KEYS: stream, the result of each answer; where the answer is alone, the dead letter; the reply,
-#: unless it is a channel: that is no key, and who may publish there may have no right to a key of
-#: its name.
+#: Finish answers to requests of one stream, each independently of the others.
+#: KEYS: stream, the result of each answer; then, for a single answer, the dead-letter stream if the
+#: request is dead, and the reply unless it is a channel (a channel is no key, and a user who may
+#: publish there may have no right to a key of that name).
 #: ARGV: group, consumer, time to live of results in ms, kind of replies, their time to live in ms,
-#: length of a reply stream, number of answers; of each answer its mode, result, entry, response and
-#: where it goes; where the request is dead as well, the length of the dead letter and its fields.
-#: Returns of each answer the outcome and the receivers, -1 where they are not known, -2 where the
-#: reply's place takes none; or the error for which it is not settled, though it may be stored.
+#: length of a reply stream, number of answers; for each answer its mode, result, entry, response
+#: and destination; if the request is dead, the length of the dead-letter stream and the fields.
+#: Returns for each answer the outcome and the receivers (-1 if not known, -2 if the reply was
+#: refused), or the error for which the request is not acked, though the answer may be stored.
 FINISH: Final = script(f"""
 {HOLDER}
 {OURS}
@@ -52,7 +59,7 @@ local function outcome(result, mode, value, entry)
   local who = holder(stream, group, entry)
   if who and who ~= consumer then return 'not_mine' end
   if first and ours(result, value) then return who and 'send' or 'sent' end
-  -- settled by another meanwhile: who was given an answer is not given it again
+  -- acked by another worker meanwhile: then its answer is not sent again
   local free = not first and ((who and mode == 'again') or redis.call('EXISTS', result) == 0)
   return free and 'send' or (who and 'answered' or 'not_mine')
 end
@@ -60,7 +67,7 @@ end
 local function send(response, reply)
   if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[5], ARGV[6]) end
   local heard = redis.pcall('PUBLISH', reply, response)
-  -- whatever keeps it from publishing there, it is this reply's own: PUBLISH writes nothing
+  -- an error concerns this reply alone: PUBLISH writes nothing
   return type(heard) == 'table' and -2 or heard
 end
 
@@ -68,7 +75,7 @@ local function finish(result, mode, value, entry, response, reply)
   local due = outcome(result, mode, value, entry)
   if due ~= 'send' then return {{due, -1}} end
   local fields = 8 + 5 * answers
-  if #ARGV >= fields then -- first, as it may fail: then no reply is out
+  if #ARGV >= fields then -- first, as it may fail: then no reply has been sent
     redis.call('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*', unpack(ARGV, fields + 1))
   end
   local receivers = send(response, reply)
@@ -78,11 +85,11 @@ local function finish(result, mode, value, entry, response, reply)
 end
 
 local receipts = {{}}
-for place = 1, answers do
-  local first = 3 + 5 * place
-  local done, told = pcall(finish, KEYS[place + 1], unpack(ARGV, first, first + 4))
-  -- what is raised is a text up to Redis 6.2, as a reply it has to be a table
-  receipts[place] = (done or type(told) == 'table') and told or {{err = told}}
+for index = 1, answers do
+  local first = 3 + 5 * index
+  local done, receipt = pcall(finish, KEYS[index + 1], unpack(ARGV, first, first + 4))
+  -- an error is a text up to Redis 6.2, but has to be a table to be returned
+  receipts[index] = (done or type(receipt) == 'table') and receipt or {{err = receipt}}
 end
 return receipts
 """)
@@ -91,164 +98,149 @@ log = structlog.get_logger()
 
 
 class Finisher:
-    """Stores, sends and settles answers: each in one step where one server has all its keys."""
+    """Stores, sends and acks answers: each in one step if one server has all its keys."""
 
     def __init__(self, servers: Servers, shards: Shards, options: BusOptions) -> None:
-        #: Replies in lists and streams that the server's rules kept this worker from writing.
+        #: Replies to lists and streams that the server's ACL rules forbade.
         self.forbidden = 0
         self._servers = servers
         self._shards = shards
         self._options = options
         self._result_ms = int(options.result_ttl_seconds * 1000)
         self._reply_ms = int(options.reply_ttl_seconds * 1000)
-        self._steps = Steps(servers, options)
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
-        """Finish answers in one round trip; raises what redis-py does where no server answers.
+        """Finish answers in one round trip; raises redis-py's errors if no server answers.
 
-        An answer whose node of a cluster is away is no longer ours: its delivery is pending there,
-        and whoever claims it when the node is back answers it.
+        If a cluster node is unavailable, its deliveries are no longer ours: they stay pending on
+        it, and the worker that claims them later answers them.
         """
-        elsewhere = await self._answered_elsewhere(answers)
-        replies: dict[int, Any] = dict.fromkeys(elsewhere, (b"answered", NOT_KNOWN))
-        parts = self._parts(answers, elsewhere)
-        whole = [part for part in parts if self._is_whole(answers[part[0]])]
-        replies |= await self._together(answers, whole)
-        for place in range(len(answers)):
-            if place not in replies:
-                replies[place] = await self._in_steps(answers[place])
+        answered = await self._answered_elsewhere(answers)
+        replies: dict[int, Any] = dict.fromkeys(answered, (b"answered", UNKNOWN))
+        replies |= await self._finish_batches(answers, _batches(answers, answered))
         await self._count_receivers(answers, replies)
-        return [self._receipt(answer, replies[place]) for place, answer in enumerate(answers)]
+        return [self._receipt(answer, replies[index]) for index, answer in enumerate(answers)]
 
     async def _answered_elsewhere(self, answers: Sequence[Answer]) -> set[int]:
-        """Return the first answers to requests that were answered under another shard's name."""
+        """Return the first answers to requests that were answered on another shard's stream."""
         keys = [
-            (place, key)
-            for place, answer in enumerate(answers)
+            (index, key)
+            for index, answer in enumerate(answers)
             if answer.mode == "first"
-            for key in self._shards.rivals(answer.identity, answer.delivery.source)
+            for key in self._shards.other_result_keys(answer.identity, answer.delivery.source)
         ]
-        found = await self._servers.attempt([Command(key, ("EXISTS", key)) for _, key in keys])
-        return {place for (place, _), reply in zip(keys, found, strict=True) if reply == 1}
+        replies = await self._servers.execute([Command(key, ("EXISTS", key)) for _, key in keys])
+        return {index for (index, _), reply in zip(keys, replies, strict=True) if reply == 1}
 
-    async def _together(
-        self, answers: Sequence[Answer], parts: Sequence[Sequence[int]]
+    async def _finish_batches(
+        self, answers: Sequence[Answer], batches: Sequence[Sequence[int]]
     ) -> dict[int, Any]:
-        """Finish the answers of each part in one call; returns what was replied to each answer.
+        """Finish each batch in one call; returns the reply to each answer.
 
-        Where a call is refused, each of its answers gets one of its own.
+        If a call is refused, its answers are finished in a call each.
         """
-        calls = [self._call([answers[place] for place in part]) for part in parts]
+        calls = [self._call([answers[index] for index in batch]) for batch in batches]
         replies: dict[int, Any] = {}
-        apart: list[list[int]] = []
-        for part, told in zip(parts, await self._servers.attempt(calls), strict=True):
-            if len(part) > 1 and _may_be_for_one(told):
-                apart += ([place] for place in part)
+        refused: list[list[int]] = []
+        for batch, reply in zip(batches, await self._servers.execute(calls), strict=True):
+            if len(batch) > 1 and _may_concern_one(reply):
+                refused += ([index] for index in batch)
             else:
-                each = told if isinstance(told, list) else [told] * len(part)
-                replies.update(zip(part, each, strict=True))
-        return replies | (await self._together(answers, apart) if apart else {})
-
-    def _parts(self, answers: Sequence[Answer], done: Container[int]) -> list[list[int]]:
-        """Put answers together that one call can finish: to requests of one stream, on channels.
-
-        Others go alone: a server that forbids a call one of its keys refuses all of it.
-        """
-        parts: list[list[int]] = []
-        filling: dict[str, tuple[list[int], int]] = {}
-        for place, answer in enumerate(answers):
-            if place in done:
-                continue
-            source, size, shares = answer.delivery.source, len(answer.response), _in_slot(answer)
-            part, room = filling.get(source, ([], 0))
-            if not shares or size > room:
-                part, room = [], TOGETHER_BYTES
-                parts.append(part)
-            part.append(place)
-            if shares:
-                filling[source] = part, room - size
-        return parts
-
-    def _is_whole(self, answer: Answer) -> bool:
-        """Say whether a step can do all that an answer needs."""
-        return self._servers.undivided or _in_slot(answer)
+                receipts = reply if isinstance(reply, list) else [reply] * len(batch)
+                replies.update(zip(batch, receipts, strict=True))
+        return replies | (await self._finish_batches(answers, refused) if refused else {})
 
     def _call(self, answers: Sequence[Answer]) -> Call:
-        """Return what finishes answers that `_parts` put together."""
+        """Return the call of `FINISH` for a batch."""
         options, first = self._options, answers[0]
         keys = [options.prefix + first.delivery.source, *map(self._result_key, answers)]
-        if self._servers.undivided:
-            keys.append(options.prefix + Topics.CONTEXT_BUILD_DEAD)
-            keys += [] if first.reply_kind == "channel" else [first.reply_to]
         arguments: list[Argument] = [options.group, options.consumer, self._result_ms]
         arguments += [first.reply_kind, self._reply_ms, options.reply_max_length, len(answers)]
         for answer in answers:
             arguments += (answer.mode, self._value(answer), answer.delivery.token)
             arguments += (answer.response, answer.reply_to)
         if first.dead_letter is not None:
+            keys.append(options.prefix + Topics.CONTEXT_BUILD_DEAD)
             now = self._servers.clock.now()
             fields = dead_letter_fields(first.delivery, first.dead_letter, now)
-            arguments += [options.dead_max_length, *flat(fields)]
+            arguments += [options.dead_max_length, *flatten(fields)]
+        if first.reply_kind != "channel":
+            keys.append(first.reply_to)
         return Call(FINISH, keys, arguments)
-
-    async def _in_steps(self, answer: Answer) -> Any:  # noqa: ANN401 - as FINISH replies
-        return await self._steps.finish(answer, self._result_key(answer), self._value(answer))
 
     def _result_key(self, answer: Answer) -> str:
         return Shard(self._options.prefix, answer.delivery.source).result(answer.identity)
 
     def _value(self, answer: Answer) -> bytes:
-        """Return what is stored of an answer."""
+        """Return the value to store."""
         if answer.mode != "first":
             return b""
         return pack(answer.fingerprint, answer.response, self._options.result_max_bytes)
 
     async def _count_receivers(self, answers: Sequence[Answer], replies: dict[int, Any]) -> None:
-        """Ask again where a script reached nobody: in a cluster it knows its own node's only."""
-        silent = [
-            place
-            for place, reply in replies.items()
+        """Count subscribers where a script reached none: a cluster node knows only its own."""
+        unheard = [
+            index
+            for index, reply in replies.items()
             if not isinstance(reply, Exception) and reply[1] == 0
         ]
-        if silent and not self._servers.undivided:
-            heard = await self._servers.unheard([answers[place].reply_to for place in silent])
-            for place, count in zip(silent, heard, strict=True):
-                replies[place] = [replies[place][0], count]
+        if unheard:
+            channels = [answers[index].reply_to for index in unheard]
+            counts = await self._servers.count_subscribers(channels)
+            for index, count in zip(unheard, counts, strict=True):
+                replies[index] = [replies[index][0], count]
 
     def _receipt(self, answer: Answer, reply: Any) -> Receipt:  # noqa: ANN401 - Lua's reply
-        if isinstance(reply, ResponseError) and not _forbids(answer, reply):
+        if isinstance(reply, ResponseError) and not _forbids_reply(answer, reply):
             return Receipt(outcome=Outcome.FAILED, error=as_bus_error("finish", reply))
         if isinstance(reply, ResponseError):
             self.forbidden += 1
             log.warning("bus.reply_forbidden", reply_to=answer.reply_to, kind=answer.reply_kind)
             return Receipt(outcome=Outcome.FORBIDDEN)
-        if is_away(reply):
+        if is_unavailable(reply):
             return Receipt(outcome=Outcome.NOT_MINE)
         outcome, receivers = reply
         if receivers == REPLY_REFUSED:
             log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
-        return _read(outcome, receivers)
+        return _read_receipt(outcome, receivers)
 
 
-@lru_cache(maxsize=256)  # nearly all are the same
-def _read(outcome: bytes, receivers: int) -> Receipt:
-    """Read what `FINISH` returned of an answer."""
-    told = receivers if receivers >= 0 else None
-    return Receipt(outcome=Outcome(outcome.decode()), receivers=told)
+@lru_cache(maxsize=256)  # almost all receipts are equal
+def _read_receipt(outcome: bytes, receivers: int) -> Receipt:
+    known = receivers if receivers >= 0 else None
+    return Receipt(outcome=Outcome(outcome.decode()), receivers=known)
 
 
-def _in_slot(answer: Answer) -> bool:
-    """Say whether all that an answer works on lies in the slot of its stream."""
-    return answer.reply_kind == "channel" and answer.dead_letter is None
+def _batches(answers: Sequence[Answer], answered: Container[int]) -> list[list[int]]:
+    """Group the answers that one call can finish: on channels, to requests of one stream.
+
+    Answers to lists and streams, and those of dead requests, are finished alone: the server
+    refuses a whole call if it forbids one of its keys.
+    """
+    batches: list[list[int]] = []
+    open_batches: dict[str, tuple[list[int], int]] = {}
+    for index, answer in enumerate(answers):
+        if index in answered:
+            continue
+        alone = answer.reply_kind != "channel" or answer.dead_letter is not None
+        source, size = answer.delivery.source, len(answer.response)
+        batch, room = open_batches.get(source, ([], 0))
+        if alone or size > room:
+            batch, room = [], BATCH_BYTES
+            batches.append(batch)
+        batch.append(index)
+        if not alone:
+            open_batches[source] = batch, room - size
+    return batches
 
 
-def _may_be_for_one(told: object) -> bool:
-    """Say whether a whole call was refused for what one of its answers may have brought in."""
-    if not isinstance(told, ResponseError):
+def _may_concern_one(reply: object) -> bool:
+    """Return whether a batch may have been refused because of one of its answers."""
+    if not isinstance(reply, ResponseError):
         return False
-    return not isinstance(as_bus_error("finish", told), OverloadedError)
+    return not isinstance(as_bus_error("finish", reply), OverloadedError)
 
 
-def _forbids(answer: Answer, error: ResponseError) -> bool:
-    """Say whether the server refused a script, before it began, for the key of its reply."""
+def _forbids_reply(answer: Answer, error: ResponseError) -> bool:
+    """Return whether the server refused a script, before it began, for the key of its reply."""
     return answer.reply_kind != "channel" and isinstance(error, NoPermissionError)

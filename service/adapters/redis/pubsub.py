@@ -1,4 +1,4 @@
-"""Channels of Redis, followed across lost connections."""
+"""Subscriptions to channels of Redis, which survive lost connections."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,11 +11,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from service.adapters.arrivals import Arrivals
-from service.adapters.redis.servers import Listening
+from service.adapters.redis.server import Subscriber
 from service.aio import heed_cancellation
 from service.errors import BusError
 
-#: Seconds without a message after which the server is asked whether it is there.
+#: Seconds without a message after which the server is pinged.
 QUIET_SECONDS = 5.0
 #: Seconds between attempts to subscribe: the first, and the longest.
 PAUSE_SECONDS = 0.05
@@ -25,75 +25,75 @@ log = structlog.get_logger()
 
 
 class Subscription:
-    """A channel whose messages go to ``arrivals``, as long as `follow` runs.
+    """A channel whose messages go to ``arrivals`` while `follow` runs.
 
-    With ``glob`` it is all channels whose names match, in the glob form of Redis. What is sent
-    while the connection is down is lost, as is the way of channels.
+    With ``glob``, ``channel`` is a glob pattern of channel names. Messages that are published while
+    the connection is down are lost, as always with channels.
     """
 
     def __init__(
-        self, client: Listening, channel: str, arrivals: Arrivals, *, glob: bool = False
+        self, subscriber: Subscriber, channel: str, arrivals: Arrivals, *, glob: bool = False
     ) -> None:
         self.arrivals = arrivals
-        #: Set once the server has confirmed the first subscription.
+        #: Set when the server has confirmed the first subscription.
         self.confirmed = asyncio.Event()
-        #: How often the subscription was lost and made anew.
+        #: How often the subscription was lost and made again.
         self.resubscribed = 0
-        self._client = client
+        self._subscriber = subscriber
         self._channel = channel
         self._glob = glob
         self._pause = PAUSE_SECONDS
-        #: Why it was lost, as far as that was told: an outage is told of once, not at each attempt.
-        self._told: set[str] = set()
+        #: The reasons logged during this outage: each is logged once, not with every attempt.
+        self._logged: set[str] = set()
 
     async def follow(self) -> NoReturn:
-        """Read the channel until cancelled, connecting anew whenever that fails."""
+        """Read the channel until cancelled; reconnects whenever that fails."""
         while True:
             try:
-                async with self._client.pubsub() as pubsub:
+                async with self._subscriber.pubsub() as pubsub:
                     await (pubsub.psubscribe if self._glob else pubsub.subscribe)(self._channel)
                     await self._read(pubsub)
             except (RedisError, OSError) as error:
-                self._lost(str(error))
+                self._log_loss(str(error))
             heed_cancellation()
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def ended(self, reader: asyncio.Task[NoReturn]) -> None:
-        """Tell those who wait for messages, where `follow` broke off by a fault."""
+    def fail_if_faulty(self, reader: asyncio.Task[NoReturn]) -> None:
+        """Fail the arrivals if `follow` ended with an unexpected error."""
         if not reader.cancelled() and (error := reader.exception()) is not None:
             log.error("bus.subscription_failed", channel=self._channel, reason=repr(error))
             self.arrivals.fail(error)
 
     async def _read(self, pubsub: PubSub) -> NoReturn:
-        asked = False
+        pinged = False
         while True:
-            # never listen(): it ends with the first lost connection
+            # not listen(), which ends with the first lost connection
             message = await pubsub.get_message(timeout=QUIET_SECONDS)
             heed_cancellation()
             if message is not None:
-                asked = False
-                self._heard(message)
-            elif asked:
-                raise RedisConnectionError("the server fell silent")
+                pinged = False
+                self._handle(message)
+            elif pinged:
+                raise RedisConnectionError("the server does not answer")
             else:
-                asked = True
+                pinged = True
                 await pubsub.ping()
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         if message["type"] in {"message", "pmessage"}:
             self.arrivals.put(message["data"])
         elif message["type"] in {"subscribe", "psubscribe"}:
-            self._subscribed()
+            self._confirm()
 
-    def _lost(self, reason: str) -> None:
-        if reason not in self._told:
+    def _log_loss(self, reason: str) -> None:
+        if reason not in self._logged:
             log.warning("bus.subscription_lost", channel=self._channel, reason=reason)
-        self._told.add(reason)
+        self._logged.add(reason)
 
-    def _subscribed(self) -> None:
+    def _confirm(self) -> None:
         self._pause = PAUSE_SECONDS
-        self._told.clear()
+        self._logged.clear()
         if self.confirmed.is_set():
             self.resubscribed += 1
             log.warning("bus.resubscribed", channel=self._channel, times=self.resubscribed)
@@ -102,19 +102,19 @@ class Subscription:
 
 @asynccontextmanager
 async def following(subscription: Subscription, *, confirm_seconds: float) -> AsyncIterator[None]:
-    """Follow a channel while the context lasts; entered once the subscription stands.
+    """Follow a channel while the context lasts; entered when the subscription is confirmed.
 
-    Raises `BusError` where it does not stand within ``confirm_seconds``.
+    Raises `BusError` if it is not confirmed within ``confirm_seconds``.
     """
-    # No TaskGroup: it would hand out the body's BusError wrapped into a group.
+    # no TaskGroup: it would raise the body's BusError wrapped in a group
     reader = asyncio.create_task(subscription.follow())
-    reader.add_done_callback(subscription.ended)
+    reader.add_done_callback(subscription.fail_if_faulty)
     try:
         try:
             async with asyncio.timeout(confirm_seconds):
                 await subscription.confirmed.wait()
         except TimeoutError as error:
-            raise BusError("subscribe: the server did not confirm") from error
+            raise BusError("subscribe: the server did not confirm it") from error
         yield
     finally:
         reader.cancel()

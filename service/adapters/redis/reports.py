@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.adapters.redis.client import bus_errors
+from service.adapters.redis.connection import bus_errors
 from service.adapters.redis.keys import report_key
 from service.adapters.redis.scripts import Command
-from service.adapters.redis.servers import Servers, ask, run
+from service.adapters.redis.server import Servers, run, run_one
 
 
 class RedisReports:
@@ -28,7 +28,7 @@ class RedisReports:
         """Return the report of a build, or None."""
         key = report_key(build_id, self._prefix)
         with bus_errors("read a build report"):
-            report: Any = await ask(self._servers, Command(key, ("GET", key)))
+            report: Any = await run_one(self._servers, Command(key, ("GET", key)))
         return None if report is None else bytes(report)
 
     async def present(self, build_ids: Sequence[str]) -> frozenset[str]:

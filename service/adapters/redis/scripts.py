@@ -1,19 +1,15 @@
-"""The steps that Redis takes as one, in Lua; plain enough for Redis 6.2 and every Valkey."""
+"""Commands, and the Lua scripts that run several as one step on Redis 6.2, later, or any Valkey."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from redis.asyncio import Redis
-from redis.exceptions import NoScriptError
-
-from service.adapters.redis.round_trip import Argument, round_trip
+Argument = str | bytes | int
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Lua script and the name under which the server caches it."""
+    """A Lua script and the SHA-1 by which the server caches it."""
 
     source: str
     sha: str
@@ -21,7 +17,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A script with what it works on."""
+    """A script with its keys and arguments."""
 
     script: Script
     keys: Sequence[str]
@@ -29,102 +25,67 @@ class Call:
 
     @property
     def key(self) -> str:
-        """Return a key by which the server is found that has them all."""
+        """Return the key by which a cluster finds the node."""
         return self.keys[0]
 
-    def words(self, *, by_name: bool) -> tuple[Argument, ...]:
-        """Return what is sent; a server that doesn't know the name gets all of the script."""
-        name = ("EVALSHA", self.script.sha) if by_name else ("EVAL", self.script.source)
+    def words(self, *, by_sha: bool) -> tuple[Argument, ...]:
+        """Return the command to send; a server that hasn't cached the script needs its source."""
+        name = ("EVALSHA", self.script.sha) if by_sha else ("EVAL", self.script.source)
         return (*name, len(self.keys), *self.keys, *self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the server's own, with the key that it works on."""
+    """A command, with the key by which a cluster finds the node."""
 
     key: str
-    said: tuple[Argument, ...]
+    parts: tuple[Argument, ...]
 
-    def words(self, *, by_name: bool) -> tuple[Argument, ...]:  # noqa: ARG002 - as scripts have it
-        """Return what is sent."""
-        return self.said
-
-
-async def attempt(client: Redis, calls: Sequence[Call | Command]) -> list[Any]:
-    """Run calls in their order in one round trip, each as one step; returns their replies.
-
-    All of them run, whatever becomes of the others; a `ResponseError` stands in its reply's place.
-    """
-    if not calls:
-        return []
-    replies = await send(client, calls, by_name=True)
-    unknown = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-    if unknown:
-        again = await send(client, [calls[place] for place in unknown], by_name=False)
-        for place, reply in zip(unknown, again, strict=True):
-            replies[place] = reply
-    return replies
-
-
-def checked(replies: list[Any]) -> list[Any]:
-    """Return replies, or raise the first error among them."""
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return replies
-
-
-async def send(client: Redis, calls: Sequence[Call | Command], *, by_name: bool) -> list[Any]:
-    """Send calls in one round trip; errors that the server answers stand in place of replies."""
-    return await round_trip(client, [call.words(by_name=by_name) for call in calls])
-
-
-def flat(fields: Mapping[str, bytes]) -> list[Argument]:
-    """Return names and values in turn, as XADD takes them."""
-    return [part for pair in fields.items() for part in pair]
+    def words(self, *, by_sha: bool) -> tuple[Argument, ...]:  # noqa: ARG002 - as `Call` has it
+        """Return the command to send."""
+        return self.parts
 
 
 def script(source: str) -> Script:
-    """Return a script with its name."""
+    """Return a script with its SHA-1."""
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-#: KEYS: set of the workers that heard the payload, stream.
-#: ARGV: consumer, time to live of the set in ms, largest backlog, payload.
-ENQUEUE = script("""
-local heard, stream = KEYS[1], KEYS[2]
-local consumer, ttl, max_backlog, payload = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-if redis.call('SISMEMBER', heard, consumer) == 1 then
-  redis.call('DEL', heard) -- a retry: the others will hear it again as well
-end
-local first = redis.call('EXISTS', heard) == 0
-redis.call('SADD', heard, consumer)
-if not first then return 'known' end
-redis.call('PEXPIRE', heard, ttl)
-if redis.call('XLEN', stream) >= max_backlog then return 'refused' end
-redis.call('XADD', stream, '*', 'data', payload)
-return 'enqueued'
-""")
+def flatten(fields: Mapping[str, bytes]) -> list[Argument]:
+    """Return the names and values of fields in turn, as XADD takes them."""
+    return [part for pair in fields.items() for part in pair]
 
-#: Who holds an entry, for scripts to begin with.
+
+# --- parts of scripts ------------------------------------------------------------------------
+
+#: Defines `holder`: the consumer that has an entry pending, or nil.
 HOLDER = """
 local function holder(stream, group, entry)
-  -- the group may be gone: then nobody holds the entry, and the answer goes out all the same
+  -- if the group is gone, nobody holds the entry, and the answer goes out nevertheless
   local pending = redis.pcall('XPENDING', stream, group, entry, entry, 1)
   return pending[1] and pending[1][2]
 end
 """
 
-#: Whether this very answer is stored, for scripts to begin with: no other has its build and time.
+#: Defines `holds`: whether a consumer has an entry pending. It fails if the group is gone, so that
+#: the group is created again.
+HOLDS = """
+local function holds(stream, group, consumer, entry)
+  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
+  return pending and pending[2] == consumer
+end
+"""
+
+#: Defines `ours`: whether this very answer is stored. Build id and time make each answer unique.
 OURS = """
 local function ours(result, value)
-  -- what stands for an answer too large to keep may stand for another's
+  -- the placeholder of an answer that was too large to store may be another answer's
   return string.sub(value, -9, -5) ~= 'null}' and redis.pcall('GET', result) == value
 end
 """
 
-#: Put a reply into a list or a stream, for scripts to begin with; returns -1, or -2 where the
-#: place takes none, or an error that means every write, as OOM does: nothing is settled then.
+#: Defines `put_reply`: appends a reply to a list or a stream. Returns -1, or -2 if the key can't
+#: take it, or an error that concerns all writes, such as OOM: then nothing is acked.
 PUT_REPLY = """
 local function put_reply(reply, kind, response, ttl, length)
   local held = redis.call('TYPE', reply)['ok']
@@ -136,14 +97,54 @@ local function put_reply(reply, kind, response, ttl, length)
     sent = redis.pcall('XADD', reply, 'MAXLEN', '~', length, '*', 'data', response)
   end
   if type(sent) == 'table' then
-    return string.sub(sent['err'], 1, 4) == 'ERR ' and -2 or sent -- ERR is this reply's own
+    return string.sub(sent['err'], 1, 4) == 'ERR ' and -2 or sent -- ERR concerns this key alone
   end
   redis.call('PEXPIRE', reply, ttl)
   return -1
 end
 """
 
-#: KEYS: stream. ARGV: group, consumer, lease in ms, entries at most.
+# --- requests --------------------------------------------------------------------------------
+
+#: Enqueue a payload that several workers received on the channel.
+#: KEYS: set of the workers that received the payload, stream.
+#: ARGV: consumer, time to live of the set in ms, largest backlog, payload.
+ENQUEUE = script("""
+local heard, stream = KEYS[1], KEYS[2]
+local consumer, ttl, max_backlog, payload = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+if redis.call('SISMEMBER', heard, consumer) == 1 then
+  redis.call('DEL', heard) -- a retry: the other workers will receive it again as well
+end
+local first = redis.call('EXISTS', heard) == 0
+redis.call('SADD', heard, consumer)
+if not first then return 'known' end
+redis.call('PEXPIRE', heard, ttl)
+if redis.call('XLEN', stream) >= max_backlog then return 'refused' end
+redis.call('XADD', stream, '*', 'data', payload)
+return 'enqueued'
+""")
+
+#: Read new entries of several streams without waiting.
+#: KEYS: streams. ARGV: group, consumer, maximum of entries over all streams.
+#: Returns what XREADGROUP does.
+TAKE = script("""
+local group, consumer, remaining = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local taken = {}
+for _, stream in ipairs(KEYS) do
+  if remaining == 0 then break end
+  local reply = redis.call(
+    'XREADGROUP', 'GROUP', group, consumer, 'COUNT', remaining, 'STREAMS', stream, '>'
+  )
+  if reply and reply[1] then
+    taken[#taken + 1] = reply[1]
+    remaining = remaining - #reply[1][2]
+  end
+end
+return taken
+""")
+
+#: Claim entries whose lease has expired.
+#: KEYS: stream. ARGV: group, consumer, lease in ms, maximum of entries.
 #: Returns the entries as id, fields, deliveries; and the ids of those that were deleted.
 CLAIM = script("""
 local stream, group, consumer, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
@@ -161,28 +162,22 @@ end
 return {claimed, lost}
 """)
 
-#: Whether a consumer holds an entry, for scripts to begin with; where the group is gone they fail,
-#: so that it is made again.
-HOLDS = """
-local function holds(stream, group, consumer, entry)
-  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)[1]
-  return pending and pending[2] == consumer
-end
-"""
-
+#: Change the lease of entries that this consumer still holds.
 #: KEYS: stream. ARGV: group, consumer, an option of XCLAIM and its value, entries.
-HOLD_ON = script(f"""
+CHANGE_LEASE = script(f"""
 {HOLDS}
 local stream, group, consumer, option, value = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-for place = 5, #ARGV do
-  local entry = ARGV[place]
+for index = 5, #ARGV do
+  local entry = ARGV[index]
   if holds(stream, group, consumer, entry) then
     redis.call('XCLAIM', stream, group, consumer, 0, entry, option, value, 'JUSTID')
   end
 end
 """)
 
-#: KEYS: stream, dead letter. ARGV: group, consumer, entry, length of the dead letter, its fields.
+#: Copy an entry to the dead-letter stream and ack it, if this consumer still holds it.
+#: KEYS: stream, dead-letter stream.
+#: ARGV: group, consumer, entry, maximum length of the dead-letter stream, fields.
 DEAD_LETTER = script(f"""
 {HOLDS}
 local stream, dead, group, consumer, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
@@ -192,14 +187,15 @@ if holds(stream, group, consumer, entry) then
 end
 """)
 
-#: KEYS: dead letter, stream. ARGV: entry. Returns 1 where the entry went to the stream, else 0.
+#: Move an entry from the dead-letter stream back to its stream.
+#: KEYS: dead-letter stream, stream. ARGV: entry. Returns 1 if the entry was moved, else 0.
 RETRY = script("""
 local dead, stream, entry = KEYS[1], KEYS[2], ARGV[1]
 local found = redis.call('XRANGE', dead, entry, entry)[1]
 if not found then return 0 end
-for place = 1, #found[2], 2 do
-  if found[2][place] == 'data' then
-    redis.call('XADD', stream, '*', 'data', found[2][place + 1])
+for index = 1, #found[2], 2 do
+  if found[2][index] == 'data' then
+    redis.call('XADD', stream, '*', 'data', found[2][index + 1])
     redis.call('XDEL', dead, entry)
     return 1
   end
@@ -207,13 +203,14 @@ end
 return 0
 """)
 
+#: Delete the entries that every group has read and acked.
 #: KEYS: stream. Returns how many entries were deleted.
 TRIM = script("""
 local stream = KEYS[1]
 
 local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
 
--- ids are 64 bits wide, a Lua number holds 53: compared as digits, none starts with a zero
+-- ids have 64 bits and a Lua number 53, so compare digits; no id starts with a zero
 local function less(a, b)
   if #a ~= #b then return #a < #b end
   return a < b
@@ -228,7 +225,7 @@ end
 
 local function after(id)
   local ms, seq = split(id)
-  if #seq > 15 then return id end -- keeps one entry that could go
+  if #seq > 15 then return id end -- keeps one entry that could be deleted
   return string.format('%s-%d', ms, tonumber(seq) + 1)
 end
 
@@ -239,7 +236,7 @@ local function need(id)
 end
 for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
   local facts = {}
-  for place = 1, #group, 2 do facts[group[place]] = group[place + 1] end
+  for index = 1, #group, 2 do facts[group[index]] = group[index + 1] end
   need(after(facts['last-delivered-id']))
   local oldest = redis.call('XPENDING', stream, facts['name'])[2]
   if oldest then need(oldest) end
@@ -248,6 +245,7 @@ if not keep_from then return 0 end
 return redis.call('XTRIM', stream, 'MINID', keep_from)
 """)
 
+#: Remove a consumer from the group, unless it still holds entries.
 #: KEYS: stream. ARGV: group, consumer.
 LEAVE = script("""
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then

@@ -7,10 +7,8 @@ from typing import Final
 from service.budget.groups import (
     Fit,
     Group,
-    GroupDecision,
     StableBudget,
     Strategy,
-    Summarize,
     SummaryCandidate,
     apply_strategy,
     cost,
@@ -20,14 +18,14 @@ from service.budget.groups import (
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 
-#: What costs least is tried first (neuron-context's advice): results that may be looked up again,
-#: then the oldest turns.
+#: The cheapest loss first (neuron-context's advice): results that can be looked up again, then the
+#: oldest turns.
 CHEAP_FIRST: Final[tuple[Strategy, ...]] = (ToolResultClearing(), OldestFirst())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composite:
-    """Let each strategy choose from what the one before it kept, until that fits."""
+    """Let each strategy choose from what the previous one kept, until that fits."""
 
     strategies: tuple[Strategy, ...] = CHEAP_FIRST
     name: str = "composite"
@@ -39,53 +37,43 @@ class Composite:
 
     @property
     def uses_summaries(self) -> bool:
-        """Return whether any of them does."""
+        """Return whether any of them uses stored summaries."""
         return any(map(uses_summaries, self.strategies))
 
     @property
     def stable_prefix(self) -> bool:
-        """Return whether any of them begins where it did in the build before."""
+        """Return whether any of them starts at the same group as in the build before."""
         return any(map(has_stable_prefix, self.strategies))
 
     def with_stable_budget(self, stable_budget: StableBudget) -> "Composite":
         """Return the strategies for one build."""
         strategies = (
-            each.with_stable_budget(stable_budget) if has_stable_prefix(each) else each
-            for each in self.strategies
+            strategy.with_stable_budget(stable_budget) if has_stable_prefix(strategy) else strategy
+            for strategy in self.strategies
         )
         return replace(self, strategies=tuple(strategies))
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return what is kept in the end."""
+        """Return what the last strategy keeps."""
         return self.fit_with_summaries(groups, budget, ())
 
     def fit_with_summaries(
         self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
     ) -> Fit:
-        """Return what is kept in the end, beside the summaries that the last to use them chose."""
-        kept: tuple[Group, ...] = tuple(groups)
-        verdicts: dict[int, GroupDecision] = {}
-        summary: Summarize | None = None
-        stored_summary: SummaryCandidate | None = None
-        wanted = False
-        still = True
+        """Return what the last strategy keeps, and the last summary that any of them chose."""
+        result = Fit(kept=tuple(groups), stable_prefix=True)
         for strategy in self.strategies:
-            # what fits may still have a past that only summaries tell of
-            if cost(kept) <= budget and not uses_summaries(strategy):
+            # what fits may still have a past of which only summaries are left
+            if cost(result.kept) <= budget and not uses_summaries(strategy):
                 continue
-            fit = apply_strategy(strategy, kept, budget, candidates)
-            still = still and (fit.stable_prefix or len(fit.kept) == len(kept))
-            kept = fit.kept
-            verdicts |= fit.decisions
-            summary = fit.summary or summary
-            stored_summary = fit.stored_summary or stored_summary
-            wanted = wanted or fit.wanted_summary
-        return Fit(
-            kept=kept,
-            decisions=verdicts,
-            over_budget=cost(kept) > budget,
-            summary=summary,
-            stored_summary=stored_summary,
-            wanted_summary=wanted,
-            stable_prefix=still,
-        )
+            fit = apply_strategy(strategy, result.kept, budget, candidates)
+            keeps_start = fit.stable_prefix or len(fit.kept) == len(result.kept)
+            result = Fit(
+                kept=fit.kept,
+                decisions={**result.decisions, **fit.decisions},
+                summary=fit.summary or result.summary,
+                stored_summary=fit.stored_summary or result.stored_summary,
+                wanted_summary=result.wanted_summary or fit.wanted_summary,
+                stable_prefix=result.stable_prefix and keeps_start,
+            )
+        return replace(result, over_budget=cost(result.kept) > budget)

@@ -1,7 +1,7 @@
-"""Keep the newest messages, and say in a sentence how many others there were."""
+"""Keep the newest messages, and count the others in a sentence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from formatters.model import Role
 from service.budget.groups import Fit, Group, cost, make_fit
@@ -22,21 +22,15 @@ class CountSummary:
             raise ValueError("max_items can't be less than 0")
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups, and the sentence that stands for the others."""
+        """Return the newest groups, and the function that describes the others."""
         if cost(groups) <= budget:
             return Fit(kept=tuple(groups))
         kept = newest_messages(groups, self.max_items)
-        fit = make_fit(groups, kept, budget, "window")
-        return Fit(
-            kept=fit.kept,
-            decisions=fit.decisions,
-            over_budget=fit.over_budget,
-            summary=count_sentence,
-        )
+        return replace(make_fit(groups, kept, budget, "window"), summary=count_sentence)
 
 
 def count_sentence(groups: Sequence[Group]) -> str:
-    """Count turns and tool calls in the words of the source document (REPLOID's)."""
+    """Count turns and tool calls, in the words of the source document (REPLOID's)."""
     messages = [message for group in groups for message in group.messages]
     users = sum(message.role is Role.HUMAN for message in messages)
     models = sum(message.role is Role.AI for message in messages)

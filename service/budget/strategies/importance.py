@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 from typing import Final
 
@@ -11,18 +12,18 @@ from service.budget.groups import Fit, Group, GroupDecision, cost
 
 # The constants have the names and values of the source document (REPLOID's context manager).
 RECENCY_WEIGHT: Final = 40.0
-#: A system message is no part of history in the service.
+#: In the service, history has no system messages.
 ROLE_WEIGHT_SYSTEM: Final = 30.0
 ROLE_WEIGHT_USER: Final = 20.0
 ROLE_WEIGHT_MODEL: Final = 10.0
 KEYWORD_WEIGHT: Final = 15.0
 LENGTH_WEIGHT: Final = 5.0
 
-#: Points by role; others get none.
+#: Points by role; other roles get none.
 ROLE_WEIGHTS: Final[Mapping[Role, float]] = MappingProxyType(
     {Role.HUMAN: ROLE_WEIGHT_USER, Role.AI: ROLE_WEIGHT_MODEL, Role.TOOL: ROLE_WEIGHT_MODEL}
 )
-#: Points by what a message speaks of: whole words, in any case.
+#: Points by the words in a message: whole words, in any case.
 KEYWORD_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
     {
         "error|errors|fail|failed|failure|exception": KEYWORD_WEIGHT,
@@ -45,16 +46,16 @@ class Importance:
     role_weights: Mapping[Role, float] = field(default_factory=lambda: ROLE_WEIGHTS)
     #: Points of the newest message; the oldest gets none.
     recency_weight: float = RECENCY_WEIGHT
-    #: Points for keywords at most.
+    #: The most points for keywords.
     keyword_limit: float = 25.0
     #: Points for a message of more than ``long_chars`` characters.
     length_weight: float = LENGTH_WEIGHT
     long_chars: int = 1000
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the groups that score highest and fit; the newest is kept whatever it costs.
+        """Return the groups that score highest and fit, and the newest at any cost.
 
-        A group that does not fit is passed over. Of groups with one score the newer goes first.
+        A group that doesn't fit is skipped. Of groups with equal scores the newer comes first.
         """
         scores = self.scores(groups)
         protected = [group for group in groups if group.pinned or group is groups[-1]]
@@ -76,20 +77,19 @@ class Importance:
 
     def scores(self, groups: Sequence[Group]) -> dict[int, float]:
         """Return the score of each group, by its index."""
-        messages = [message for group in groups for message in group.messages]
-        places = {id(message): place for place, message in enumerate(messages)}
-        total = len(messages)
+        total = sum(len(group.messages) for group in groups)
+        index = count()
         return {
             group.index: max(
-                (self.score(m, places[id(m)], total) for m in group.messages), default=0.0
+                (self.score(message, next(index), total) for message in group.messages), default=0.0
             )
             for group in groups
         }
 
-    def score(self, message: Message, place: int, total: int) -> float:
-        """Return the score of one of ``total`` messages; ``place`` is 0 for the oldest."""
-        newest = place == total - 1
-        recency = self.recency_weight if newest else self.recency_weight * place / total
+    def score(self, message: Message, index: int, total: int) -> float:
+        """Return the score of one of ``total`` messages; ``index`` is 0 for the oldest."""
+        newest = index == total - 1
+        recency = self.recency_weight if newest else self.recency_weight * index / total
         keywords = sum(points for words, points in _KEYWORDS if words.search(message.content))
         length = self.length_weight if len(message.content) > self.long_chars else 0.0
         role = self.role_weights.get(message.role, 0.0)

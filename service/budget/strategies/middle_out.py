@@ -8,13 +8,13 @@ from service.budget.groups import Fit, Group, make_fit, newest_that_fit, suffix_
 
 @dataclass(frozen=True, slots=True)
 class MiddleOut:
-    """Keep the first group and the newest one whatever they cost, and fill up from the end."""
+    """Keep the first group and the newest one at any cost, and fill up from the end."""
 
     name: str = "middle_out"
     reads_all: bool = True
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the first group and the newest ones that fit beside it.
+        """Return the first group and the newest ones that fit with it.
 
         With no budget at all only the newest group is kept, as in the source system.
         """
@@ -23,13 +23,13 @@ class MiddleOut:
         if budget <= 0:
             return make_fit(groups, groups[-1:], budget, "middle")
         first, rest = groups[0], groups[1:]
-        # one that exceeds the budget by itself will be cut, and the newest ones have its room
+        # a first group that exceeds the budget by itself will be cut, so the newest get its room
         room = budget if first.excess else budget - first.tokens
         newest = newest_that_fit(rest, room) or rest[-1:]
         return make_fit(groups, (first, *newest), budget, "middle")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return what each group costs with the first and all that are newer."""
+        """Return the cost of each group together with the first and all newer ones."""
         if len(groups) < 3:
             return suffix_costs(groups)
         first, newest = groups[0], groups[-1]

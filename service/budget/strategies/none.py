@@ -8,7 +8,7 @@ from service.budget.groups import Fit, Group, cost
 
 @dataclass(frozen=True, slots=True)
 class KeepAll:
-    """Drop nothing; a context that does not fit is refused."""
+    """Drop nothing; a context that doesn't fit is refused."""
 
     name: str = "none"
     reads_all: bool = True

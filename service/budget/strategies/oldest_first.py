@@ -8,7 +8,7 @@ from service.budget.groups import Fit, Group, make_fit, newest_that_fit, suffix_
 
 @dataclass(frozen=True, slots=True)
 class OldestFirst:
-    """Keep the newest groups without a gap, and the newest one whatever it costs."""
+    """Keep the newest groups without a gap, and the newest one at any cost."""
 
     name: str = "oldest_first"
     reads_all: bool = False
@@ -19,5 +19,5 @@ class OldestFirst:
         return make_fit(groups, kept, budget, "older")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return what each group costs with all that are newer."""
+        """Return the cost of each group together with all newer ones."""
         return suffix_costs(groups)

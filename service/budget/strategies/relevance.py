@@ -1,4 +1,4 @@
-"""Keep the newest turns, and of the older ones what tells most about the question."""
+"""Keep the newest turns, and of the older ones those most relevant to the question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,33 +6,32 @@ from typing import Final
 
 from formatters.model import Passage, Ranker, Role
 from service.budget.groups import Fit, Group, GroupDecision, StableBudget, cost, newest_that_fit
-from service.budget.stable_prefix import chunked_window
+from service.budget.strategies.stable_window import chunked_window
 
-#: Of the tokens for history, what the newest human message may take with all that answers it.
-WHOLE_TURN: Final = 0.5
+#: The share of the tokens for history that the newest human message and its answers may use.
+WHOLE_TURN_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relevance:
-    """Keep the newest groups within a share of the tokens, then others as they score.
+    """Keep the newest groups within a share of the tokens, then others by their score.
 
-    In the service it is more than a choice among groups: there the newest turns stand where they
-    always do, and rows of older ones in a block of their own
-    (`service.budget.fit_recall`). Where it
-    has groups alone, as in process or in a list of strategies, it ranks those by the newest human
-    message among them, and they keep their places. Without a ranker it keeps the newest.
+    In the service, `service.budget.fit_recall` uses it for more than a choice among groups: there
+    the newest turns are shown as usual, and rows of older ones in a block of their own. With
+    groups alone, as in process or in a list of strategies, it ranks these by the newest human
+    message among them, and they keep their order. Without a ranker it keeps the newest.
     """
 
     name: str = "relevance"
     reads_all: bool = True
-    #: Of the tokens for history, what the newest groups have before any other.
+    #: The share of the tokens for history that goes to the newest groups first.
     recent_share: float = 0.1
-    #: Of the tokens for history, what goes at once of the newest groups where these have to give
-    #: way, so that they begin where they did in the build before; 0 drops group by group.
+    #: The share of the tokens for history by which the newest groups are cut at once, so that they
+    #: start where they did in the build before; 0 drops group by group.
     chunk_share: float = 0.0
-    #: Scores passages; the core knows none itself.
+    #: Scores passages; the core has none of its own.
     rank: Ranker | None = None
-    #: What the builds of this history have in common; without it, this budget.
+    #: What the builds of this history have in common; by default the budget of this build.
     stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:
@@ -43,7 +42,7 @@ class Relevance:
 
     @property
     def stable_prefix(self) -> bool:
-        """Tell whether the newest groups begin where they did in the build before."""
+        """Return whether the newest groups start where they did in the build before."""
         return self.chunk_share > 0
 
     def with_stable_budget(self, stable_budget: StableBudget) -> "Relevance":
@@ -51,77 +50,75 @@ class Relevance:
         return replace(self, stable_budget=stable_budget)
 
     def recent(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups within their share, and the newest whatever it costs.
+        """Return the newest groups within their share, and the newest at any cost.
 
-        They reach back to a human message, where that takes no more than half of the budget.
+        They reach back to a human message, if that takes no more than half of the budget.
         """
-        if self.stable_prefix and (still := self._still(groups, budget)):
-            return Fit(kept=tuple(still), stable_prefix=True)
+        if self.stable_prefix and (window := self._window(groups, budget)):
+            return Fit(kept=tuple(window), stable_prefix=True)
         kept = newest_that_fit(groups, int(budget * self.recent_share)) or groups[-1:]
-        turn = groups[max((n for n, group in enumerate(groups) if _has_human(group)), default=0) :]
-        whole = len(turn) > len(kept) and cost(turn) <= budget * WHOLE_TURN
-        return Fit(kept=tuple(turn if whole else kept))
+        turn = _newest_turn(groups)
+        is_whole_turn = len(turn) > len(kept) and cost(turn) <= budget * WHOLE_TURN_SHARE
+        return Fit(kept=tuple(turn if is_whole_turn else kept))
 
-    def _still(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
-        """Return the newest groups from where a chunk ends; none where the newest has no room."""
+    def _window(self, groups: Sequence[Group], budget: int) -> Sequence[Group]:
+        """Return the newest groups from the end of a chunk; none if the newest has no room."""
         tokens = self.stable_budget.tokens if self.stable_budget else budget
         limit = min(int(tokens * self.recent_share), budget)
         return chunked_window(groups, limit, int(tokens * self.chunk_share), whole=False)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups, and those that score highest of what else fits."""
-        if cost(groups) <= budget or self.rank is None:
-            return self._chosen(groups, newest_that_fit(groups, budget) or groups[-1:], {}, budget)
-        scores = self._scores(groups)
-        protected = [group for group in groups if group.pinned]
-        recent = self.recent(groups, budget - cost(protected)).kept
-        kept = {group.index for group in (*protected, *recent)}
-        used = sum(_most(group) for group in groups if group.index in kept)
-        # of two that score alike the newer goes first
+        """Return the newest groups, and of the others those with the highest scores that fit."""
+        if not groups or cost(groups) <= budget or self.rank is None:
+            return _make_fit(groups, newest_that_fit(groups, budget) or groups[-1:], {}, budget)
+        scores = _score(groups, self.rank)
+        pinned = [group for group in groups if group.pinned]
+        recent = self.recent(groups, budget - cost(pinned)).kept
+        kept = {group.index for group in (*pinned, *recent)}
+        used = sum(_largest_cost(group) for group in groups if group.index in kept)
+        # of groups with equal scores the newer comes first
         for group in sorted(groups, key=lambda g: (scores[g.index], g.index), reverse=True):
-            if group.index not in kept and used + _most(group) <= budget:
+            if group.index not in kept and used + _largest_cost(group) <= budget:
                 kept.add(group.index)
-                used += _most(group)
-        return self._chosen(groups, [g for g in groups if g.index in kept], scores, budget)
-
-    def _scores(self, groups: Sequence[Group]) -> dict[int, float]:
-        assert self.rank is not None  # noqa: S101 - `fit` has looked
-        passages = [_passage(group) for group in groups]
-        humans = (m.content for g in reversed(groups) for m in g.messages if m.role is Role.HUMAN)
-        newest = next(humans, passages[-1].text)
-        scores = self.rank(newest, passages, None)
-        return {group.index: score for group, score in zip(groups, scores, strict=True)}
-
-    @staticmethod
-    def _chosen(
-        groups: Sequence[Group], kept: Sequence[Group], scores: dict[int, float], budget: int
-    ) -> Fit:
-        there = {group.index for group in kept}
-        verdicts = {
-            group.index: GroupDecision(
-                "score" if scores else "older", _rounded(scores, group.index)
-            )
-            for group in groups
-            if scores or group.index not in there
-        }
-        return Fit(kept=tuple(kept), decisions=verdicts, over_budget=cost(kept) > budget)
+                used += _largest_cost(group)
+        return _make_fit(groups, [g for g in groups if g.index in kept], scores, budget)
 
 
-def _has_human(group: Group) -> bool:
-    return any(message.role is Role.HUMAN for message in group.messages)
+def _newest_turn(groups: Sequence[Group]) -> Sequence[Group]:
+    """Return the groups from the last one with a human message on; all if there is none."""
+    for index in reversed(range(len(groups))):
+        if any(message.role is Role.HUMAN for message in groups[index].messages):
+            return groups[index:]
+    return groups
 
 
-def _most(group: Group) -> int:
-    """Return what a group costs wherever it stands."""
-    return max(group.tokens, group.tokens_last)
-
-
-def _rounded(scores: dict[int, float], index: int) -> float | None:
-    return round(scores[index], 2) if index in scores else None
+def _score(groups: Sequence[Group], rank: Ranker) -> dict[int, float]:
+    """Score groups by the newest human message, or else by the newest group, by their index."""
+    passages = [_passage(group) for group in groups]
+    humans = (m.content for g in reversed(groups) for m in g.messages if m.role is Role.HUMAN)
+    scores = rank(next(humans, passages[-1].text), passages, None)
+    return {group.index: score for group, score in zip(groups, scores, strict=True)}
 
 
 def _passage(group: Group) -> Passage:
-    """Return what is said in a group."""
     text = "\n".join(message.content for message in group.messages)
     first = group.messages[0] if group.messages else None
     return Passage(text, first.role if first else Role.OTHER, first.timestamp if first else None)
+
+
+def _largest_cost(group: Group) -> int:
+    """Return what a group costs at most in any position."""
+    return max(group.tokens, group.tokens_last)
+
+
+def _make_fit(
+    groups: Sequence[Group], kept: Sequence[Group], scores: dict[int, float], budget: int
+) -> Fit:
+    """Return the fit, with the scores of all groups if there are any."""
+    if scores:
+        decisions = {n: GroupDecision("score", round(score, 2)) for n, score in scores.items()}
+    else:
+        indices = {group.index for group in kept}
+        dropped = (group.index for group in groups if group.index not in indices)
+        decisions = dict.fromkeys(dropped, GroupDecision("older"))
+    return Fit(kept=tuple(kept), decisions=decisions, over_budget=cost(kept) > budget)

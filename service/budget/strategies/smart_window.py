@@ -1,4 +1,4 @@
-"""Keep the newest messages, with the first ones and those with tools if asked to."""
+"""Keep the newest messages, and optionally the first ones and those with tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from service.budget.groups import Fit, Group, make_fit, suffix_costs
 class SmartWindow:
     """Keep ``max_messages`` messages: the first ``preserve_initial``, then the newest.
 
-    A group that does not go in whole is passed over, and an older one may take its place.
+    A group that doesn't fit whole is skipped, and an older one may be kept instead.
     """
 
     name: str = "smart_window"
@@ -29,23 +29,25 @@ class SmartWindow:
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the chosen groups in their order."""
-        return make_fit(groups, self._taken(groups), budget, "window")
+        return make_fit(groups, self._choose(groups), budget, "window")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return what each chosen group costs with all that are newer."""
-        return suffix_costs(self._taken(groups))
+        """Return the cost of each chosen group together with all newer ones."""
+        return suffix_costs(self._choose(groups))
 
-    def _taken(self, groups: Sequence[Group]) -> list[Group]:
+    def _choose(self, groups: Sequence[Group]) -> list[Group]:
+        """Return pinned groups, then the first, then the others that have room, in order."""
         taken = {group.index for group in groups if group.pinned}
         room = self.max_messages - sum(group.size for group in groups if group.pinned)
         first = self._first(groups)
-        for group in (*first, *self._by_rank(groups[len(first) :])):
+        for group in (*first, *self._by_precedence(groups[len(first) :])):
             if group.size <= room and group.index not in taken:
                 taken.add(group.index)
                 room -= group.size
         return [group for group in groups if group.index in taken]
 
     def _first(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """Return the oldest groups with at most ``preserve_initial`` messages."""
         room = self.preserve_initial
         for count, group in enumerate(groups):
             room -= group.size
@@ -53,8 +55,8 @@ class SmartWindow:
                 return groups[:count]
         return groups
 
-    def _by_rank(self, groups: Sequence[Group]) -> list[Group]:
-        """Order groups by what is taken first."""
+    def _by_precedence(self, groups: Sequence[Group]) -> list[Group]:
+        """Order groups by precedence."""
         newest = list(reversed(groups))
         if not self.prioritize_tools:
             return newest

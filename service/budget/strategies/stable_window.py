@@ -1,24 +1,39 @@
-"""Keep the newest groups, from a place that moves in chunks, so that prompts can be cached."""
+"""Keep the newest groups, from a start that moves in chunks, so that prompts can be cached.
+
+Providers cache prompts by their exact beginning. A window that moves with every turn begins
+differently each time; this one moves in chunks along the tokens of the whole history, so every
+build and every worker finds the same starts without having to remember any. OpenAI's Realtime API
+calls a similar truncation a retention ratio.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise, takewhile
+from typing import Final
 
-from service.budget.groups import Fit, Group, StableBudget, make_fit
-from service.budget.stable_prefix import chunked_window
+from formatters.model import Role
+from service.budget.groups import Fit, Group, StableBudget, cost, make_fit, newest_that_fit
+
+#: The share of a window's tokens that it keeps at least when it moves, if a chunk allows that.
+LEAST_SHARE: Final = 0.5
+#: Parts of a chunk at which a window may start if the next chunk would leave too little.
+PARTS: Final = 64
+#: Leading bits of a chunk that count, so that its size stays when the budget changes slightly.
+_BITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableWindow:
-    """Keep the newest groups from where a chunk of the history ends, and the newest at any cost.
+    """Keep the newest groups from the end of a chunk of the history, and the newest at any cost.
 
-    It is `oldest_first` with a beginning that stays for as many builds as a chunk has turns.
+    It is `oldest_first` with a start that stays the same for as many builds as a chunk has turns.
     """
 
     name: str = "stable_window"
     reads_all: bool = False
-    #: Of the tokens for history, what goes at once where the window has to move.
+    #: The share of the tokens for history that is dropped at once when the window moves.
     chunk_share: float = 0.25
-    #: What the builds of this history have in common; without it, this budget.
+    #: What the builds of this history have in common; by default the budget of this build.
     stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:
@@ -27,7 +42,7 @@ class StableWindow:
 
     @property
     def stable_prefix(self) -> bool:
-        """Return that it does."""
+        """Return True."""
         return True
 
     def with_stable_budget(self, stable_budget: StableBudget) -> "StableWindow":
@@ -35,12 +50,83 @@ class StableWindow:
         return replace(self, stable_budget=stable_budget)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups that fit, from where a chunk ends."""
-        stable_budget = self.stable_budget or StableBudget(budget, whole=True)
-        limit, chunk = (
-            min(stable_budget.tokens, budget),
-            int(stable_budget.tokens * self.chunk_share),
-        )
-        kept = chunked_window(groups, limit, chunk, whole=stable_budget.whole)
+        """Return the newest groups that fit, from the end of a chunk."""
+        stable = self.stable_budget or StableBudget(budget, whole=True)
+        limit = min(stable.tokens, budget)
+        chunk = int(stable.tokens * self.chunk_share)
+        kept = chunked_window(groups, limit, chunk, whole=stable.whole)
         fit = make_fit(groups, kept or groups[-1:], budget, "window")
         return replace(fit, stable_prefix=bool(kept))
+
+
+def chunked_window(
+    groups: Sequence[Group], limit: int, chunk: int, *, whole: bool
+) -> Sequence[Group]:
+    """Return the newest groups from the end of a chunk; none if not even the newest fits.
+
+    Of the starts with which the rest fits into ``limit`` tokens, it takes the first after a
+    multiple of ``chunk`` tokens; the window moves only when that doesn't fit any more. If that
+    leaves too little, it takes the first after a multiple of half a chunk, and so on. A start
+    within a turn moves on to the next turn. ``whole`` says that nothing is older than the first
+    group: if all groups fit, all are kept.
+    """
+    groups = _with_known_start(groups)
+    fitting = len(newest_that_fit(groups, limit))
+    first = len(groups) - fitting
+    if not fitting or (whole and first == 0):
+        return groups[first:]
+    least_tokens = min(limit, cost(groups)) * LEAST_SHARE
+    last = _last_start(groups, first, least_tokens)
+    ranks = _boundary_ranks(groups, _rounded(chunk))
+    start = max(range(first, last + 1), key=lambda index: (ranks[index], -index))
+    turns = (index for index in range(start, last + 1) if _starts_turn(groups[index]))
+    return groups[next(turns, start) :]
+
+
+def _with_known_start(groups: Sequence[Group]) -> Sequence[Group]:
+    """Return the newest groups whose position in the history is known; all if none is."""
+    known = list(takewhile(lambda group: group.start is not None, reversed(groups)))
+    return known[::-1] or groups
+
+
+def _last_start(groups: Sequence[Group], first: int, least_tokens: float) -> int:
+    """Return the last index from which on groups have enough tokens; at least ``first``."""
+    remaining = cost(groups[first:])
+    for index in range(first, len(groups)):
+        if remaining < least_tokens:
+            return max(index - 1, first)
+        remaining -= groups[index].tokens
+    return len(groups) - 1
+
+
+def _boundary_ranks(groups: Sequence[Group], chunk: int) -> list[int]:
+    """Rank the start of each group by the largest fraction of a chunk that ends just before it.
+
+    The preceding group contains the end of a whole chunk (7), of a half (6), a quarter (5), down
+    to 1/64 (1), or of none (0). That of the first group is unknown (0).
+
+    Positions are counted in 64ths of a chunk. The highest bit in which the positions of two groups
+    differ is the largest power of two of which a multiple lies between them: with 64, the seventh
+    bit, that is a whole chunk, and all higher bits are multiples of it.
+    """
+    positions = [start * PARTS // chunk for start in _starts(groups)]
+    whole_chunk = PARTS.bit_length()
+    return [0, *(min((a ^ b).bit_length(), whole_chunk) for a, b in pairwise(positions))]
+
+
+def _starts(groups: Sequence[Group]) -> Sequence[int]:
+    """Return the tokens of the history before each group; of these groups alone if unknown."""
+    known = [group.start for group in groups if group.start is not None]
+    if len(known) == len(groups):
+        return known
+    return list(accumulate((group.tokens for group in groups[:-1]), initial=0))
+
+
+def _rounded(chunk: int) -> int:
+    """Round a chunk down to its leading bits."""
+    dropped_bits = max(chunk.bit_length() - _BITS, 0)
+    return max(chunk >> dropped_bits << dropped_bits, 1)
+
+
+def _starts_turn(group: Group) -> bool:
+    return bool(group.messages) and group.messages[0].role is Role.HUMAN

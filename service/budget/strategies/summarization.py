@@ -1,24 +1,31 @@
-"""Keep the newest groups, and let stored summaries stand for the others."""
+"""Keep the newest groups, and replace the others by stored summaries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from service.budget.groups import Fit, Group, SummaryCandidate, cost, make_fit, newest_that_fit
+from service.budget.groups import (
+    Fit,
+    Group,
+    SummaryCandidate,
+    cost,
+    make_fit,
+    newest_that_fit,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summarization:
-    """Keep the newest groups without a gap beside the summaries that fit into their share.
+    """Keep the newest groups without a gap, and the summaries that fit into their share.
 
-    Without a summary it is `oldest_first`. The summaries themselves are made elsewhere, when the
-    answer is out; here it is only told that some are wanted.
+    Without a summary it is `oldest_first`. Summaries are made elsewhere, after the response has
+    been sent; this strategy only reports that some are wanted.
     """
 
     name: str = "summarization"
     reads_all: bool = False
-    #: Of the tokens for history, what summaries may take; above it the oldest gives way.
+    #: The share of the tokens for history that summaries may use; above it the oldest are dropped.
     summary_budget_ratio: float = 0.25
-    #: Of the tokens for history, from where on what no summary covers should get one.
+    #: The share of the tokens for history at which messages without a summary should get one.
     trigger_ratio: float = 0.9
 
     def __post_init__(self) -> None:
@@ -29,7 +36,7 @@ class Summarization:
 
     @property
     def uses_summaries(self) -> bool:
-        """Return that it does."""
+        """Return True."""
         return True
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
@@ -39,30 +46,34 @@ class Summarization:
     def fit_with_summaries(
         self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
     ) -> Fit:
-        """Return the newest groups that fit beside the most summaries that have room."""
-        shown, kept = None, newest_that_fit(groups, budget) or groups[-1:]
-        left = groups[: len(groups) - len(kept)]
-        for each in candidates:
-            beside = newest_that_fit(groups, budget - each.tokens)
-            room = each.tokens <= budget * self.summary_budget_ratio
-            # the newest group goes before any summary
-            if room and beside and (each.form.beyond or any(map(each.covers, left))):
-                shown, kept = each, beside
+        """Return the newest groups that fit with the largest summaries that have room."""
+        summary, kept = None, newest_that_fit(groups, budget) or groups[-1:]
+        dropped = groups[: len(groups) - len(kept)]
+        for candidate in candidates:
+            kept_with_it = newest_that_fit(groups, budget - candidate.tokens)
+            is_in_share = candidate.tokens <= budget * self.summary_budget_ratio
+            is_needed = candidate.form.beyond or any(map(candidate.covers, dropped))
+            # the newest group takes precedence over any summary
+            if is_in_share and kept_with_it and is_needed:
+                summary, kept = candidate, kept_with_it
                 break
         fit = make_fit(groups, kept, budget, "older")
-        return replace(
-            fit, stored_summary=shown, wanted_summary=self._lacks(fit, groups, budget, candidates)
-        )
+        wanted = self._wants_summary(fit, groups, budget, candidates)
+        return replace(fit, stored_summary=summary, wanted_summary=wanted)
 
-    def _lacks(
-        self, fit: Fit, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
+    def _wants_summary(
+        self,
+        fit: Fit,
+        groups: Sequence[Group],
+        budget: int,
+        candidates: Sequence[SummaryCandidate],
     ) -> bool:
         """Tell whether groups lack a summary, or the summaries have outgrown their share."""
-        every = candidates[0] if candidates else None
-        taken = every.tokens if every else 0
-        bare = [group for group in groups if every is None or not every.covers(group)]
+        largest = candidates[0] if candidates else None
+        tokens = largest.tokens if largest else 0
+        uncovered = [group for group in groups if largest is None or not largest.covers(group)]
         return (
-            any(group.index in fit.decisions for group in bare)
-            or taken > budget * self.summary_budget_ratio
-            or taken + cost(bare) >= budget * self.trigger_ratio
+            any(group.index in fit.decisions for group in uncovered)
+            or tokens > budget * self.summary_budget_ratio
+            or tokens + cost(uncovered) >= budget * self.trigger_ratio
         )

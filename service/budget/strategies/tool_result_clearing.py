@@ -11,8 +11,8 @@ from service.budget.groups import Fit, Group, cost
 class ToolResultClearing:
     """Over the budget, clear all tool results but the newest ``keep_recent_n``.
 
-    No message goes and no call loses its result: its text is replaced, its id stays. What that
-    leaves too much of is another strategy's to choose from.
+    No message is dropped and no call loses its result: the text is replaced, the id stays. If that
+    isn't enough, another strategy has to choose from what is left.
     """
 
     name: str = "tool_result_clearing"

@@ -1,4 +1,4 @@
-"""Keep a window of the newest messages, under another source system's name and parameter."""
+"""Keep a window of the newest messages, under the names of two source systems."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,29 +20,12 @@ class WindowSize:
             raise ValueError("max_messages has to be at least 1")
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups, up to the first that does not go in whole."""
+        """Return the newest groups, up to the first that doesn't fit whole."""
         return make_fit(groups, newest_messages(groups, self.max_messages), budget, "window")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return what each group in the window costs with all that are newer."""
+        """Return the cost of each group in the window together with all newer ones."""
         return suffix_costs(newest_messages(groups, self.max_messages))
-
-
-def newest_messages(groups: Sequence[Group], most: int) -> list[Group]:
-    """Return the newest groups with at most so many messages, without a gap.
-
-    A pinned group has its place first, however large it is, unless there is no place at all.
-    """
-    kept = {group.index for group in groups if group.pinned and most > 0}
-    room = most - sum(group.size for group in groups if group.index in kept)
-    for group in reversed(groups):
-        if group.index in kept:
-            continue
-        room -= group.size
-        if room < 0:
-            break
-        kept.add(group.index)
-    return [group for group in groups if group.index in kept]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +42,26 @@ class SlidingWindow:
             raise ValueError("window_size can't be less than 0")
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups, up to the first that does not go in whole."""
+        """Return the newest groups, up to the first that doesn't fit whole."""
         return make_fit(groups, newest_messages(groups, self.window_size), budget, "window")
 
     def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
-        """Return what each group in the window costs with all that are newer."""
+        """Return the cost of each group in the window together with all newer ones."""
         return suffix_costs(newest_messages(groups, self.window_size))
+
+
+def newest_messages(groups: Sequence[Group], limit: int) -> list[Group]:
+    """Return the newest groups with at most ``limit`` messages, without a gap.
+
+    Pinned groups take precedence, however large they are, unless the limit is 0.
+    """
+    kept = {group.index for group in groups if group.pinned and limit > 0}
+    room = limit - sum(group.size for group in groups if group.index in kept)
+    for group in reversed(groups):
+        if group.index in kept:
+            continue
+        room -= group.size
+        if room < 0:
+            break
+        kept.add(group.index)
+    return [group for group in groups if group.index in kept]

@@ -7,7 +7,7 @@ from service.cli.demo.stage import OWNER
 
 #: The moment of the demo, a day after the last message of its history.
 NOW: Final = "2026-11-20T17:30:00Z"
-#: An hour east of Greenwich, as JavaScript's ``getTimezoneOffset`` says it.
+#: An hour east of Greenwich, in the unit and sign of JavaScript's ``getTimezoneOffset``.
 OFFSET: Final = -60
 
 ANSWER: Final = "You take the 08:40 from Holm on Friday, and Tomas meets Vera on Saturday at ten."
@@ -29,10 +29,10 @@ def short(request_id: str, text: str, **context: object) -> dict[str, Any]:
     }
 
 
-#: A question, and nothing else.
+#: A question without options.
 PLAIN: Final = short("demo-1", "Ines: which ferry do we take, and who meets aunt Vera?")
 
-#: The same as an orchestrator's run, with a choice of tools, a profile and an account.
+#: A run of an orchestrator, with two tools, a profile and an explanation.
 FULL: Final[dict[str, Any]] = {
     "schema_version": "1.0",
     "id": "demo-2",
@@ -79,8 +79,8 @@ SHORT_OF_MEMORY: Final = short(
     explain=True,
 )
 
-#: What the inspector has to compare: one question with little room, by other strategies, with more
-#: room, and as native messages.
+#: Builds to compare in the inspector: one question with little room for history, under other
+#: strategies, with more room, and as native messages.
 QUESTION: Final = "Tomas: who feeds the cat, and what was the code of the key box?"
 COMPARED: Final = (
     short("demo-6", QUESTION, memory_tokens=MEMORY_TOKENS, memory_limit=100, explain=True),
@@ -95,7 +95,7 @@ COMPARED: Final = (
     short("demo-8", QUESTION, memory_limit=100, strategy="importance", explain=True),
     short("demo-9", QUESTION, memory_limit=100, layout="chat", model="gpt-5", explain=True),
 )
-#: Rows that are then hidden by hand: what is to be done if it storms.
+#: Rows that are then hidden by hand: the plan for a storm.
 HIDDEN: Final = ("m29", "m30", "m31", "m32")
 AFTER_PRUNING: Final = short("demo-10", QUESTION, memory_limit=100, explain=True)
 
@@ -103,11 +103,11 @@ IMPOSSIBLE: Final = short("demo-4", "Ines: and now?", max_tokens=1200, reserve_t
 
 MALFORMED: Final = short("demo-5", "Tomas: and now?", memory_limit="all of it")
 #: Where it is wrong.
-WRONG_PLACE: Final = "/content/context/memory_limit"
+WRONG_POINTER: Final = "/content/context/memory_limit"
 
 
 def result(second: int, role: str, content: str, metadata: Mapping[str, object]) -> dict[str, Any]:
-    """Return a row as other services publish it, so many seconds after `PLAIN` was sent."""
+    """Return a row as other services publish it, some seconds after `PLAIN` was sent."""
     return {
         "id": f"demo-1-{second}",
         "run_id": PLAIN["run_id"],
@@ -119,7 +119,7 @@ def result(second: int, role: str, content: str, metadata: Mapping[str, object])
     }
 
 
-#: What a model does about `PLAIN`: it calls a tool, and answers.
+#: A model's answer to `PLAIN`: a tool call, its result, and the text.
 CALL: Final = result(
     1,
     "AI",
@@ -140,4 +140,4 @@ TOOL_RESULT: Final = result(
     '{"ferries": [{"leaves": "08:40"}]}',
     {"tool_call_id": "c9", "name": "ferry_times"},
 )
-SAID: Final = result(3, "AI", ANSWER, {})
+ANSWER_ROW: Final = result(3, "AI", ANSWER, {})

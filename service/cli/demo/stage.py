@@ -7,7 +7,7 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,90 +28,82 @@ TOOLS: Final = Path(__file__).with_name("tools.json")
 
 OWNER: Final = "ines-and-tomas"
 
-#: Seconds for which the inspector shows a build: as long as somebody may look at it.
+#: Seconds for which the inspector shows a build: longer than anyone keeps the demo open.
 SHOWN_SECONDS: Final = 86_400.0
 
-#: Seconds that the worker has to stop.
+#: Seconds for the worker to stop.
 STOP_SECONDS: Final = 10.0
 
-#: Lines of the worker's log that are shown where it failed.
+#: Lines of the worker's log that are shown if it fails.
 LOG_LINES: Final = 15
 
 
 class DemoError(ContextBuilderError):
-    """The demo did not go as it should."""
+    """The service did something else than the demo expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What an orchestrator has at hand."""
+    """The open parts that the tour uses."""
 
     bus: Bus
     client: ContextClient
     history: HistoryStore
-    #: Where the bus and the worker are, for people.
+    #: Where bus and worker run, as the tour prints it.
     where: str
-    #: How other processes reach the bus; None for one in memory.
+    #: The URL for other processes; None for a bus in memory.
     bus_url: str | None = None
-    #: Where the inspector is, if it was wanted.
+    #: The inspector's URL, if it is served.
     inspector: str | None = None
     worker: "WorkerProcess | None" = None
 
     def check_worker(self) -> None:
-        """Raise `DemoError` where the worker has ended."""
+        """Raise `DemoError` if the worker has ended."""
         if self.worker is not None:
             self.worker.check_running()
 
 
 @asynccontextmanager
-async def set_up(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIterator[Stage]:
-    """Open a stage whose files are in a folder; raises `DemoError` where the worker fails.
+async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIterator[Stage]:
+    """Start bus, store and worker, with their files in a folder; raises `DemoError` on failure.
 
-    With ``serve`` its worker has the HTTP interface open, and shows what was said.
+    With ``serve`` the worker serves the inspector, which shows all text.
     """
-    port = free_port() if serve else None
-    inspector = None if port is None else f"http://127.0.0.1:{port}"
+    port = _free_port() if serve else None
     settings = Settings(
         bus=BusSettings(url="memory://" if in_memory else None),
         store=StoreSettings(url=f"sqlite:///{folder / 'demo.db'}"),
         tools=ToolsSettings(paths=(TOOLS,)),
-        health=HealthSettings(port=None),  # another worker of this machine may have it
+        health=HealthSettings(port=None),  # another worker on this machine may use it
         http=HttpSettings(port=port, content="full"),
         manifests=ManifestSettings(ttl_seconds=SHOWN_SECONDS),
     )
-    async with open_stores(settings) as stores:
+    async with AsyncExitStack() as stack:
+        stores = await stack.enter_async_context(open_stores(settings))
         await stores.history.append(OWNER, read_history(HISTORY.read_bytes()).rows)
-        async with (
-            open_bus(settings) as connected,
-            connect_client(settings, connected.bus) as client,
-        ):
-            bus = connected.bus
-            if connected.url is None:
-                async with _worker_here(settings, bus):
-                    where = "in memory, with the worker in this process"
-                    yield Stage(
-                        bus=bus,
-                        client=client,
-                        history=stores.history,
-                        where=where,
-                        inspector=inspector,
-                    )
-                return
+        connected = await stack.enter_async_context(open_bus(settings))
+        client = await stack.enter_async_context(connect_client(settings, connected.bus))
+        worker = None
+        if connected.url is None:
+            await stack.enter_async_context(_worker_in_process(settings, connected.bus))
+            where = "in memory, with the worker in this process"
+        else:
             variables = _variables(settings, connected.url)
-            async with worker_process(variables, folder) as worker:
-                yield Stage(
-                    bus=bus,
-                    client=client,
-                    history=stores.history,
-                    where=f"{connected.origin}; worker: process {worker.process.pid}",
-                    bus_url=connected.url,
-                    inspector=inspector,
-                    worker=worker,
-                )
+            worker = await stack.enter_async_context(_worker_process(variables, folder))
+            where = f"{connected.origin}; worker: process {worker.process.pid}"
+        yield Stage(
+            bus=connected.bus,
+            client=client,
+            history=stores.history,
+            where=where,
+            bus_url=connected.url,
+            inspector=None if port is None else f"http://127.0.0.1:{port}",
+            worker=worker,
+        )
 
 
 @asynccontextmanager
-async def _worker_here(settings: Settings, bus: Bus) -> AsyncIterator[None]:
+async def _worker_in_process(settings: Settings, bus: Bus) -> AsyncIterator[None]:
     stop = asyncio.Event()
     async with open_observed_worker(settings, bus) as worker:
         # no task group: it would wrap the demo's errors
@@ -127,20 +119,20 @@ async def _worker_here(settings: Settings, bus: Bus) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """A worker, as it would be started in production."""
+    """A worker in a process of its own, as in production."""
 
     process: Process
     log: Path
 
     def check_running(self) -> None:
-        """Raise `DemoError` with the end of its log where it has ended."""
+        """Raise `DemoError` with the end of its log if it has ended."""
         if self.process.returncode is not None:
-            raise DemoError(f"the worker ended with {self.process.returncode}:\n{self._said()}")
+            raise DemoError(f"the worker ended with {self.process.returncode}:\n{self._log_end()}")
 
     async def stop(self) -> None:
-        """Stop it as Kubernetes does; raises `DemoError` where it does not end cleanly.
+        """Stop it with SIGTERM, as Kubernetes does; raises `DemoError` if it doesn't end cleanly.
 
-        Ctrl-C in a terminal reaches it too, and then it may have ended by itself.
+        After Ctrl-C it may have ended already, since the terminal signals it too.
         """
         if self.process.returncode is None:
             self.process.terminate()
@@ -148,27 +140,27 @@ class WorkerProcess:
             async with asyncio.timeout(STOP_SECONDS):
                 code = await self.process.wait()
         except TimeoutError as error:
-            raise DemoError(f"the worker does not stop:\n{self._said()}") from error
+            raise DemoError(f"the worker does not stop:\n{self._log_end()}") from error
         if code != 0:
-            raise DemoError(f"the worker ended with {code}:\n{self._said()}")
+            raise DemoError(f"the worker ended with {code}:\n{self._log_end()}")
 
-    def _said(self) -> str:
+    def _log_end(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LOG_LINES:])
 
 
 @asynccontextmanager
-async def worker_process(
+async def _worker_process(
     variables: Mapping[str, str], folder: Path
 ) -> AsyncIterator[WorkerProcess]:
-    """Run a worker with some variables, and its log in a folder, while the context lasts."""
+    """Run a worker with environment variables, logging into a folder, until the context exits."""
     log = folder / "worker.log"
-    others = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "service.cli", "worker"),
-            cwd=folder,  # where no config.yml of somebody else is
-            env={**others, **variables},
+            cwd=folder,  # has no config.yml
+            env={**inherited, **variables},
             stdin=DEVNULL,
             stdout=output,
             stderr=output,
@@ -184,7 +176,7 @@ async def worker_process(
 
 
 def _variables(settings: Settings, url: str) -> dict[str, str]:
-    """Return what of the settings is not as by default, as a process of its own reads it."""
+    """Return the settings that differ from the defaults, as environment variables."""
     return {
         "CTXB_BUS__URL": url,
         "CTXB_HEALTH__PORT": "null",
@@ -196,8 +188,8 @@ def _variables(settings: Settings, url: str) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+def _free_port() -> int:
+    """Return a port that no process of this machine listens on."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,142 +1,132 @@
-"""The demo's way: a request after the other, what comes back, and whether it is right."""
+"""The tour: one request after the other, what comes back, and whether it is right."""
 
 import asyncio
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
-from service.cli.demo import requests as ask
-from service.cli.demo.next_steps import print_next_steps
-from service.cli.demo.stage import OWNER, DemoError, Stage, set_up
-from service.cli.demo.staying import print_inspector, wait_until_told
-from service.cli.tables import (
+from service.cli.demo import requests
+from service.cli.demo.stage import OWNER, DemoError, Stage
+from service.cli.output import (
     console,
     print_context,
     print_decisions,
     print_outline,
     print_summary,
+    print_text,
     print_tokens,
-    say,
 )
 from service.wire.protocol import Topics
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.client import NoWorkerError
 
-#: Seconds that the worker has to start, and that a row has to be recorded.
-PATIENCE: Final = 30.0
-#: Seconds between two looks.
-LOOK: Final = 0.05
+#: Seconds for the worker to start, and for a row to be recorded.
+WAIT_SECONDS: Final = 30.0
+#: Seconds between two attempts.
+RETRY_SECONDS: Final = 0.05
 
 
-async def tour(*, in_memory: bool, serve: bool) -> None:
-    """Show what the service does; raises `DemoError` where it does something else.
-
-    With ``serve`` it then goes on, with the inspector open, until SIGTERM or Ctrl-C.
-    """
-    with TemporaryDirectory(prefix="ctxb-demo-") as folder:
-        async with set_up(Path(folder), in_memory=in_memory, serve=serve) as stage:
-            stored = (await stage.history.recent(OWNER)).total
-            say(f"A history of {stored} messages is stored: Ines and Tomas plan a surprise.")
-            say(f"Bus: {stage.where}.")
-            await _plain(stage)
-            await _answered(stage)
-            full = await _full(stage)
-            await _short_of_memory(stage)
-            await _impossible(stage)
-            await _malformed(stage)
-            await _again(stage, full)
-            if stage.inspector is not None:
-                await _inspected(stage, stage.inspector)
-    _heading("That was all")
-    say("The worker has finished and exited cleanly; nothing is left behind.")
-    print_next_steps(served=serve)
+async def tour(stage: Stage) -> None:
+    """Show what the service does; raises `DemoError` if it does something else."""
+    stored = (await stage.history.recent(OWNER)).total
+    print_text(f"A history of {stored} messages is stored: Ines and Tomas plan a surprise.")
+    print_text(f"Bus: {stage.where}.")
+    await _send_question(stage)
+    await _record_answer(stage)
+    full = await _send_run(stage)
+    await _limit_history(stage)
+    await _send_impossible(stage)
+    await _send_malformed(stage)
+    await _send_again(stage, full)
 
 
-async def _plain(stage: Stage) -> None:
-    _heading("1. A question, by PUBLISH on context.build.request")
-    content = _context(await _send(stage, ask.PLAIN, "channel"))
+async def send_comparisons(stage: Stage) -> None:
+    """Send one question with different options, so that the inspector has builds to compare."""
+    print_heading("7. The same question in other ways, to be compared in the inspector")
+    for request in requests.COMPARED:
+        print_summary(_context(await _send(stage, request, "stream")))
+    hidden = await stage.history.prune(OWNER, requests.HIDDEN)
+    _check(hidden == len(requests.HIDDEN), "rows can be hidden by hand")
+    print_summary(_context(await _send(stage, requests.AFTER_PRUNING, "stream")))
+
+
+# --- the steps -------------------------------------------------------------------------------
+
+
+async def _send_question(stage: Stage) -> None:
+    print_heading("1. A question, by PUBLISH on context.build.request")
+    content = _context(await _send(stage, requests.PLAIN, "channel"))
     print_context(content, lines=6)
     print_summary(content)
     _check(len(content.messages) == 5, "a context has five messages")
     _check(content.usage.total <= content.usage.available, "a context fits into its budget")
 
 
-async def _answered(stage: Stage) -> None:
-    _heading("The model answers; its rows go to llm.results and tools.results")
+async def _record_answer(stage: Stage) -> None:
+    print_heading("The model answers; its rows go to llm.results and tools.results")
     for topic, row in (
-        (Topics.LLM_RESULTS, ask.CALL),
-        (Topics.TOOLS_RESULTS, ask.TOOL_RESULT),
-        (Topics.LLM_RESULTS, ask.SAID),
+        (Topics.LLM_RESULTS, requests.CALL),
+        (Topics.TOOLS_RESULTS, requests.TOOL_RESULT),
+        (Topics.LLM_RESULTS, requests.ANSWER_ROW),
     ):
         await stage.bus.append(topic, json.dumps(row).encode())
-    await _recorded(stage, {ask.CALL["id"], ask.TOOL_RESULT["id"], ask.SAID["id"]})
-    say(f"Recorded, and in the next context: {ask.ANSWER}")
+    rows = (requests.CALL, requests.TOOL_RESULT, requests.ANSWER_ROW)
+    await _wait_until_recorded(stage, {row["id"] for row in rows})
+    print_text(f"Recorded, and in the next context: {requests.ANSWER}")
 
 
-async def _full(stage: Stage) -> BuildResponse:
-    _heading("2. A run with tools, a profile and an account, by XADD")
-    response = await _send(stage, ask.FULL, "stream")
+async def _send_run(stage: Stage) -> BuildResponse:
+    print_heading("2. A run with tools, a profile and an account, by XADD")
+    response = await _send(stage, requests.FULL, "stream")
     content = _context(response)
     print_outline(content.messages)
     print_tokens(content.usage)
     print_decisions(content)
     sent = json.dumps(content.messages)
     usage = content.usage
-    _check(ask.ANSWER in sent, "the model's answer is part of the next context")
+    _check(requests.ANSWER in sent, "the model's answer is part of the next context")
     _check("They like short answers" in sent, "the request's profile is used")
-    _check(len(content.tools) == 2, "the tools asked for are sent along")
+    _check(len(content.tools) == 2, "the requested tools are sent along")
     _check(sum(usage.blocks.values()) + usage.tools == usage.total, "the tokens add up")
     return response
 
 
-async def _short_of_memory(stage: Stage) -> None:
-    _heading(f"3. Only {ask.MEMORY_TOKENS} tokens for history: what stays, what goes, and why")
-    content = _context(await _send(stage, ask.SHORT_OF_MEMORY, "stream"))
+async def _limit_history(stage: Stage) -> None:
+    print_heading(
+        f"3. Only {requests.MEMORY_TOKENS} tokens for history: what stays, what goes, and why"
+    )
+    content = _context(await _send(stage, requests.SHORT_OF_MEMORY, "stream"))
     print_decisions(content)
     used = content.usage.blocks["SHARED_MEMORY"]
-    say(f"[SHARED_MEMORY] has {used} tokens.")
-    _check(used <= ask.MEMORY_TOKENS, "history keeps to its tokens")
+    print_text(f"[SHARED_MEMORY] has {used} tokens.")
+    _check(used <= requests.MEMORY_TOKENS, "history stays within its tokens")
     _check(content.dropped > 0, "what does not fit is left out")
-    decided = [name for each in content.decisions for name in each.message_ids]
+    decided = [name for decision in content.decisions for name in decision.message_ids]
     _check(len(decided) == len(set(decided)), "each message is decided on once")
 
 
-async def _impossible(stage: Stage) -> None:
-    _heading("4. A window too small for what has to be sent")
-    error = _error(await _send(stage, ask.IMPOSSIBLE, "stream"))
+async def _send_impossible(stage: Stage) -> None:
+    print_heading("4. A window too small for what has to be sent")
+    error = _error(await _send(stage, requests.IMPOSSIBLE, "stream"))
     _check(error.code == "budget_exceeded", "an impossible budget is refused")
-    _check("CORE_IDENTITY" in error.detail, "it is said what is too large")
+    _check("CORE_IDENTITY" in error.detail, "the error names what is too large")
 
 
-async def _malformed(stage: Stage) -> None:
-    _heading("5. A request with a mistake")
-    error = _error(await _send(stage, ask.MALFORMED, "channel"))
+async def _send_malformed(stage: Stage) -> None:
+    print_heading("5. A request with a mistake")
+    error = _error(await _send(stage, requests.MALFORMED, "channel"))
     _check(error.code == "invalid_request", "a mistake is refused")
-    places = [problem["pointer"] for problem in error.errors]
-    _check(ask.WRONG_PLACE in places, "the place of the mistake is named")
+    pointers = [problem["pointer"] for problem in error.errors]
+    _check(requests.WRONG_POINTER in pointers, "the error names the position of the mistake")
 
 
-async def _again(stage: Stage, first: BuildResponse) -> None:
-    _heading("6. The second request once more, as after a lost answer")
-    response = await _send(stage, ask.FULL, "stream")
+async def _send_again(stage: Stage, first: BuildResponse) -> None:
+    print_heading("6. The second request once more, as after a lost answer")
+    response = await _send(stage, requests.FULL, "stream")
     _check(response.id == first.id, "a retry gets the same response")
-    _check(response.content == first.content, "a retry is not built anew")
-    say(f"The same response, not built anew: {response.id}")
-
-
-async def _inspected(stage: Stage, inspector: str) -> None:
-    _heading("7. The same question in other ways, to be compared in the inspector")
-    for request in ask.COMPARED:
-        print_summary(_context(await _send(stage, request, "stream")))
-    hidden = await stage.history.prune(OWNER, ask.HIDDEN)
-    _check(hidden == len(ask.HIDDEN), "rows can be hidden by hand")
-    print_summary(_context(await _send(stage, ask.AFTER_PRUNING, "stream")))
-    _heading("The inspector")
-    print_inspector(inspector, OWNER, stage.bus_url)
-    await wait_until_told(stage.worker)
+    _check(response.content == first.content, "a retry is not built again")
+    print_text(f"The same response, not built again: {response.id}")
 
 
 # --- sending and checking --------------------------------------------------------------------
@@ -145,33 +135,33 @@ async def _inspected(stage: Stage, inspector: str) -> None:
 async def _send(
     stage: Stage, request: Mapping[str, Any], via: Literal["stream", "channel"]
 ) -> BuildResponse:
-    """Send a request, to the channel as soon as somebody listens, and say how long it took."""
-    until = time.monotonic() + PATIENCE
+    """Send a request, to a channel as soon as a worker listens, and print how long it took."""
+    until = time.monotonic() + WAIT_SECONDS
     while True:
         stage.check_worker()
         before = time.perf_counter()
         try:
-            response = await stage.client.send(request, timeout_seconds=PATIENCE, via=via)
+            response = await stage.client.send(request, timeout_seconds=WAIT_SECONDS, via=via)
         except NoWorkerError:
             if time.monotonic() > until:
                 raise
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(RETRY_SECONDS)
             continue
         milliseconds = (time.perf_counter() - before) * 1000
-        say(f"{request['id']}: {response.content.status} after {milliseconds:.0f} ms")
+        print_text(f"{request['id']}: {response.content.status} after {milliseconds:.0f} ms")
         return response
 
 
-async def _recorded(stage: Stage, ids: set[str]) -> None:
-    """Wait until the recorder has written rows."""
-    until = time.monotonic() + PATIENCE
+async def _wait_until_recorded(stage: Stage, ids: set[str]) -> None:
+    """Wait until the recorder has stored rows; raises `DemoError` if it doesn't."""
+    until = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < until:
         stage.check_worker()
         page = await stage.history.recent(OWNER, max_rows=10)
         if ids <= {str(row["id"]) for row in page.rows}:
             return
-        await asyncio.sleep(LOOK)
-    raise DemoError("what was published on the results streams was not recorded")
+        await asyncio.sleep(RETRY_SECONDS)
+    raise DemoError("the rows on the results streams were not recorded")
 
 
 def _context(response: BuildResponse) -> BuildSuccess:
@@ -186,15 +176,16 @@ def _error(response: BuildResponse) -> ErrorBody:
     if content.status == "success":
         raise DemoError("an error was expected, not a context")
     error = content.error
-    say(f"{error.code}: {error.detail}")
+    print_text(f"{error.code}: {error.detail}")
     return error
 
 
-def _check(right: bool, claim: str) -> None:
-    if not right:
+def _check(holds: bool, claim: str) -> None:
+    if not holds:
         raise DemoError(f"this does not hold: {claim}")
 
 
-def _heading(text: str) -> None:
+def print_heading(text: str) -> None:
+    """Print a line that begins a part of the tour."""
     console().print()
     console().rule(text, align="left")

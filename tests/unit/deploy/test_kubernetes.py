@@ -12,7 +12,7 @@ from service.adapters.redis.shards import shard_topic
 from service.cli.root import app
 from service.config.load import load_settings
 from service.config.settings import Settings
-from service.wire.documents import GROUP
+from service.wire.protocol import REQUESTS_GROUP
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy/kubernetes/base"
@@ -236,7 +236,7 @@ def test_scaling_looks_at_the_streams_that_there_are() -> None:
     streams = [each["metadata"]["stream"] for each in triggers]
 
     assert streams == [shard_topic(number, len(triggers)) for number in range(len(triggers))]
-    assert {each["metadata"]["consumerGroup"] for each in triggers} == {GROUP}
+    assert {each["metadata"]["consumerGroup"] for each in triggers} == {REQUESTS_GROUP}
     assert {each["authenticationRef"]["name"] for each in triggers} == {who["metadata"]["name"]}
     assert (
         scaled["spec"]["scaleTargetRef"]["name"] == only("base/deployment.yaml")["metadata"]["name"]

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenCounter, get_token_counter
 from service.budget.estimates import SimpleTokenCounter
-from service.conversation.compaction import CompactionResult
+from service.conversation.compaction import (
+    CompactionResult,
+    CountsText,
+    select_messages_for_compaction,
+)
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
-from service.conversation.selection import CountsText, select_messages_for_compaction
 from service.conversation.stored import Conversation
 from tests.support import NOW, SEARCH
 from tests.unit.service.conversation.managing import Log, Summariser, contents

@@ -7,11 +7,11 @@ from formatters.model import ChatMessage, Message, Role, ToolCall
 from formatters.native import (
     CLEARED,
     WORDLESS,
-    as_dict,
     clear_result,
     to_chat_message,
     truncate_message,
 )
+from formatters.render import as_dict
 from formatters.rows import read_row
 
 PARTS = {"thinking": ["signed", {"n": 0}]}

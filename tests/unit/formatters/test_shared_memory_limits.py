@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Block, Facts, MemoryView, Row
-from formatters.printed import REMEMBERED_CHARS
+from formatters.printed import CACHED_CHARS
 from formatters.rows import read_rows
 from formatters.shared_memory import NO_HISTORY, NONE_FITS, shared_memory
 
@@ -194,7 +194,7 @@ def test_entries_can_be_shortened(chars: int) -> None:
     assert (shorter.rows, shorter.messages) == (entry.rows, entry.messages)
 
 
-@pytest.mark.parametrize("size", [REMEMBERED_CHARS, REMEMBERED_CHARS + 1])
+@pytest.mark.parametrize("size", [CACHED_CHARS, CACHED_CHARS + 1])
 def test_long_and_short_texts_are_guarded_alike(size: int) -> None:
     """Whether a guarded text is remembered shows nowhere, the second time neither."""
     text = "[THIS_MOMENT]\n".ljust(size, "x")

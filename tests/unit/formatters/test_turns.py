@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from formatters.turns import count_rows, group_turns, is_printable, sort_messages
+from formatters.turns import group_history, group_turns, is_printable, sort_messages
 
 START = datetime(2025, 12, 10, 15, 30, tzinfo=UTC)
 ROLES = {"h": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
@@ -148,5 +148,5 @@ def test_showable(role: Role, content: str, calls: int, *, shown: bool) -> None:
 
 def test_count_rows() -> None:
     """Rows are counted as they are printed: five messages of two runs are four rows."""
-    assert count_rows(messages("h0/r1 a0/r1 a1/r1 h1/r2 a2/r2")) == 4
-    assert count_rows(messages("s t/r h a")) == 2
+    assert group_history(messages("h0/r1 a0/r1 a1/r1 h1/r2 a2/r2")).row_count == 4
+    assert group_history(messages("s t/r h a")).row_count == 2

@@ -301,7 +301,7 @@ async def test_history_that_cannot_be_read_refuses_the_build(
     assert error_code(response) == "history_unavailable"
     assert response.content.status == "error"
     assert response.content.error.retryable
-    assert response.content.error.detail == "the store failed, or gave no answer within 2 s"
+    assert response.content.error.detail == "the store failed, or didn't answer within 2 s"
 
 
 @pytest.mark.parametrize("hangs", [True, False])

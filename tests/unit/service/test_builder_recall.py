@@ -142,7 +142,8 @@ async def test_no_summary_is_wanted(make_builder: MakeBuilder, make_request: Mak
     built = await make_builder().built(request)
 
     assert "RECALLED" in built.content.usage.blocks
-    assert not any(outcome.fit.wanted_summary for outcome in built.fitted.outcomes)
+    assert built.fitted.history
+    assert not built.fitted.history.outcome.fit.wanted_summary
 
 
 async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:

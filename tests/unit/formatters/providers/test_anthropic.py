@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from formatters.providers.canonical import CONTINUE
+from formatters.providers.alternation import CONTINUE
 from formatters.providers.formats import provider_request
 from tests.validity.anthropic import anthropic as violations
 

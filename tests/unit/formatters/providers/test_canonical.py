@@ -3,7 +3,6 @@ import pytest
 from formatters.model import ChatMessage, ToolCall
 from formatters.providers.canonical import (
     MAX_DEPTH,
-    has_text,
     read_arguments,
     read_canonical,
     read_parameters,
@@ -102,11 +101,3 @@ def test_parameters_have_a_schema() -> None:
 
     assert read_parameters({"parameters": schema}) is schema
     assert read_parameters({"name": "f"}) == {"type": "object", "properties": {}}
-
-
-@pytest.mark.parametrize(
-    ("text", "says"), [("a", True), (" a\n", True), ("", False), (" \n", False)]
-)
-def test_blanks_say_nothing(text: str, says: bool) -> None:
-    """A text of blanks is refused like an empty one."""
-    assert has_text(text) is says

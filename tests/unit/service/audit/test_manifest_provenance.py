@@ -183,7 +183,7 @@ async def test_a_row_that_no_block_speaks_of_has_no_decision(
     builder = make_builder()
     await builder.history.append("o", [row(1, "human", "hi")])
     built = await builder.built(make_request())
-    silent = replace(built, fitted=replace(built.fitted, outcomes=()))
+    silent = replace(built, fitted=replace(built.fitted, history=None))
 
     (candidate,) = make_manifest(silent, ground(Settings())).candidates
 

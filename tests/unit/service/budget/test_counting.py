@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, ToolCall
+from formatters.native import CLEARED
 from formatters.render import join_blocks, render
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
@@ -12,9 +13,11 @@ from service.budget.counting import (
     count_function,
     entry_tokens,
     last_tokens,
+    make_groups,
     measure,
     message_tokens,
 )
+from tests.unit.service.budget.natives import called, history
 
 
 def block(*texts: str, additive: bool = True) -> Block:
@@ -106,7 +109,7 @@ def test_a_tag_stands_for_one_block() -> None:
 class Halves(Estimate):
     """A counter for which two letters are a token, rounded up."""
 
-    def joined(self, texts: Iterable[str]) -> int:
+    def count_joined(self, texts: Iterable[str]) -> int:
         """Return half the length."""
         return -(-sum(map(len, texts)) // 2)
 
@@ -136,3 +139,11 @@ class Letters:
     def count(self, text: str) -> int:
         """Return the length."""
         return len(text)
+
+
+def test_only_what_clearing_makes_smaller_saves_anything() -> None:
+    """By a token at least."""
+    stub = len(CLEARED) + 4
+    (group,) = make_groups(history(entries=(called("a", stub - 1, stub, stub + 1),)), len)
+
+    assert group.savings == {"a3": 1}

@@ -4,7 +4,17 @@ from pathlib import Path
 import pytest
 
 import service.budget
-from service.budget.decisions import PRESENT, REASONS, Decision, Outcome, tally
+from formatters.model import Block, Entry, Message, Role
+from service.budget.decisions import (
+    PRESENT,
+    REASONS,
+    BlockOutcome,
+    Decision,
+    Outcome,
+    SentEntry,
+    tally,
+)
+from service.budget.groups import Fit, Group, GroupDecision
 
 
 def decision(outcome: Outcome, *ids: str, reason: str = "fits", **fields: int) -> Decision:
@@ -18,7 +28,7 @@ def test_detail() -> None:
     not_read = decision("not_read", reason="not_read", count=4)
 
     assert kept.detail == "kept (31 tokens): it fits into the budget"
-    assert not_read.detail.startswith("not read: neither the limit of rows nor the budget")
+    assert not_read.detail.startswith("not read: they are beyond the limit of rows")
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -61,3 +71,55 @@ def test_reasons_that_our_code_gives_have_a_sentence() -> None:
 
     assert given
     assert set(given) <= set(REASONS)
+
+
+# --- outcomes of blocks ------------------------------------------------------------------
+
+ENTRIES = tuple(Entry(text=name * 10) for name in "abc")
+GROUPS = [
+    Group(n, 10, 11, (Message(id=name, role=Role.HUMAN, content=name),))
+    for n, name in enumerate("abc")
+]
+
+
+def outcome(*shown: SentEntry | None, fit: Fit | None = None) -> BlockOutcome:
+    """Return what became of three groups of ten tokens each."""
+    return BlockOutcome(
+        block=Block(tag="M", entries=ENTRIES),
+        groups=GROUPS,
+        sent={n: each for n, each in enumerate(shown) if each},
+        fit=fit or Fit(kept=()),
+    )
+
+
+def whole(place: int) -> SentEntry:
+    """Return an entry that is sent as it is."""
+    return SentEntry(ENTRIES[place], 10)
+
+
+def test_what_is_sent_whole_saves_nothing() -> None:
+    """And is kept, each for the same reason."""
+    all_kept = outcome(whole(0), whole(1), whole(2))
+
+    assert all_kept.saved == 0
+    assert {(each.outcome, each.reason) for each in all_kept.decisions} == {("kept", "fits")}
+
+
+def test_what_is_left_out_saves_its_tokens() -> None:
+    """All of them, or those that shortening and clearing take away."""
+    some = outcome(
+        None, SentEntry(ENTRIES[1], 4, True), SentEntry(ENTRIES[2], 7, cleared=frozenset("c"))
+    )
+
+    assert some.saved == 10 + 6 + 3
+    outcomes = [each.outcome for each in some.decisions]
+    assert outcomes == ["dropped", "truncated", "cleared"]
+
+
+def test_the_decision_of_the_strategy_is_the_reason() -> None:
+    """With its score; without a decision a group was too large."""
+    fit = Fit(kept=(), decisions={0: GroupDecision(reason="score", score=0.5)})
+    first, second, _ = outcome(fit=fit).decisions
+
+    assert (first.reason, first.score) == ("score", 0.5)
+    assert (second.reason, second.score) == ("too_large", None)

@@ -284,8 +284,10 @@ def test_none_keeps_everything() -> None:
 
 def test_an_insufficient_strategy_is_told_of() -> None:
     """Whether the strategy's choice had to be cut is passed on."""
-    assert fit(TOTAL - 1, strategy=KeepAll(name="everything")).insufficient
-    assert not fit(TOTAL - 1).insufficient
+    for strategy, insufficient in ((KeepAll(name="everything"), True), (OldestFirst(), False)):
+        history = fit(TOTAL - 1, strategy=strategy).history
+        assert history
+        assert history.insufficient is insufficient
 
 
 def test_without_history() -> None:

@@ -1,7 +1,8 @@
 import pytest
 
 from formatters.native import CLEARED
-from service.budget.fit_run import FittedRun, fit_run, newest_alone
+from service.budget.decisions import FittedBlock
+from service.budget.fit_run import fit_run, newest_group_only
 from tests.unit.service.budget.natives import called, run, said
 
 #: A run of 260 tokens: two calls with results of 100 and 50, a result of 20, and one of 70.
@@ -12,12 +13,12 @@ SIZE = 107 + 57 + 27 + 76
 STUB = len(CLEARED) + 4
 
 
-def fates(fitted: FittedRun) -> dict[str, str]:
+def fates(fitted: FittedBlock) -> dict[str, str]:
     """Return the outcome for each message."""
     return {name: each.outcome for each in fitted.decisions for name in each.message_ids}
 
 
-def tokens(fitted: FittedRun) -> int:
+def tokens(fitted: FittedBlock) -> int:
     """Return what is sent costs."""
     return sum(
         len(message.content) + 4 + 3 * len(message.tool_calls)
@@ -81,7 +82,7 @@ def test_the_newest_group_stays_as_it_is(budget: int) -> None:
     """Whatever it costs, and its results too."""
     fitted = fit_run(BLOCK, budget, len)
 
-    assert fitted.block == newest_alone(BLOCK)
+    assert fitted.block == newest_group_only(BLOCK)
     assert list(fates(fitted).values()) == ["dropped"] * 6 + ["kept"] * 2
 
 

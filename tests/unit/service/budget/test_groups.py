@@ -64,3 +64,30 @@ def test_one_call_is_enough_to_call_tools() -> None:
 
     assert Group(index=0, tokens=1, tokens_last=1, messages=(human, called)).calls_tools
     assert not Group(index=0, tokens=1, tokens_last=1, messages=(human,)).calls_tools
+
+
+LARGE = Group(index=0, tokens=101, tokens_last=100, savings={"a": 30, "b": 40, "c": 20})
+
+
+@pytest.mark.parametrize("room", [100, 1_000])
+def test_a_group_that_fits_is_weighed_as_it_is(room: int) -> None:
+    """To the token."""
+    assert LARGE.limited_to(room) is LARGE
+
+
+@pytest.mark.parametrize(
+    ("room", "savings"),
+    [
+        (99, {"a": 29, "b": 40, "c": 20}),
+        (70, {"a": 0, "b": 40, "c": 20}),
+        (55, {"a": 0, "b": 25, "c": 20}),
+        (20, {"a": 0, "b": 0, "c": 10}),
+        (5, {"a": 0, "b": 0, "c": 0}),
+    ],
+)
+def test_a_group_that_is_too_large_fills_the_room(room: int, savings: dict[str, int]) -> None:
+    """Clearing saves only what is left once the excess is gone, from the first result on."""
+    weighed = LARGE.limited_to(room)
+
+    assert (weighed.tokens, weighed.tokens_last, weighed.excess) == (room, room, 100 - room)
+    assert weighed.savings == savings

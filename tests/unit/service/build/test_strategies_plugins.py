@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from service.budget.groups import Fit, Group, GroupDecision
 from service.budget.strategies.oldest_first import OldestFirst
 from service.build import strategies as plugins
-from service.build.strategies import Foreign, load_strategies
+from service.build.strategies import PluginStrategy, load_strategies
 from service.recall.ranking import RANKING_STRATEGIES
 
 GROUPS = [Group(index=n, tokens=10, tokens_last=10) for n in range(4)]
@@ -127,7 +127,7 @@ class Returning:
 def test_where_it_fails_the_oldest_go_first(result: object) -> None:
     """An error, and a choice that is none: invented, doubled, out of order, or oddly judged."""
     with capture_logs() as logs:
-        fit = Foreign(Returning(result), "mine").fit(GROUPS, 25)
+        fit = PluginStrategy(Returning(result), "mine").fit(GROUPS, 25)
 
     assert fit == OldestFirst().fit(GROUPS, 25)
     assert logs[0]["event"] == "plugin.failed"
@@ -146,7 +146,7 @@ def test_its_summary_is_a_line_or_a_count(summary: Any, told: str) -> None:
     """Whatever it does."""
     mine = Returning(Fit(kept=tuple(GROUPS[2:]), summary=summary))
 
-    fit = Foreign(mine, "mine").fit(GROUPS, 25)
+    fit = PluginStrategy(mine, "mine").fit(GROUPS, 25)
 
     assert fit.kept == tuple(GROUPS[2:])
     assert fit.summary
@@ -165,7 +165,7 @@ class Unreadable(FirstOnly):
 def test_it_may_fail_to_say_what_it_reads() -> None:
     """Then it is taken to read what the budget can hold."""
     with capture_logs() as logs:
-        assert Foreign(Unreadable(), "mine").reads_all is False
+        assert PluginStrategy(Unreadable(), "mine").reads_all is False
     assert logs[0]["event"] == "plugin.failed"
 
 
@@ -173,4 +173,4 @@ def test_a_choice_with_a_reason_and_a_score_stands() -> None:
     """Reasons are its own."""
     fit = Fit(kept=tuple(GROUPS[1:]), decisions={0: GroupDecision("mood", 0.5)})
 
-    assert Foreign(Returning(fit), "mine").fit(GROUPS, 25) == fit
+    assert PluginStrategy(Returning(fit), "mine").fit(GROUPS, 25) == fit

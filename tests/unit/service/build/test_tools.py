@@ -9,7 +9,7 @@ import pytest
 from formatters.model import Tool
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.budget.toolset import Toolset, Toolsets
-from service.build.tools import offered_tools, unlisted
+from service.build.tools import read_tools, stale_tools
 from service.errors import InvalidRequestError
 from service.wire.request import BuildRequest
 from tests.support import SEARCH
@@ -50,7 +50,7 @@ async def offered(
     """Return the names of the tools that are offered."""
     content = {"current_input": "Hi", "tools": None if asked is None else list(asked)}
     request = BuildRequest.model_validate({"owner_key": "o", "content": content})
-    found: Toolset = await offered_tools(request, registry, toolsets or Toolsets())
+    found: Toolset = await read_tools(request, registry, toolsets or Toolsets())
     return [tool["function"]["name"] for tool in json.loads(found.json)]
 
 
@@ -113,6 +113,6 @@ def test_sources_that_do_not_answer_are_told(
     content = {"current_input": "Hi", "tools": tools}
     request = BuildRequest.model_validate({"owner_key": "o", "content": content})
 
-    warnings = list(unlisted(request, registry))
+    warnings = list(stale_tools(request, registry))
     assert [warning.code for warning in warnings] == ["tools_stale"] * told
     assert all("git" in warning.detail for warning in warnings)

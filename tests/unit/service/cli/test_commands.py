@@ -214,7 +214,7 @@ def test_any_models_limits_can_be_asked_for(ctxb: Ctxb) -> None:
     assert (row["name"], row["max_input"]) == ("openai/gpt-5-2025", 272_000)
     result = ctxb("models", "ls", "mystery")
     assert (result.exit_code, result.stdout) == (Exit.FAILED, "")
-    assert "nothing is known of a model 'mystery'" in result.stderr
+    assert "no limits of a model 'mystery'" in result.stderr
 
 
 def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_a_file_of_settings_is_written_once(ctxb: Ctxb) -> None:
     again = ctxb("config", "init", "--with-schema")
 
     assert again.exit_code == Exit.FAILED
-    assert "config.yml is there already" in again.stderr
+    assert "config.yml exists already" in again.stderr
     assert Path("config.yml").read_text() == "bus: {prefix: mine.}\n"
     assert not Path("config.schema.json").exists()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.cli.demo.next_steps import print_next_steps
+from service.cli.demo.command import print_next_steps
 from service.cli.demo.requests import FULL, IMPOSSIBLE, PLAIN, SHORT_OF_MEMORY
 from service.cli.demo.stage import HISTORY, OWNER, DemoError, WorkerProcess
 from service.cli.history_files import read_history

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from service.cli.checkup import bus, running, store
-from service.cli.checkup.finding import Finding, fail, ok, warn
+from service.cli import checks, doctor
+from service.cli.checks import Finding, fail, ok, warn
 from service.cli.exits import Exit
 from service.config.settings import Settings
 from service.errors import BusError
@@ -46,7 +46,7 @@ def states(findings: Any) -> dict[str, str]:
 
 def test_a_server_that_is_set_up_as_documented_is_right() -> None:
     """Nothing is said against it."""
-    assert set(states(bus._server(SERVER)).values()) == {"ok"}
+    assert set(states(checks.check_server(SERVER)).values()) == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_server_that_is_set_up_as_documented_is_right() -> None:
 )
 def test_each_setting_of_a_server_matters(change: dict[str, Any], what: str, state: str) -> None:
     """It is named alone, with advice."""
-    found = [each for each in bus._server(replace(SERVER, **change)) if each.state != "ok"]
+    found = [each for each in checks.check_server(replace(SERVER, **change)) if each.state != "ok"]
     assert states(found) == {what: state}
     assert all(each.advice for each in found)
 
 
 def test_any_version_of_valkey_will_do() -> None:
     """Its numbers begin where those of Redis ended."""
-    assert states(bus._server(replace(SERVER, product="valkey", version="8.0.1")))[
+    assert states(checks.check_server(replace(SERVER, product="valkey", version="8.0.1")))[
         "bus server"
     ] == ("ok")
 
@@ -85,13 +85,13 @@ def test_any_version_of_valkey_will_do() -> None:
 def test_streams_that_are_stuck_are_named(change: dict[str, Any], what: str, state: str) -> None:
     """By how long something is in work, or that nobody reads."""
     seen = replace(BUS, requests=[replace(STREAM, **change)])
-    assert states(bus._streams(seen, 5.0)) == {what: state}
+    assert states(checks.check_streams(seen, 5.0)) == {what: state}
 
 
 def test_streams_of_former_shards_are_told() -> None:
     """Somebody goes by an outdated number."""
     seen = replace(BUS, requests=[STREAM, replace(STREAM, name="context.build.request.{7}")])
-    (found,) = bus._streams(seen, 5.0)
+    (found,) = checks.check_streams(seen, 5.0)
     assert (found.state, "context.build.request.{7}" in found.found) == ("warn", True)
 
 
@@ -102,10 +102,10 @@ def test_workers_that_fell_silent_are_told() -> None:
         WorkerState(name="busy", pending=2, silent_seconds=0.1),
         WorkerState(name="idle", pending=0, silent_seconds=99.0),
     ]
-    found = list(bus._readers(replace(BUS, workers=workers), 5.0))
+    found = list(checks.check_workers(replace(BUS, workers=workers), 5.0))
     assert [each.state for each in found] == ["ok", "warn"]
     assert found[1].found.endswith(": gone")
-    assert states(bus._readers(replace(BUS, listening=0), 5.0)) == {"workers": "warn"}
+    assert states(checks.check_workers(replace(BUS, listening=0), 5.0)) == {"workers": "warn"}
 
 
 @pytest.mark.parametrize(("workers", "state"), [(2, "ok"), (3, "fail")])
@@ -114,13 +114,13 @@ def test_workers_together_need_connections(workers: int, state: str) -> None:
     seen = StoreState(
         rows=1, owners=1, summaries=0, bytes=1, exact=False, connections=25, connected=4
     )
-    assert states(store._server(seen, Settings(), workers)) == {"store connections": state}
+    assert states(checks.check_database(seen, Settings(), workers)) == {"store connections": state}
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     """So is a folder that isn't there."""
-    assert store.disk("disk", tmp_path).state in {"ok", "warn"}
-    assert store.disk("disk", tmp_path / "nowhere").state == "fail"
+    assert checks.check_disk("disk", tmp_path).state in {"ok", "warn"}
+    assert checks.check_disk("disk", tmp_path / "nowhere").state == "fail"
 
 
 async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,16 +133,16 @@ async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch)
     async def works(_settings: Settings) -> AsyncIterator[Finding]:
         yield warn("two", "odd", "look")
 
-    monkeypatch.setattr(running, "CHECKS", {"bus": breaks, "other": works})
-    found = await running.look_at_all(Settings())
+    monkeypatch.setattr(doctor, "CHECKS", {"bus": breaks, "other": works})
+    found = await doctor.run_checks(Settings())
 
     assert states(found) == {"one": "ok", "bus": "fail", "two": "warn"}
-    assert "secret" not in json.dumps(running.as_document(found))
+    assert "secret" not in json.dumps(doctor.findings_dicts(found))
 
 
 def test_findings_are_shown_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing in them steers a terminal, and the states are counted."""
-    running.print_findings([ok("a", "fine"), fail("b", "bad \x1b[2J", "mend it")])
+    doctor.print_findings([ok("a", "fine"), fail("b", "bad \x1b[2J", "mend it")])
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "→ mend it" in shown

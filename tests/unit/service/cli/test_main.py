@@ -7,8 +7,8 @@ import sys
 SCRIPT = """
 import atexit, gc, sys
 atexit.register(lambda: print(gc.get_freeze_count() > 10_000, gc.get_threshold()[0]))
-from service.cli import COLLECTED_FROM, main
-print(COLLECTED_FROM)
+from service.cli import GC_THRESHOLD, main
+print(GC_THRESHOLD)
 sys.argv = ["ctxb", "--version"]
 main()
 """

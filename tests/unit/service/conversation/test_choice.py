@@ -5,7 +5,7 @@ import pytest
 from formatters.model import Row
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
-from service.conversation.choice import choose, prepared, read_rule
+from service.conversation.choice import apply_rule, choose, read_rule
 from service.conversation.sending import message_tokens
 from service.conversation.strategies import ContextStrategy, WindowSizeContext
 from tests.unit.service.conversation.managing import SIMPLE, contents
@@ -24,7 +24,7 @@ def chosen(rows: list[Said], strategy: object, budget: int) -> list[Row]:
     """Return what is left of messages."""
     rule = read_rule(strategy)  # type: ignore[arg-type] # names and lists
     assert not isinstance(rule, ContextStrategy)
-    return choose(prepared(rows, rule), rule, budget, price)
+    return choose(apply_rule(rows, rule), rule, budget, price)
 
 
 def test_rules_have_names() -> None:
@@ -41,7 +41,7 @@ def test_rules_have_names() -> None:
 
 def test_the_sources_strategies_go_before_the_budget() -> None:
     """What they leave is what there is to choose from."""
-    units = prepared(EXAMPLE, WindowSizeContext(2))
+    units = apply_rule(EXAMPLE, WindowSizeContext(2))
 
     assert names(units.all_rows()) == "u6 a7"
 

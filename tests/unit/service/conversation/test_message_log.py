@@ -1,15 +1,24 @@
-"""Tests for `service.conversation.message_log`."""
+"""What is added to conversations, and how results are correlated with calls."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from service.conversation.context_config import ContextConfig
-from service.conversation.message_log import EMPTY_ANSWER, NO_CONVERSATION
+from service.conversation.message_log import (
+    ALL,
+    DEFAULT,
+    EMPTY_ANSWER,
+    MAX_LINE,
+    NO_CONVERSATION,
+    Histories,
+    correlate,
+)
 from service.conversation.messages import ToolResult
 from tests.unit.service.conversation.managing import Log, WarnedLog, contents, manager
-from tests.unit.service.conversation.talk import said
+from tests.unit.service.conversation.talk import Said, calls, said, uses
 
 CALLS = [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]
 
@@ -227,3 +236,122 @@ def test_results_tell_their_calls_where_that_is_asked_for() -> None:
 
     assert contents(log.messages)[-1] == '[#1: search(q="x")]\nfound'
     assert heard.heard[-1] == ("tool", "c1", "search", "found")
+
+
+A, B = said("user", "a"), said("user", "b")
+
+
+def test_there_is_a_conversation_from_the_start() -> None:
+    """It is the current one, and active once something is said."""
+    histories = Histories()
+
+    assert DEFAULT in histories
+    assert (histories.current, histories.active, histories.rows()) == (DEFAULT, [], ())
+    histories.add(A)
+    assert (histories.active, histories.rows()) == ([DEFAULT], (A,))
+
+
+def test_conversations_are_apart() -> None:
+    """Each has its own messages, in their order, and they are active in theirs."""
+    histories = Histories()
+    histories.add(A, "x")
+    histories.add(B, "y")
+    histories.add(B, "x")
+    histories.add(B, "x", first=True)
+
+    assert histories.rows("x") == (B, A, B)
+    assert histories.rows("y") == (B,)
+    assert histories.rows("z") == histories.rows() == ()
+    assert histories.active == ["x", "y"]
+
+
+def test_only_what_is_there_can_be_current() -> None:
+    """An unknown one changes nothing."""
+    histories = Histories()
+    histories.add(A, "x")
+
+    assert histories.select("x")
+    assert not histories.select("y")
+    assert histories.current == "x"
+    assert histories.rows() == (A,)
+
+
+def test_a_cleared_conversation_is_there_and_empty() -> None:
+    """It is neither active nor current; others are left alone."""
+    histories = Histories()
+    histories.add(A, "x")
+    histories.add(B, "y")
+    histories.select("x")
+    histories.clear()
+
+    assert (histories.rows("x"), histories.rows("y")) == ((), (B,))
+    assert (histories.active, histories.current) == (["y"], DEFAULT)
+    assert histories.select("x")
+    histories.clear("y")
+    assert histories.current == "x"
+
+
+def test_clearing_an_unknown_conversation_is_nothing() -> None:
+    """It doesn't come to be by that."""
+    histories = Histories()
+    histories.clear("x")
+
+    assert "x" not in histories
+
+
+def test_all_conversations_can_be_forgotten() -> None:
+    """None of them can be the current one then, but for the one there always is."""
+    histories = Histories()
+    histories.add(A, "x")
+    histories.select("x")
+    histories.clear(ALL)
+
+    assert (histories.active, histories.current) == ([], DEFAULT)
+    assert not histories.select("x")
+
+
+def test_messages_can_be_replaced() -> None:
+    """All of a conversation's, by others."""
+    histories = Histories()
+    histories.add(A, "x")
+    histories.replace([B, B], "x")
+
+    assert histories.rows("x") == (B, B)
+
+
+def calling(**arguments: Any) -> list[Said]:
+    """Return a conversation with a call of these arguments."""
+    function = {"name": "search", "arguments": json.dumps(arguments)}
+    return [{"role": "assistant", "tool_calls": [{"id": "c1", "function": function}]}]
+
+
+def test_a_result_tells_its_call() -> None:
+    """Calls are numbered within their message."""
+    assert correlate("found", "2", [calls("1", "2")]) == "[#2: search(q=1)]\nfound"
+    assert correlate("found", "1", [uses("1")]) == "[#1: search(q=1)]\nfound"
+
+
+def test_the_newest_of_several_calls_is_meant() -> None:
+    """Where an id was used before."""
+    assert correlate("found", "1", [calls("0", "1"), calls("1")]).startswith("[#1: ")
+
+
+def test_a_result_of_no_call_is_left_alone() -> None:
+    """There is nothing to tell."""
+    assert correlate("found", "9", [calls("1")]) == "found"
+
+
+def test_arguments_are_told_on_one_short_line() -> None:
+    """Long ones are cut, and those that hold whole files are left out."""
+    told = correlate("found", "c1", calling(q="a b", code="x", _parallel=True, t="y" * 60))
+
+    assert told == f'[#1: search(q="a b", t="{"y" * 46}...)]\nfound'
+    many = correlate("found", "c1", calling(**{f"k{n}": "z" * 40 for n in range(9)}))
+    assert len(many.partition("\n")[0]) == MAX_LINE + 2
+
+
+def test_arguments_that_cannot_be_read_are_none() -> None:
+    """The name is told all the same."""
+    row = {"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": "{"}]}
+
+    assert correlate("found", "c", [row]) == "[#1: f()]\nfound"

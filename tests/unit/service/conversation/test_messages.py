@@ -1,4 +1,4 @@
-"""Tests for `service.conversation.messages`."""
+"""Messages in chat form, and their fields."""
 
 import json
 from typing import Any
@@ -8,19 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.guard import quoted
-from formatters.model import ToolCall
+from formatters.model import Message, Role, ToolCall
 from service.conversation.messages import (
     MAX_NAME,
     ToolResult,
     arguments_json,
+    as_mapping,
     create_assistant_message,
     create_assistant_tool_call_message,
     create_system_message,
     create_tool_result_message,
     create_user_message,
+    is_opaque,
+    is_same_message,
+    is_system,
     result_text,
+    role_of,
     speaker_name,
 )
+from tests.unit.service.conversation.talk import said
 
 
 def test_messages_have_the_form_of_chat_messages() -> None:
@@ -126,3 +132,52 @@ def test_what_is_no_call_is_named(calls: Any) -> None:
     """SPADE_LLM's second argument was the conversation's id, which is a keyword here."""
     with pytest.raises(TypeError, match="conversation_id="):
         create_assistant_tool_call_message(calls)
+
+
+@pytest.mark.parametrize(
+    ("role", "who", "system"),
+    [
+        ("user", Role.HUMAN, False),
+        ("HUMAN", Role.HUMAN, False),
+        ("assistant", Role.AI, False),
+        (" Model ", Role.AI, False),
+        ("tool", Role.TOOL, False),
+        ("System", Role.OTHER, True),
+        ("developer", Role.OTHER, True),
+        ("command", Role.OTHER, False),
+        (None, Role.OTHER, False),
+    ],
+)
+def test_roles_of_all_sources_are_known(role: object, who: Role, *, system: bool) -> None:
+    """In any case; only instructions are system messages."""
+    message = {"role": role, "content": "hi"}
+
+    assert role_of(message) is who
+    assert is_system(message) is system
+
+
+def test_how_arguments_were_written_makes_no_difference() -> None:
+    """All else does."""
+
+    def message(content: str = "hi", *ids: str, text: str | None = None) -> Message:
+        calls = tuple(ToolCall(id=id_, name="f", arguments={}, text=text) for id_ in ids)
+        return Message(id="m", role=Role.AI, content=content, tool_calls=calls)
+
+    assert is_same_message(message("hi", "1"), message("hi", "1", text="{ }"))
+    assert not is_same_message(message("hi", "1"), message("hi", "2"))
+    assert not is_same_message(message("hi", "1"), message("hi", "1", "2"))
+    assert not is_same_message(message("hi"), message("ho"))
+
+
+def test_what_no_provider_knows_is_not_opaque() -> None:
+    """Parts that can't be sent say nothing; one that may be known says something."""
+    assert not is_opaque([1, None, {}, {"type": "text"}, "hi"])
+    assert is_opaque(["hi", {"type": "input_audio"}])
+    assert is_opaque(5)
+    assert not is_opaque(None)
+
+
+def test_only_what_has_keys_is_a_mapping() -> None:
+    """Anything else has none."""
+    assert as_mapping(said("user", "hi")) == said("user", "hi")
+    assert as_mapping(["role"]) == {}

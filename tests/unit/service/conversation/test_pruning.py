@@ -1,5 +1,6 @@
-"""REPLOID's functions."""
+"""REPLOID's functions over a history."""
 
+import json
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from service.conversation.pruning import (
     TARGET_UTILIZATION,
     auto_manage_context,
     get_context_stats,
+    get_status,
     prune_context,
     score_context_importance,
     summarize_context,
@@ -35,8 +37,14 @@ from tests.unit.service.conversation.talk import (
 )
 
 HELLO = parts("user", "hello")
+
+
 FAILED = parts("model", "ERROR: Failed")
+
+
 GOODBYE = parts("user", "goodbye")
+
+
 SHORT = [HELLO, FAILED, GOODBYE]
 
 
@@ -302,3 +310,24 @@ def test_a_summary_stands_where_its_turns_stood() -> None:
     done = summarize_context([question, *steps], 3)
 
     assert done.summarized == [question, done.summary, *steps[4:]]
+
+
+@pytest.mark.parametrize(
+    ("characters", "state", "percent", "message"),
+    [
+        (None, "idle", 0, "Healthy"),
+        (400, "active", 0, "Healthy"),
+        (200_000, "active", 50, "Healthy"),
+        (360_000, "warning", 90, "Needs pruning"),
+    ],
+)
+def test_the_state_is_that_of_the_window(
+    characters: int | None, state: str, percent: int, message: str
+) -> None:
+    """Nothing said is idle, and more than 80 % of the window is a warning."""
+    history = [] if characters is None else [{"role": "user", "content": "x" * characters}]
+    status = get_status(history)
+
+    assert (status["state"], status["utilization_percent"]) == (state, percent)
+    assert status["message"] == message
+    assert json.loads(json.dumps(status)) == status

@@ -1,4 +1,4 @@
-"""A caller's own messages as groups, and back."""
+"""Callers' messages as units, and as messages again."""
 
 import copy
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from service.budget.estimates import SimpleTokenCounter
 from service.budget.groups import Strategy
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
-from service.conversation.units import read_units
+from service.conversation.units import Given, can_be_cleared, read_units, repair_items
 from tests.support import row
 from tests.unit.service.conversation.talk import (
     EXAMPLE,
@@ -28,6 +28,8 @@ from tests.unit.service.conversation.talk import (
 )
 
 HI = said("user", "hi")
+
+
 BYE = said("user", "bye")
 
 
@@ -249,7 +251,7 @@ def test_messages_of_other_roles_stay_between_units() -> None:
 
     assert mended(history) == [calls("1"), result("1"), rule, odd, HI]
     assert read_units(history).rows(()) == [rule]
-    assert read_units(history).hoisted().rows(()) == [rule]
+    assert read_units(history).instructions_first().rows(()) == [rule]
 
 
 def test_results_can_be_cleared() -> None:
@@ -287,3 +289,49 @@ def test_messages_that_say_nothing_go() -> None:
     """No API takes them; a result may be empty, and then says so."""
     assert mended([HI, said("assistant", " "), parts("model")]) == [HI]
     assert mended([calls("1"), result("1", "")])[1]["content"].startswith("(")
+
+
+def given(*messages: Said) -> list[Given]:
+    """Return messages as they came."""
+    return [Given.read(row, str(n), frozenset((n,))) for n, row in enumerate(messages)]
+
+
+def test_a_message_is_named_by_its_place() -> None:
+    """And so is all that is read from it."""
+    (first, second) = given(said("user", "hi"), results("1", text="so?"))
+
+    assert [message.id for message in (*first.messages, *second.messages)] == ["0", "1/0", "1"]
+    assert first.is_dialogue
+    assert not given(said("system", "Be brief"))[0].is_dialogue
+
+
+def test_all_of_a_message_is_the_message_itself() -> None:
+    """What is less or other than that is written anew."""
+    (both,) = given(results("1", text="so?"))
+
+    assert both.with_messages(both.messages) == both.whole
+    assert both.whole.row is both.row
+    assert both.whole.is_unchanged
+    assert both.with_messages(both.messages[1:]).row == results(text="so?")
+    assert not both.with_messages(both.messages[1:]).is_unchanged
+
+
+def test_results_are_cleared_by_their_ids() -> None:
+    """Others aren't, and a text never is."""
+    (both,) = given(results("1", "2", text="so?"))
+
+    assert [can_be_cleared(message) for message in both.messages] == [True, True, False]
+    assert both.whole.clear_results(["0", "9"]) == both.whole
+    cleared = both.whole.clear_results(["0/1"])
+    assert [message.content for message in cleared.messages] == ["found", CLEARED, "so?"]
+    assert cleared.clear_results(["0/1"]).row == cleared.row
+
+
+def test_what_is_said_is_mended_message_by_message() -> None:
+    """A message that was made up stood nowhere, and is nobody's."""
+    history = given(calls("1"), said("user", "hi"), uses("2"), results("2"), result("9"))
+    items = list(repair_items(history))
+
+    assert [set(item.indexes) for item in items] == [{0}, set(), {1}, {2}, {3}]
+    assert [item.is_unchanged for item in items] == [True, False, True, True, True]
+    assert items[1].row["tool_call_id"] == "1"

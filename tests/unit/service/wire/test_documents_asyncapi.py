@@ -11,10 +11,8 @@ import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 from pydantic import BaseModel
 
-from service.adapters.bus_options import BusOptions
 from service.errors import InvalidRequestError
 from service.ports.bus import ReplyKind
-from service.wire import documents as channels
 from service.wire.documents import document, example, message_schemas
 from service.wire.events import Compacted, Event, Pruned, Summarized
 from service.wire.protocol import Topics
@@ -122,15 +120,6 @@ def test_requests_have_replies_where_they_say() -> None:
     assert {"reply_to", "reply_kind", "correlation_id"} <= set(metadata)
     kinds = set(described["channels"]["reply"]["x-redis"]["replyKinds"])
     assert kinds == set(metadata["reply_kind"]["enum"]) == set(ReplyKind.__args__)  # type: ignore[attr-defined]
-
-
-def test_the_details_of_streams_are_those_of_the_bus() -> None:
-    """Groups and lengths are what the adapter uses."""
-    options = BusOptions()
-    assert options.group == channels.GROUP
-    assert options.results_group == channels.RESULTS_GROUP
-    assert options.reply_max_length == channels.REPLY_MAX_LENGTH
-    assert options.dead_max_length == channels.DEAD_MAX_LENGTH
 
 
 def test_examples_match_their_schemas() -> None:

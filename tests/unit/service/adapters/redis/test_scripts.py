@@ -4,7 +4,8 @@ import pytest
 from fakeredis import FakeAsyncRedis
 from redis.exceptions import ResponseError
 
-from service.adapters.redis.scripts import ENQUEUE, LEAVE, TRIM, Call, attempt, checked, flat
+from service.adapters.redis.scripts import ENQUEUE, LEAVE, TRIM, Call, flatten
+from service.adapters.redis.server import execute, raise_first_error
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def heard(payload: str, by: str, max_backlog: int = 10) -> Call:
 
 async def test_unknown_scripts_are_sent_in_full(client: FakeAsyncRedis) -> None:
     """The first run of a script loads it, and later ones name it; replies keep their order."""
-    first = await attempt(client, [heard("1", "one"), heard("1", "two"), heard("1", "two")])
-    second = await attempt(client, [heard("1", "one")])
+    first = await execute(client, [heard("1", "one"), heard("1", "two"), heard("1", "two")])
+    second = await execute(client, [heard("1", "one")])
 
     assert first == [b"enqueued", b"known", b"enqueued"]
     assert second == [b"known"]
@@ -31,7 +32,7 @@ async def test_unknown_scripts_are_sent_in_full(client: FakeAsyncRedis) -> None:
 
 async def test_nothing_to_run(client: FakeAsyncRedis) -> None:
     """No calls, no round trip."""
-    assert await attempt(client, []) == []
+    assert await execute(client, []) == []
 
 
 async def test_error_does_not_stop_the_others(client: FakeAsyncRedis) -> None:
@@ -40,7 +41,7 @@ async def test_error_does_not_stop_the_others(client: FakeAsyncRedis) -> None:
     broken = Call(TRIM, ("text",), ())
 
     with pytest.raises(ResponseError):
-        checked(await attempt(client, [broken, heard("1", "one")]))
+        raise_first_error(await execute(client, [broken, heard("1", "one")]))
 
     assert await client.xlen("requests") == 1
 
@@ -50,9 +51,9 @@ async def test_leaving_an_unknown_group_is_an_error(client: FakeAsyncRedis) -> N
     await client.xadd("requests", {"data": "1"})
 
     with pytest.raises(ResponseError, match="NOGROUP"):
-        checked(await attempt(client, [Call(LEAVE, ("requests",), ("builders", "one"))]))
+        raise_first_error(await execute(client, [Call(LEAVE, ("requests",), ("builders", "one"))]))
 
 
 def test_fields_are_laid_flat() -> None:
     """Fields go to XADD as names and values in turn."""
-    assert flat({"data": b"1", "reason": b"2"}) == ["data", b"1", "reason", b"2"]
+    assert flatten({"data": b"1", "reason": b"2"}) == ["data", b"1", "reason", b"2"]

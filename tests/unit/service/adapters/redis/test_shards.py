@@ -1,15 +1,19 @@
 import zlib
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
+from service.adapters.redis import shards as redis_shards
 from service.adapters.redis.keys import Shard
-from service.adapters.redis.servers import OneServer
+from service.adapters.redis.scripts import Call, Command
+from service.adapters.redis.server import OneServer, Servers
 from service.adapters.redis.shards import (
     MAX_SHARDS,
     Shards,
     all_topics,
     owner_of,
-    read_count,
+    parse_count,
     shard_of,
     shard_topic,
 )
@@ -58,14 +62,14 @@ def test_owners_are_read_as_the_worker_reads_them(payload: bytes, owner: str | N
 @pytest.mark.parametrize(("value", "count"), [(None, 1), (b"1", 1), (b"07", 7), (b"64", 64)])
 def test_their_number_is_a_decimal(value: bytes | None, count: int) -> None:
     """Without the key there is one."""
-    assert read_count(value) == count
+    assert parse_count(value) == count
 
 
 @pytest.mark.parametrize("value", [b"", b"0", b"65", b"-1", b"1.5", b"0x2", b"\xb2", b"9" * 5000])
 def test_other_numbers_are_refused(value: bytes) -> None:
     """With what stands there, though not all of it."""
     with pytest.raises(ConfigError, match="no number from 1 to 64") as refused:
-        read_count(value)
+        parse_count(value)
 
     assert len(refused.value.detail) < 100
 
@@ -73,7 +77,7 @@ def test_other_numbers_are_refused(value: bytes) -> None:
 def shards_of(*counts: int) -> Shards:
     """Return what a process knows that has seen these numbers of shards, one after the other."""
     nowhere: OneServer = None  # type: ignore[assignment] # nothing is looked up here
-    shards = Shards(nowhere, "p.", memory_seconds=60)
+    shards = Shards(nowhere, "p.", result_ttl_seconds=60)
     for count in counts:
         shards._use(count)
     return shards
@@ -105,8 +109,41 @@ def test_a_request_has_rivals_after_a_change_or_on_a_strange_stream_only() -> No
     identity = Identity("ana", "m1")
     here = shard_topic(shard_of("ana", 3), 3)
 
-    assert shards_of(1).rivals(identity, "context.build.request") == ()
-    assert shards_of(3).rivals(identity, here) == ()
-    assert shards_of(1, 3).rivals(identity, here)
-    (usual,) = shards_of(3).rivals(identity, "context.build.request")
+    assert shards_of(1).other_result_keys(identity, "context.build.request") == ()
+    assert shards_of(3).other_result_keys(identity, here) == ()
+    assert shards_of(1, 3).other_result_keys(identity, here)
+    (usual,) = shards_of(3).other_result_keys(identity, "context.build.request")
     assert usual == Shard("p.", here).result(identity)
+
+
+class _CountingServer:
+    """A server without streams, which counts how many lengths it is asked for."""
+
+    def __init__(self) -> None:
+        self.lengths = 0
+
+    async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
+        """Answer that there is neither a number of shards nor an entry."""
+        self.lengths += sum(call.words(by_sha=True)[0] == "XLEN" for call in calls)
+        return [0 if call.words(by_sha=True)[0] == "XLEN" else None for call in calls]
+
+
+async def test_an_idle_worker_asks_seldom_for_streams_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once, then ever less often, down to once a minute; after a change as at the start."""
+    now = 1000.0
+    monkeypatch.setattr(redis_shards, "monotonic", lambda: now)
+    server = _CountingServer()
+    shards = Shards(cast("Servers", server), "", result_ttl_seconds=60)
+    searches = []
+    for _ in range(600):
+        before = server.lengths
+        await shards.refresh()
+        searches += [now - 1000] if server.lengths > before else []
+        now += 1
+
+    assert searches == [0, 2, 6, 14, 30, *range(62, 600, 60)]
+    shards._use(3)
+    await shards.refresh()
+    assert server.lengths == (len(searches) + 1) * MAX_SHARDS - 3

@@ -1,1 +1,0 @@
-"""What ``ctxb doctor`` looks at: a module a part of an installation, which lists its checks."""

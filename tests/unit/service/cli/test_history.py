@@ -1,0 +1,64 @@
+"""``ctxb history compact``: a history in few words, on demand."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from service.cli.exits import Exit
+from service.cli.history import describe_summary
+from service.compaction.summarize import SkipReason
+from service.config.settings import Settings
+from service.connect import open_stores
+
+Ctxb = Callable[..., Result]
+
+
+@pytest.fixture
+def ctxb_with_history(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> Ctxb:
+    """Store thirty messages in a file, and return what runs commands over it."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///history.db")
+    said = [
+        {"role": ("user", "assistant")[n % 2], "content": f"In {2000 + n} we met in Rome. " * 12}
+        for n in range(30)
+    ]
+    Path("chat.json").write_text(json.dumps(said))
+    assert ctxb("history", "import", "chat.json", "--owner", "ana").exit_code == Exit.OK
+    return ctxb
+
+
+def test_a_history_is_compacted_on_demand(ctxb_with_history: Ctxb) -> None:
+    """All but the newest turns get a summary, beside the history; then nothing is left to do."""
+    first = ctxb_with_history("history", "compact", "ana")
+    again = ctxb_with_history("history", "compact", "ana")
+
+    assert first.exit_code == Exit.OK, first.stderr
+    assert "rows have a summary of" in first.stdout
+    assert "nothing to summarise" in again.stdout
+
+    async def kept() -> tuple[int, int]:
+        settings = Settings.model_validate({"store": {"url": "sqlite:///history.db"}})
+        async with open_stores(settings) as stores:
+            summaries = await stores.summaries.read("ana")
+            return len(summaries), (await stores.history.recent("ana")).total
+
+    assert asyncio.run(kept()) == (1, 30)
+
+
+def test_where_no_summaries_are_made_it_says_so(
+    ctxb_with_history: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The setting is named."""
+    monkeypatch.setenv("CTXB_SUMMARIES__ENABLED", "false")
+    result = ctxb_with_history("history", "compact", "ana")
+    assert result.exit_code == Exit.CONFIGURATION
+    assert "summaries.enabled" in result.stderr
+
+
+def test_every_outcome_is_told() -> None:
+    """In words for a person."""
+    for unmade in SkipReason:
+        assert describe_summary(unmade)
