@@ -43,7 +43,7 @@ from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
 from service.ports.services import Summarizer
 from service.wire.events import Events
-from service.worker.events import BusEvents, Departures
+from service.worker.events import EventPublisher, PrunedRows
 from service.worker.handler import Handler
 from service.worker.ingress import Ingress
 from service.worker.loop import every
@@ -158,7 +158,9 @@ async def open_worker(
     settings: Settings, bus: Bus, metrics: Metrics = UNMEASURED
 ) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
-    async with open_builder(settings, events=BusEvents(bus, metrics), metrics=metrics) as builder:
+    async with open_builder(
+        settings, events=EventPublisher(bus, metrics), metrics=metrics
+    ) as builder:
         yield make_worker(bus, builder)
 
 
@@ -170,9 +172,9 @@ def make_worker(
     spans = BusSpans(builder.tracer, settings.bus)
     sender = Sender(bus, metrics, pulse)
     recorder = Recorder(builder.history, bus, settings, metrics)
-    events = BusEvents(bus, metrics)
-    departures = Departures(builder.history, events, builder.tokenizers, settings.events)
-    after_answer = (Filing(bus.reports, settings, filed).queue, departures.queue)
+    events = EventPublisher(bus, metrics)
+    pruned = PrunedRows(builder.history, events, builder.tokenizers, settings.events)
+    after_answer = (Filing(bus.reports, settings, filed).queue, pruned.queue)
     handler = Handler(
         bus=bus,
         builder=builder,
@@ -218,7 +220,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
 
             metrics = PrometheusMetrics(settings.store.url.get_secret_value().partition(":")[0])
         measured = metrics or UNMEASURED
-        events = BusEvents(bus, measured)
+        events = EventPublisher(bus, measured)
         opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
         builder = await enter(opened)
         if settings.http.port is not None:

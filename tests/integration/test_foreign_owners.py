@@ -26,7 +26,7 @@ from service.http.server import Served, open_http
 from service.ports.bus import Bus, Identity
 from service.wire.documents import CHANNELS
 from service.wire.protocol import Topics
-from service.worker.events import BusEvents
+from service.worker.events import EventPublisher
 from tests.integration.bus_places import until
 from tests.serving import working
 from tests.support import row
@@ -102,7 +102,7 @@ async def stage_of(url: str, prefix: str, folder: Path) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         bus = (await enter(open_bus(settings))).bus
-        events = BusEvents(bus, metrics)
+        events = EventPublisher(bus, metrics)
         builder = await enter(open_builder(settings, events=events, metrics=metrics))
         asks = await enter(connect_client(settings, bus))
         served = await enter(open_http(0, bus, builder, asks.send))
