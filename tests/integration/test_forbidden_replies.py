@@ -194,7 +194,11 @@ async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlac
     await received(dying)
     for _ in range(2):
         await dying.requests.claim(1)
-    async with working(fenced) as crew, crew.bus.listen(common(fenced)) as responses:
+    async with (
+        open_crew(fenced, bus={"reply_prefixes": [ELSEWHERE]}) as crew,
+        crew.bus.listen(common(fenced)) as responses,
+    ):
+        await crew.hire()  # now that somebody listens: it takes what waits at once
         (error,) = await heard(responses, 1)
         await until(lambda: settled(fenced))
 
