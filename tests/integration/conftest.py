@@ -19,8 +19,8 @@ from service.adapters.memory.store import open_memory_store
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
-from service.adapters.store_records import Stores
 from service.ports.services import TokenCounter
+from service.ports.stores import Stores
 from service.worker import recorder
 from service.worker import runner as worker
 from tests.bus_server import RealServer

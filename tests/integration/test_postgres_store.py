@@ -13,13 +13,12 @@ from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.store import open_sql_store
-from service.adapters.store_records import Stores
 from service.app import open_builder
 from service.config.endpoints import StoreSettings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError
-from service.ports.stores import Archiving
+from service.ports.stores import Archiving, Stores
 from service.wire.request import BuildRequest
 from tests.integration.test_store_contract import at, row
 from tests.postgres_server import PostgresServer
