@@ -159,8 +159,8 @@ class RecorderSettings(Section):
     enabled: bool = True
 
 
-class ManifestSettings(Section):
-    """How long it is known what a build was made of."""
+class ReportSettings(Section):
+    """How long the reports of builds are kept on the bus."""
 
     ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
     max_bytes: Count = 262_144
@@ -223,7 +223,7 @@ class Settings(Section):
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
     summaries: SummariesSettings = SummariesSettings()
-    manifests: ManifestSettings = ManifestSettings()
+    reports: ReportSettings = ReportSettings()
     events: EventSettings = EventSettings()
     tools: ToolsSettings = ToolsSettings()
     prompts: PromptsSettings = PromptsSettings()
