@@ -57,7 +57,7 @@ def sqlite_url(file: Path) -> str:
     return f"sqlite:///{file}"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database of each kind that has no tables yet."""
     name = "sqlite_url" if request.param == "sqlite" else "new_database"
