@@ -14,7 +14,7 @@ from service.config.settings import Settings
 from service.errors import BusError
 from service.ports.bus import ReportStore
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Manifests that are written and stored in one go at most; each takes a tenth of a millisecond, and
 #: under load, more than a few builds come between two goes.

@@ -60,7 +60,7 @@ class Resting:
         self._rests.pop(scope, None)
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Rows by which a history has to grow before it is looked at again, where nothing could be done.
 GROWTH: Final = 8

@@ -93,7 +93,7 @@ def _read(path: Path) -> _File:
     return _File(content=content, media_type=TYPES[path.suffix], etag=f'"{digest}"')
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send: Send) -> ASGIApp:

@@ -157,7 +157,7 @@ class Sending:
         self._end.set_result(None)
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Seconds between two looks for builds that are too old to be kept.
 TIDY_SECONDS: Final = 30.0

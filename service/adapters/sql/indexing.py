@@ -13,7 +13,7 @@ from service.adapters.sql.search_index import Found, index_rows, indexed, lock_o
 from service.adapters.store_records import terms_in
 from service.recall.terms import term_rules
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Rows of a transaction: their owner's appends wait for it.
 BATCH: Final = 500

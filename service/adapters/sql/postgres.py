@@ -14,7 +14,7 @@ from service.adapters.sql.engine import Database, Driver
 from service.config.endpoints import StoreSettings
 from service.errors import ConfigError, StoreError
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.
 SCHEMA_LOCK: Final = "SELECT pg_advisory_xact_lock(7239847612008533)"
