@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from opentelemetry.trace import Tracer
 
-from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
 from service.audit.store import Filing
@@ -42,6 +41,7 @@ from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
 from service.ports.services import Summarizer
+from service.ports.stores import Stores
 from service.wire.events import Events
 from service.worker.events import EventPublisher, PrunedRows
 from service.worker.handler import Handler

@@ -25,7 +25,7 @@ Duplicate = Literal["stored", "lease_lost"]
 #: ``unreadable``: it can't be answered; ``deliveries``: delivered too often; ``result``: not a row.
 DeadLetterReason = Literal["unreadable", "deliveries", "result"]
 
-#: ``made``: it was stored; ``postponed``: the queue is full; ``failed``: summarizer or store failed.
+#: ``made``: it was stored; ``postponed``: the queue is full; ``failed``: a failure.
 #: The others say why no summary was made.
 SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed", "failed"]
 

@@ -385,7 +385,7 @@ async def test_old_builds_are_let_go_where_no_new_ones_come(
     monkeypatch.setattr(opening, "TIDY_SECONDS", 0.01)
     async with serving(manifests=ManifestSettings(ttl_seconds=0.05)) as scene:
         await scene.built()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while scene.served.recent._held:  # noqa: ASYNC110 - nobody is told of it
                 await asyncio.sleep(0.01)
 
@@ -415,11 +415,11 @@ async def test_a_worker_serves_what_is_configured() -> None:
             tasks.create_task(worker.run(stop))
             address = next(e["address"] for e in logs if e["event"] == "http.listening")
             own = {"Authorization": f"Bearer {TOKEN}", "X-Owner-Key": "ana"}
-            async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=20) as http:
+            async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=60) as http:
                 assert (await http.get("/version")).status_code == 401
                 built = await http.post("/v1/build", json=asking(), headers=own)
                 place = f"/v1/builds/{built.json()['content']['build_id']}"
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     shown = await http.get(place, headers=own)
                     while shown.status_code == 404:
                         shown = await http.get(place, headers=own)

@@ -83,7 +83,7 @@ async def departed(scene: Scene) -> list[ArchivedRow]:
     await scene.built(id="msg_1")
     options = {"memory_limit": 4}
     await scene.built(id="msg_2", content={"current_input": "Hello", "context": options})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (rows := await scene.builder.history.archived("ana", 100)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return rows

@@ -183,7 +183,7 @@ async def test_a_plain_response_goes_to_the_common_channel(crew: Crew) -> None:
     async with crew.bus.listen(channel) as responses:
         metadata = {"correlation_id": "c-1", "traceparent": "00-ab-cd-01", "other": 1}
         await crew.bus.submit(json.dumps(asking(id="msg_1", metadata=metadata)).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             response = json.loads(await anext(responses))
 
     assert response["content"]["status"] == "success"
@@ -224,7 +224,7 @@ async def test_a_reply_goes_only_where_it_may(
     channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
     async with crew.bus.listen(channel) as responses:
         await crew.bus.submit(json.dumps(asking(metadata=metadata)).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             error = json.loads(await anext(responses))["content"]["error"]
 
     assert error["code"] == "invalid_request"
@@ -402,7 +402,7 @@ async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str)
 
 async def answer_to(request_id: str, responses: AsyncIterator[bytes]) -> dict[str, Any]:
     """Return the first of the responses that answers a request."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for reply in responses:
             response: dict[str, Any] = json.loads(reply)
             if response["metadata"]["request_id"] == request_id:

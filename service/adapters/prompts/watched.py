@@ -9,7 +9,7 @@ import structlog
 from prompts.identity import CORE_IDENTITY
 from prompts.layers import format_layers
 from prompts.system_prompt import (
-    GAP,
+    SEPARATOR,
     ContextSection,
     EveryNTurns,
     InjectionTrigger,
@@ -92,7 +92,7 @@ class WatchedPrompts:
         sections = PersistentContext(map(_section, self._settings.sections)).render()
         return SystemPrompt(
             identity=_needed(identity) if identity else CORE_IDENTITY,
-            sections=GAP.join(filter(None, (layers, sections))),
+            sections=SEPARATOR.join(filter(None, (layers, sections))),
             injector=self._injector,
         )
 

@@ -69,7 +69,7 @@ async def sending(bus: FailingBus) -> AsyncIterator[Sender]:
     """Run a sender, for some seconds at most."""
     sender = Sender(bus)
     running = asyncio.create_task(sender.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         yield sender
     running.cancel()
     with suppress(asyncio.CancelledError):
