@@ -13,12 +13,11 @@ from opentelemetry.trace import Tracer
 
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
-from service.audit.store import Filing
+from service.audit.reports import BuildReport, BuildReports
 from service.budget.limits import Models
 from service.build.after_answer import AfterAnswer
 from service.build.gather import Sources
 from service.build.plan import limits_of
-from service.build.report import Built
 from service.build.strategies import configured_strategies
 from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, running_compactor
@@ -165,16 +164,16 @@ async def open_worker(
 
 
 def make_worker(
-    bus: Bus, builder: ContextBuilder, filed: Callable[[Built], object] | None = None
+    bus: Bus, builder: ContextBuilder, reported: Callable[[BuildReport], object] | None = None
 ) -> Worker:
-    """Assemble a worker; ``filed`` is called with each build whose report is on the bus."""
+    """Assemble a worker; ``reported`` is called with each report that is on the bus."""
     settings, metrics, pulse = builder.settings, builder.metrics, Pulse()
     spans = BusSpans(builder.tracer, settings.bus)
     sender = Sender(bus, metrics, pulse)
     recorder = Recorder(builder.history, bus, settings, metrics)
     events = EventPublisher(bus, metrics)
     pruned = PrunedRows(builder.history, events, builder.tokenizers, settings.events)
-    after_answer = (Filing(bus.reports, settings, filed).queue, pruned.queue)
+    after_answer = (BuildReports(bus.reports, settings, bus.now, reported), pruned.queue)
     handler = Handler(
         bus=bus,
         builder=builder,
@@ -224,7 +223,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
         opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
         builder = await enter(opened)
         if settings.http.port is not None:
-            from service.http.server import open_http  # noqa: PLC0415 - likewise
+            from service.http.app import open_http  # noqa: PLC0415 - likewise
 
             client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))

@@ -136,6 +136,23 @@ class BrokenHistory:
         raise StoreError("down")
 
 
+class FixedHistory(BrokenHistory):
+    """A history that has the same rows for every owner, and counts no tokens."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Hold rows, which are given oldest first."""
+        super().__init__()
+        self._rows = [*rows]
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Return all rows, newest first."""
+        return HistoryPage(rows=self._rows[::-1], total=len(self._rows))
+
+    async def search(self, *_args: object, **_options: object) -> list[Row]:
+        """Find nothing: all of them have been read."""
+        return []
+
+
 class Written:
     """Prompts that a test has written."""
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.audit.compare import TAG
+from service.audit.reports import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
 from service.errors import Problem
 from service.wire.response import BuildResponse, BuildSuccess, DecisionRecord, ErrorBody, Usage

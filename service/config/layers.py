@@ -19,7 +19,9 @@ RENAMED: Final[Mapping[str, str]] = {"bus.socket_timeout": "bus.socket_timeout_s
 
 #: Settings and whole sections that no longer exist. They are ignored with a warning: this
 #: sentence, which names the successor or says that there is none.
-REMOVED: Final[Mapping[str, str]] = {}
+REMOVED: Final[Mapping[str, str]] = {
+    "manifests": "Build reports replace them: set reports.ttl_seconds and reports.max_bytes."
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

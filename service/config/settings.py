@@ -173,12 +173,12 @@ class RecorderSettings(Section):
     enabled: bool = True
 
 
-class ManifestSettings(Section):
-    """How long it is known what a build was made of."""
+class ReportSettings(Section):
+    """How long the reports of builds are kept on the bus."""
 
-    #: 0 keeps no manifests.
+    #: 0 keeps none.
     ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
-    #: Larger manifests are not kept; compressed size.
+    #: Larger reports are kept without texts, or not at all; compressed size.
     max_bytes: Count = 262_144
 
 
@@ -249,7 +249,7 @@ class Settings(Section):
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
     summaries: SummariesSettings = SummariesSettings()
-    manifests: ManifestSettings = ManifestSettings()
+    reports: ReportSettings = ReportSettings()
     events: EventSettings = EventSettings()
     tools: ToolsSettings = ToolsSettings()
     prompts: PromptsSettings = PromptsSettings()

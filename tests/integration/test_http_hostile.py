@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.http import route as endpoint
-from service.http import server
+from service.http import endpoint, server
 from tests.serving import TOKEN, Scene, asking, serving
 
 JSON = {"Content-Type": "application/json"}

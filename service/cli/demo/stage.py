@@ -16,7 +16,7 @@ from service.app import connect_client, open_bus, open_observed_worker
 from service.cli.history_files import read_history
 from service.config.content import ToolsSettings
 from service.config.endpoints import HealthSettings, HttpSettings, StoreSettings
-from service.config.settings import BusSettings, ManifestSettings, Settings
+from service.config.settings import BusSettings, ReportSettings, Settings
 from service.connect import open_stores
 from service.errors import ContextBuilderError
 from service.ports.bus import Bus
@@ -76,7 +76,7 @@ async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIter
         tools=ToolsSettings(paths=(TOOLS,)),
         health=HealthSettings(port=None),  # another worker on this machine may use it
         http=HttpSettings(port=port, content="full"),
-        manifests=ManifestSettings(ttl_seconds=SHOWN_SECONDS),
+        reports=ReportSettings(ttl_seconds=SHOWN_SECONDS),
     )
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings))
@@ -182,7 +182,7 @@ def _variables(settings: Settings, url: str) -> dict[str, str]:
         "CTXB_HEALTH__PORT": "null",
         "CTXB_HTTP__PORT": json.dumps(settings.http.port),
         "CTXB_HTTP__CONTENT": settings.http.content,
-        "CTXB_MANIFESTS__TTL_SECONDS": str(settings.manifests.ttl_seconds),
+        "CTXB_REPORTS__TTL_SECONDS": str(settings.reports.ttl_seconds),
         "CTXB_STORE__URL": settings.store.url.get_secret_value(),
         "CTXB_TOOLS__PATHS": json.dumps([str(TOOLS)]),
     }

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
-from service.audit.manifest import ground, make_manifest, unpacked
-from service.audit.replay import Snapshot, replay
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
 from service.wire.response import BuildSuccess
-from tests.support import MakeBuilder, MakeRequest, row
+from tests.support import FixedHistory, MakeBuilder, MakeRequest, row
 
 RECALL = Settings(preset="recall")
 LAYOUTS = ["tagged", "chat"]
@@ -232,35 +230,14 @@ async def test_an_empty_history_is_no_part_of_the_prefix(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_window_begins_at_the_same_row_when_it_is_replayed(
-    make_builder: MakeBuilder, make_request: MakeRequest, layout: str
-) -> None:
-    """The manifest has what stood before each row."""
-    builder = make_builder(settings=Settings(memory=MemorySettings(max_rows=60)))
-    await builder.history.append("o", talk(200))
-    await builder.history.append("o", [row(500, "human", "Soup?", run_id="run_q")])
-    options = {"strategy": "stable_window", "memory_limit": None, "memory_tokens": 700}
-    request = make_request("Soup?", layout=layout, **options)
-    built = await builder.built(request)
-    manifest = make_manifest(built, ground(builder.settings))
-
-    assert next(each.start for each in manifest.candidates)
-    assert (await replay(unpacked(manifest.packed()), builder, _as_sent(request))).identical
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 async def test_a_store_that_tells_nothing_has_a_window_of_what_was_read(
     make_builder: MakeBuilder, make_request: MakeRequest, layout: str
 ) -> None:
     """Its rows are counted by an estimate, and begin where they were read from."""
     rows = talk(60)
-    builder = make_builder(settings=RECALL, sources={"history": Snapshot(rows, 0)})
+    builder = make_builder(settings=RECALL, sources={"history": FixedHistory(rows)})
     sent = make_request("Soup?", layout=layout, memory_tokens=500, past=rows)
     stored = make_request("Soup?", layout=layout, memory_tokens=500)
 
     texts = [recent(await asked(builder, request), layout) for request in (sent, stored)]
     assert texts[0] == texts[1]
-
-
-def _as_sent(request: Any) -> dict[str, Any]:
-    return request.model_dump(mode="json", exclude_unset=True)  # type: ignore[no-any-return]
