@@ -27,7 +27,7 @@ ASK_SECONDS = 0.02
 #: Ports that are tried: another process may take one between the choice and the start.
 ATTEMPTS = 5
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
