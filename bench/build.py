@@ -21,12 +21,12 @@ from bench.conversation import QUESTION, conversation
 from formatters import printed
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
-from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
 from service.budget.strategies import STRATEGIES
 from service.build.gather import Sources
 from service.builder import ContextBuilder
 from service.connect import now
+from service.ports.stores import Stores
 from service.wire.request import BuildRequest
 
 LENGTHS: Final = (20, 200, 2_000, 20_000)

@@ -141,6 +141,6 @@ async def open_crew(folder: Path, settings: Mapping[str, str], *, size: int) -> 
 
 
 def _fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - a worker of ours
+    with urllib.request.urlopen(url, timeout=60) as response:  # noqa: S310 - a worker of ours
         text: str = response.read().decode()
         return text

@@ -1,4 +1,4 @@
-"""Blocks that a request brings along, such as `[MOOD]`."""
+"""Custom blocks of a request, such as `[MOOD]`."""
 
 import re
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, TrimPolicy
 
-#: What a tag looks like.
+#: The form of a tag.
 TAG_PATTERN: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 def custom(facts: Facts) -> tuple[Block, ...]:
-    """Show each block of the request under its tag, in the request's order."""
+    """Show each custom block under its tag, in the order of the request."""
     return tuple(
         Block(
             tag=tag,

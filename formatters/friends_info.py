@@ -1,4 +1,4 @@
-"""The `[FRIENDS_INFO]` block: what is known about the human."""
+"""The `[FRIENDS_INFO]` block: the profile of the human."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,9 +16,9 @@ SHORTENED: Final = "(shortened)"
 
 
 def friends_info(facts: Facts) -> Block:
-    """Show the profile text: the request's or the stored one, else the configured default."""
+    """Show the text of the profile, or the configured default if it has none."""
     text = read_profile_text(facts.profile) or facts.default_profile.strip()
-    entry = _profile(text, facts.tags, len(text)) if text else Entry(text=_nothing(facts.profile))
+    entry = _entry(text, facts.tags, len(text)) if text else Entry(text=_empty(facts.profile))
     return Block(
         tag=Tag.FRIENDS_INFO,
         header=HEADER,
@@ -38,7 +38,7 @@ def read_profile_text(profile: Mapping[str, object]) -> str:
 
 
 class FriendsInfoFormatter:
-    """The block as text, for callers who have no use for its pieces."""
+    """The block as text."""
 
     @staticmethod
     def format_friends_info(profile: Mapping[str, object] | None) -> str:
@@ -46,14 +46,14 @@ class FriendsInfoFormatter:
         return friends_info(Facts(current_input="", profile=profile or {})).text
 
 
-def _profile(text: str, tags: frozenset[str], chars: int) -> Entry:
+def _entry(text: str, tags: frozenset[str], chars: int) -> Entry:
     shown = quoted(text[:chars].rstrip(), tags)
     if chars < len(text):
         shown = f"{shown}\n{SHORTENED}" if shown else SHORTENED
-    return Entry(text=shown, shorten=partial(_profile, text, tags), longest=len(text))
+    return Entry(text=shown, shorten=partial(_entry, text, tags), longest=len(text))
 
 
-def _nothing(profile: Mapping[str, object]) -> str:
+def _empty(profile: Mapping[str, object]) -> str:
     if not profile:
         return NEW_FRIEND
     if not profile.get("created_at"):

@@ -24,7 +24,13 @@ from formatters.model import (
     TrimPolicy,
 )
 from formatters.printed import truncate
-from formatters.repair.sequence import RepairedSequence, Unit, collect_call_ids, repair, split_units
+from formatters.repair.sequence import (
+    AtomicUnit,
+    RepairedSequence,
+    collect_call_ids,
+    repair,
+    split_units,
+)
 from formatters.turns import sort_messages
 
 
@@ -50,7 +56,10 @@ def native_history(facts: Facts) -> Block:
         omissions=(
             *_filtered(repaired),
             *(
-                Omission(message_ids=tuple(_row_ids(unit, repaired)), reason=BEYOND_LIMIT)
+                Omission(
+                    message_ids=tuple(m.id for m in unit if m.id not in repaired.synthetic),
+                    reason=BEYOND_LIMIT,
+                )
                 for unit in beyond
             ),
         ),
@@ -80,7 +89,7 @@ def run_so_far(facts: Facts, history: Block | None = None) -> tuple[Block, ...]:
     )
 
 
-def _limit_messages(units: Sequence[Unit], limit: int | None) -> Sequence[Unit]:
+def _limit_messages(units: Sequence[AtomicUnit], limit: int | None) -> Sequence[AtomicUnit]:
     """Return the newest whole units with at most ``limit`` messages in all."""
     if limit is None:
         return units
@@ -91,7 +100,7 @@ def _limit_messages(units: Sequence[Unit], limit: int | None) -> Sequence[Unit]:
     return units
 
 
-def _entry(unit: Unit, repaired: RepairedSequence, tags: frozenset[str]) -> Entry:
+def _entry(unit: AtomicUnit, repaired: RepairedSequence, tags: frozenset[str]) -> Entry:
     rows = tuple(message for message in unit if message.id not in repaired.synthetic)
     return Entry(
         text="",
@@ -103,25 +112,22 @@ def _entry(unit: Unit, repaired: RepairedSequence, tags: frozenset[str]) -> Entr
             for index, message in enumerate(unit)
             if message.role is Role.TOOL and message.id not in repaired.synthetic
         },
-        repairs={m.id: repaired.reasons[m.id] for m in rows if m.id in repaired.reasons},
+        repairs={m.id: repaired.changed[m.id] for m in rows if m.id in repaired.changed},
         volatile=len(rows) < len(unit),
         shorten=partial(_shorten, unit, repaired, tags),
         longest=max(len(message.content) for message in unit),
     )
 
 
-def _shorten(unit: Unit, repaired: RepairedSequence, tags: frozenset[str], chars: int) -> Entry:
+def _shorten(
+    unit: AtomicUnit, repaired: RepairedSequence, tags: frozenset[str], chars: int
+) -> Entry:
     return _entry(tuple(truncate_message(message, chars) for message in unit), repaired, tags)
 
 
 def _filtered(repaired: RepairedSequence) -> Iterator[Omission]:
-    for note in repaired.notes:
-        if note.outcome == "filtered":
-            yield Omission(message_ids=(note.message_id,), reason=note.reason)
-
-
-def _row_ids(unit: Unit, repaired: RepairedSequence) -> Iterator[str]:
-    return (message.id for message in unit if message.id not in repaired.synthetic)
+    for id_, reason in repaired.filtered.items():
+        yield Omission(message_ids=(id_,), reason=reason)
 
 
 #: The content of a tool result that was cleared.

@@ -1,21 +1,20 @@
-"""Secrets out of a text before it leaves for a model: tokens, keys, passwords.
+"""Redact secrets, such as tokens, keys and passwords, before a text is sent to a model.
 
-Every pattern is anchored at a literal and bounded or possessive, so that no text takes more than
-linear time. The forms of tokens are those that their issuers document.
+Every pattern is anchored at a literal and bounded or possessive, so that the time is linear in any
+text. The forms of tokens are those that their issuers document.
 """
 
 import re
-from collections.abc import Callable
 from typing import Final
 
-#: Nothing that a token is made of stands before it.
+#: No character of a token precedes it.
 _START: Final = r"(?<![A-Za-z0-9_-])"
 _KEY: Final = r"[A-Za-z0-9_-]"
 
-#: A digit soon behind the prefix: "sk-learn-like-names" have none.
+#: A digit soon after the prefix: names like "sk-learn-pipelines" have none.
 _DIGIT: Final = r"(?=[A-Za-z_-]{0,48}[0-9])"
 
-#: What follows issuers' prefixes, by the kind that is shown in its place.
+#: The forms of tokens, by the kind that replaces them.
 _TOKENS: Final = {
     "private key": (
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -33,7 +32,7 @@ _TOKENS: Final = {
     "Google key": rf"{_START}(?:AIza{_KEY}{{35}}|ya29\.[\w.-]{{20,}}+|GOCSPX-{_KEY}{{20,}}+)",
     "API key": (
         rf"{_START}(?:"
-        # OpenAI, Anthropic, OpenRouter, DeepSeek and others that took their form
+        # OpenAI, Anthropic, OpenRouter, DeepSeek and others with the same form
         rf"sk-{_DIGIT}{_KEY}{{20,}}+"
         # Groq, xAI, Perplexity, Hugging Face, Replicate, npm, Docker, PyPI, DigitalOcean
         rf"|(?:gsk_|xai-|pplx-|hf_|r8_|npm_|dckr_pat_|pypi-|do[opr]_v1_){_DIGIT}{_KEY}{{30,}}+"
@@ -52,7 +51,7 @@ _NAMES: Final = (
     r"|credentials?|signature)"
 )
 
-#: A name, what stands between, and a value up to where values end.
+#: A name, an operator, and a value up to a delimiter.
 _ASSIGNMENT: Final = re.compile(
     rf"{_NAMES}(?P<between>[\"'`]?(?:\s{{0,4}}(?:=>|:=|[=:])\s{{0,4}}|\s(?:is|was)\s(?:now\s)?)"
     r"[\"'`]?)(?P<value>[^\s\"'`<>\[\](){},;&]{6,512})",
@@ -67,13 +66,13 @@ _HEADER: Final = re.compile(
 _BEARER: Final = re.compile(rf"(?i:\bbearer) {_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}+")
 _URL: Final = re.compile(r"(?<=://)[^\s/:@\"'<>]{0,128}:[^\s/@\"'<>]{1,256}@")
 
-#: Values that say where a secret is, or what it would be, and hold none.
+#: Values that refer to a secret or describe one.
 _NO_VALUE: Final = re.compile(
     r"[$%*.#/\\]|(?:your|my|the|example|placeholder|changeme|xxx|redacted|process\.env|os\.|self\."
     r"|settings\.|config\.|env\.|required|optional|string|undefined|incorrect|invalid)",
     re.IGNORECASE,
 )
-#: The names of variables, as code has them on the right as well.
+#: Names of variables, which code has as values too.
 _VARIABLE: Final = re.compile(r"[A-Za-z_.]*(?:pass|pwd|secret|token|key|cred|[a-z][A-Z]|_|\.)")
 _PASSWORD: Final = re.compile("pass|pwd", re.IGNORECASE)
 
@@ -87,32 +86,31 @@ def redact_secrets(text: str) -> str:
     text = _URL.sub("[redacted: credentials]@", text)
     text = _HEADER.sub(r"\g<kept>[redacted: credentials]", text)
     text = _BEARER.sub("Bearer [redacted: token]", text)
-    return _ASSIGNMENT.sub(_assignment, text)
+    return _ASSIGNMENT.sub(_redact_assignment, text)
 
 
-def _assignment(found: re.Match[str]) -> str:
-    name, between, value = found["name"], found["between"], found["value"]
-    end = value[len(value.rstrip(".:!?")) :]
-    judge: Callable[[str, str], bool] = (
-        _is_password if _PASSWORD.match(name) else lambda value, _: _is_random(value)
-    )
-    if _NO_VALUE.match(value) or not judge(value.removesuffix(end), between):
-        return found[0]
-    kind = "password" if _PASSWORD.match(name) else "secret"
-    return f"{name}{between}[redacted: {kind}]{end}"
+def _redact_assignment(match: re.Match[str]) -> str:
+    name, operator, value = match["name"], match["between"], match["value"]
+    secret = value.rstrip(".:!?")
+    password = _PASSWORD.match(name)
+    is_secret = _is_password(secret, operator) if password else _is_random(secret)
+    if _NO_VALUE.match(value) or not is_secret:
+        return match[0]
+    kind = "password" if password else "secret"
+    return f"{name}{operator}[redacted: {kind}]{value[len(secret) :]}"
 
 
-def _is_password(value: str, between: str) -> bool:
-    """Tell whether a password is named: prose needs a digit in it, code a value and no name."""
+def _is_password(value: str, operator: str) -> bool:
+    """Return whether a value is a password: in prose only with a digit, in code no variable."""
     if any(char.isdigit() for char in value):
         return len(value) >= 6 and not value.startswith("0x")
-    if between in ("=", ":", '": "', "': '", '="', "='"):
+    if operator in ("=", ":", '": "', "': '", '="', "='"):
         return len(value) >= 6 and not _VARIABLE.match(value)
     return False
 
 
 def _is_random(value: str) -> bool:
-    """Tell whether a value is one that nobody would think up: letters and digits, well mixed."""
+    """Return whether a value looks random: letters and digits, well mixed."""
     digits = sum(char.isdigit() for char in value)
     letters = sum(char.isalpha() for char in value)
     mixed = digits >= 2 or (digits and len(value) >= 24)

@@ -1,4 +1,4 @@
-"""The `[THIS_MOMENT]` block: the time, reminders of the operator, what the human says now."""
+"""The `[THIS_MOMENT]` block: the time, the operator's reminders, and the current input."""
 
 from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, Tag
@@ -7,27 +7,27 @@ from formatters.times import format_clock_time, parse_minutes_west, parse_timest
 
 
 def this_moment(facts: Facts) -> Block:
-    """Pin the human's words: no budget cuts them."""
+    """Show the current input, whole under any budget."""
     time = f"<current_time>{format_clock_time(facts.now)}</current_time>\n" if facts.now else ""
-    # the operator's own words, and so not guarded; nobody else can write the element around them
-    notes = "".join(f"<operator_note>\n{text}\n</operator_note>\n" for text in facts.injections)
-    words = quoted(facts.current_input, facts.tags)
+    # the operator's texts are trusted, and so not guarded; the guard keeps others from the element
+    notes = "".join(f"<operator_note>\n{note}\n</operator_note>\n" for note in facts.injections)
+    text = quoted(facts.current_input, facts.tags)
     return Block(
         tag=Tag.THIS_MOMENT,
         header="[THIS_MOMENT]\n",
-        entries=(Entry(text=f"{time}{notes}<human_input>\n{words}\n</human_input>"),),
+        entries=(Entry(text=f"{time}{notes}<human_input>\n{text}\n</human_input>"),),
         volatile=True,
     )
 
 
 class MomentFormatter:
-    """The block as text, for callers who have no use for its pieces."""
+    """The block as text."""
 
     @staticmethod
     def format_this_moment(
         current_input: str, timestamp_utc: str, timezone_offset: int | str = 0
     ) -> str:
-        """Return the block; the offset is in minutes west of UTC, 0 where it can't be read."""
+        """Return the block; the offset is in minutes west of UTC, 0 if it can't be read."""
         moment = parse_timestamp(timestamp_utc)
         west = parse_minutes_west(timezone_offset) or 0
         now = to_local_time(moment, west) if moment else None

@@ -1,15 +1,15 @@
-"""Times: read what callers send, show what models read."""
+"""Parse the times that callers send, and format times for models."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
-#: One day, in minutes: an offset this large or larger names no time zone.
+#: One day, in minutes; the offset of a time zone is smaller.
 DAY_MINUTES = 24 * 60
 
 
 def parse_timestamp(value: object) -> datetime | None:
-    """Read an ISO 8601 string or a datetime as aware UTC time; naive is UTC.
+    """Parse an ISO 8601 string or a datetime as aware UTC time; a naive time is taken as UTC.
 
-    Returns None for anything else, and for what cannot be read.
+    Returns None for anything else.
     """
     if isinstance(value, str):
         try:
@@ -20,14 +20,14 @@ def parse_timestamp(value: object) -> datetime | None:
         return None
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    except OverflowError:  # a moment at the very edge of the calendar
+    except OverflowError:  # a time at the very edge of the calendar
         return None
 
 
 def parse_minutes_west(value: object) -> int | None:
-    """Read an offset in minutes west of UTC (JavaScript's sign); int or string.
+    """Parse an offset in minutes west of UTC (JavaScript's sign), a number or a string.
 
-    Returns None where it is no whole number, or a day or more.
+    Returns None if it isn't a whole number, or is a day or more.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -41,9 +41,9 @@ def parse_minutes_west(value: object) -> int | None:
 
 
 def to_local_time(moment: datetime, minutes_west: int) -> datetime:
-    """Show an aware moment in the zone that lies so many minutes west of UTC.
+    """Convert an aware time to the zone that is ``minutes_west`` of UTC.
 
-    A moment too near the edge of the calendar to be shifted stays in UTC.
+    A time too near the edge of the calendar to be shifted stays in UTC.
     """
     try:
         return moment.astimezone(timezone(timedelta(minutes=-minutes_west)))

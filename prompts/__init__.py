@@ -1,1 +1,1 @@
-"""What the system itself says: its identity and the account of its tools."""
+"""The system's own texts: its identity, the description of its tools, and prompts for summaries."""

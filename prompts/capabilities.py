@@ -1,7 +1,6 @@
-"""The `[CAPABILITIES]` block: the tools that this conversation offers, an entry a tool."""
+"""The `[CAPABILITIES]` block: the tools of the conversation, one entry per tool."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from formatters.guard import one_line, quoted
@@ -15,22 +14,22 @@ NO_NAME: Final = "unknown"
 NO_DESCRIPTION: Final = "No description"
 ANY_TYPE: Final = "any"
 
-#: Where OpenAI, Anthropic and MCP keep a tool's parameters.
+#: The keys of a tool's parameters in the forms of OpenAI, Anthropic and MCP.
 _SCHEMA_KEYS: Final = ("parameters", "input_schema", "inputSchema")
 
 #: Keywords of JSON Schema whose value is a list of alternatives.
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
 
-#: Alternatives inside alternatives are followed so far; a schema may contain itself.
+#: How many levels of alternatives in alternatives are read; a schema may contain itself.
 _DEPTH: Final = 4
 
-#: What parts a parameter's line: ``(string, required)``.
-_PARTS: Final = frozenset("(),")
+#: The delimiters of a parameter's line: ``(string, required)``.
+_DELIMITERS: Final = frozenset("(),")
 
-#: What our structure begins and ends with.
+#: The characters at the edges of the context's structure.
 _EDGES: Final = frozenset("[]<>:")
 
-#: What JSON Schema calls the types of JSON's scalars, for an ``enum`` without a type.
+#: JSON Schema's names of types, for a ``const`` or ``enum`` without ``type``.
 _JSON_TYPES: Final = {
     bool: "boolean",
     int: "integer",
@@ -42,18 +41,8 @@ _JSON_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parameter:
-    """A parameter as it is printed."""
-
-    #: ``- query (string, required)``.
-    line: str
-    #: The same, and what it is for.
-    described: str
-
-
 def capabilities(facts: Facts) -> Block:
-    """Show the tools in their order; a function of ``facts.tools`` and ``facts.tags`` alone."""
+    """Show the tools in order; depends on ``facts.tools`` and ``facts.tags`` alone."""
     if facts.tools_block is not None:
         return facts.tools_block
     return Block(
@@ -67,78 +56,67 @@ def capabilities(facts: Facts) -> Block:
 
 
 def _entry(tool: Tool, tags: frozenset[str]) -> Entry:
-    function = _function(tool)
-    name = _heading(function.get("name"), tags)
+    definition = _mapping(tool)
+    # nested as in OpenAI's chat API, or flat as in the others
+    function = _mapping(definition.get("function")) or definition
+    name = _format_heading(function.get("name"), tags)
     description = quoted(_string(function.get("description")), tags, headings=True)
     intro = f"{name}\n{description or NO_DESCRIPTION}\n"
-    parameters = tuple(_parameters(_schema(function), tags))
+    schema = next(filter(None, (_mapping(function.get(key)) for key in _SCHEMA_KEYS)), {})
+    parameters = list(_format_parameters(schema, tags))
     if not parameters:
         return Entry(text=intro, shorter=(name,))
-    text = f"{intro}Parameters:\n" + "".join(f"{each.described}\n" for each in parameters)
-    brief = f"{intro}Parameters:\n" + "".join(f"{each.line}\n" for each in parameters)
-    # a form that is no shorter would be a step down that frees nothing
+    text = f"{intro}Parameters:\n" + "".join(f"{line}{about}\n" for line, about in parameters)
+    brief = f"{intro}Parameters:\n" + "".join(f"{line}\n" for line, _ in parameters)
+    # a shorter form of the same length would free no tokens
     return Entry(text=text, shorter=(name,) if text == brief else (brief, name))
 
 
-def _function(tool: object) -> Mapping[str, object]:
-    """Find the definition, nested as OpenAI's chat API has it or flat as the others do."""
-    definition = _mapping(tool)
-    return _mapping(definition.get("function")) or definition
-
-
-def _schema(function: Mapping[str, object]) -> Mapping[str, object]:
-    return next(filter(None, (_mapping(function.get(key)) for key in _SCHEMA_KEYS)), {})
-
-
-def _parameters(schema: Mapping[str, object], tags: frozenset[str]) -> Iterator[_Parameter]:
+def _format_parameters(
+    schema: Mapping[str, object], tags: frozenset[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a line ``- query (string, required)`` for each parameter, and ``: description``."""
     required = _list(schema.get("required"))
     for key, value in _mapping(schema.get("properties")).items():
-        types = "|".join(dict.fromkeys(_types(value, _DEPTH)))
-        told = _mapping(value).get("description")
-        whole = one_line(f"- {_string(key)} ({types}, x): {_string(told)}")
-        # what is harmless in each part of a line may not be so together
-        ends = _PARTS if quoted(whole, tags) == whole else _PARTS | _EDGES
-        name = _word(key, ends, tags) or NO_NAME
-        kind = _word(types, ends, tags)
+        types = "|".join(dict.fromkeys(_list_types(value, _DEPTH)))
+        description = _mapping(value).get("description")
+        line = one_line(f"- {_string(key)} ({types}, x): {_string(description)}")
+        # parts that are harmless one by one may not be so as a line
+        marks = _DELIMITERS if quoted(line, tags) == line else _DELIMITERS | _EDGES
+        name = escaped(_inline(key, tags), marks) or NO_NAME
+        kind = escaped(_inline(types, tags), marks)
         need = "required" if key in required else "optional"
-        line = f"- {name} ({kind}, {need})"
-        description = _inline(told, tags)
-        described = f"{line}: {description}" if description else line
-        yield _Parameter(line=line, described=described)
+        about = _inline(description, tags)
+        yield f"- {name} ({kind}, {need})", f": {about}" if about else ""
 
 
-def _types(schema: object, depth: int) -> tuple[str, ...]:
-    """Name the JSON types that a schema allows, or only ``any`` where it does not tell."""
-    names = _named(_mapping(schema), depth)
+def _list_types(schema: object, depth: int) -> tuple[str, ...]:
+    """Return the JSON types that a schema allows; only ``any`` if it doesn't define them."""
+    names = _read_types(_mapping(schema), depth)
     return names if names and ANY_TYPE not in names else (ANY_TYPE,)
 
 
-def _named(schema: Mapping[str, object], depth: int) -> tuple[str, ...]:
+def _read_types(schema: Mapping[str, object], depth: int) -> tuple[str, ...]:
     declared = schema.get("type")
     names = (declared,) if isinstance(declared, str) else _list(declared)
     if names:
         return tuple(_string(name) or ANY_TYPE for name in names)
-    alternatives = [each for key in _ALTERNATIVES for each in _list(schema.get(key))]
+    alternatives = [schema_ for key in _ALTERNATIVES for schema_ in _list(schema.get(key))]
     if alternatives and depth:
-        return tuple(name for each in alternatives for name in _types(each, depth - 1))
+        return tuple(name for schema_ in alternatives for name in _list_types(schema_, depth - 1))
     values = [schema["const"]] if "const" in schema else _list(schema.get("enum"))
     return tuple(_JSON_TYPES.get(type(value), ANY_TYPE) for value in values)
 
 
-def _heading(name: object, tags: frozenset[str]) -> str:
-    """Open a tool; a name that would make another line of ours out of it is escaped."""
+def _format_heading(name: object, tags: frozenset[str]) -> str:
+    """Return the heading of a tool; a name that would turn it into other structure is escaped."""
     line = f"### {one_line(_string(name)) or NO_NAME}"
     guarded = quoted(line, tags)
     return line if guarded == line else guarded.replace("\\### ", "### \\", 1)
 
 
-def _word(value: object, ends: frozenset[str], tags: frozenset[str]) -> str:
-    """Return a name or a type; what could end it and begin the next part is escaped."""
-    return escaped(_inline(value, tags), ends)
-
-
 def _inline(value: object, tags: frozenset[str]) -> str:
-    """Return a text of one line, so that it cannot begin a line of its own."""
+    """Return a text on one line, guarded."""
     return quoted(one_line(_string(value)), tags)
 
 

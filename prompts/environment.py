@@ -1,27 +1,27 @@
-"""The `# Environment` section: where an agent runs, as a model is told it."""
+"""The `# Environment` section of a system prompt: where an agent runs."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from formatters.guard import one_line
 
-#: Stands alone on its line, so that whoever adds the time finds it.
+#: Alone on its line, so that callers who add the time can find it.
 HEADING: Final = "# Environment"
 UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemFacts:
-    """What is known of the machine; empty where it is not."""
+    """What is known of the machine; empty strings for the rest."""
 
     working_directory: str = ""
-    #: As `platform.system` names it: ``Linux``, ``Darwin``, ``Windows``.
+    #: As `platform.system` returns it: ``Linux``, ``Darwin``, ``Windows``.
     system: str = ""
     #: Of the kernel.
     release: str = ""
     #: Of Linux, with its version, such as ``Debian GNU/Linux 12 (bookworm)``.
     distribution: str = ""
-    #: Of macOS, such as ``14.2``.
+    #: The version of macOS, such as ``14.2``.
     macos: str = ""
     terminal_program: str = ""
     #: The variable TERM.
@@ -29,7 +29,7 @@ class SystemFacts:
 
 
 def format_environment(facts: SystemFacts, *, is_repl: bool = True) -> str:
-    """Return the section, each fact on a line; the terminal only where a person sits at one."""
+    """Return the section, one line per fact; the terminal only in a REPL."""
     mode = "Interactive REPL" if is_repl else "HTTP JSON-RPC Server"
     lines = [
         f"Working directory: {facts.working_directory or UNKNOWN}",
@@ -37,27 +37,23 @@ def format_environment(facts: SystemFacts, *, is_repl: bool = True) -> str:
         *([f"Terminal: {_terminal(facts)}"] if is_repl else ()),
         f"Mode: {mode}",
     ]
-    # a folder's name may hold line ends
+    # the name of a folder may have line ends
     return "\n".join([HEADING, *map(one_line, lines)])
 
 
 def _operating_system(facts: SystemFacts) -> list[str]:
-    name = "Operating system"
-    windows = _windows_below(facts.release.lower()) if facts.system == "Linux" else ""
-    if windows:
-        return [f"{name}: Linux ({windows} on Windows)", f"Kernel: {facts.release}"]
+    release = facts.release.lower()
+    # Microsoft's names of the kernels of its subsystems
+    if facts.system == "Linux" and "microsoft" in release:
+        version = "WSL2" if "wsl2" in release or "microsoft-standard" in release else "WSL"
+        return [f"Operating system: Linux ({version} on Windows)", f"Kernel: {facts.release}"]
     if facts.system == "Linux" and facts.distribution:
-        return [f"{name}: Linux ({facts.distribution})"]
-    if facts.system == "Darwin":
-        return [f"{name}: {' '.join(filter(None, ('macOS', facts.macos)))}"]
-    return [f"{name}: {' '.join(filter(None, (facts.system, facts.release))) or UNKNOWN}"]
-
-
-def _windows_below(release: str) -> str:
-    """Return which subsystem of Windows a kernel is, by how Microsoft names it, or nothing."""
-    if "microsoft" not in release:
-        return ""
-    return "WSL2" if "wsl2" in release or "microsoft-standard" in release else "WSL"
+        name = f"Linux ({facts.distribution})"
+    elif facts.system == "Darwin":
+        name = f"macOS {facts.macos}".strip()
+    else:
+        name = " ".join(filter(None, (facts.system, facts.release))) or UNKNOWN
+    return [f"Operating system: {name}"]
 
 
 def _terminal(facts: SystemFacts) -> str:

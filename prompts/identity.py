@@ -1,11 +1,11 @@
-"""PromptManager: what the system says of itself, as text."""
+"""The system message: who the model is, and how it reads the blocks."""
 
 from typing import Final
 
 from formatters.model import Block, Entry, Facts, Tag
 
 #: The system message. A constant in code, so that providers' caches hit and changes are reviewed.
-#: No line of it opens with a bracket: nobody who looks for blocks may find one here.
+#: No line begins with a bracket, so that a search for blocks finds none in it.
 CORE_IDENTITY: Final = r"""
 # You are Nexus
 
@@ -194,6 +194,6 @@ Older turns that bear on the question come back as [RECALLED].
 
 
 def core_identity(facts: Facts) -> Block:
-    """Say who the model is: CORE_IDENTITY, or the operator's text; no budget changes a word."""
+    """Show CORE_IDENTITY or the operator's text, whole under any budget."""
     text = CORE_IDENTITY if facts.identity is None else facts.identity
     return Block(tag=Tag.CORE_IDENTITY, entries=(Entry(text=text),), role="system")

@@ -1,4 +1,4 @@
-"""What the operator has a model told: the identity, sections behind it, and reminders."""
+"""The operator's texts for the model: the identity, sections after it, and reminders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,110 +9,94 @@ from formatters.model import Count, Facts, Message, Role, Tool
 from prompts.capabilities import capabilities
 from prompts.identity import CORE_IDENTITY
 
-
-class PromptManager:
-    """The prompts as text, for callers who have no use for blocks."""
-
-    def get_core_identity(self) -> str:
-        """Return CORE_IDENTITY, the same for everybody."""
-        return CORE_IDENTITY
-
-    def get_capabilities_prompt(self, tools: Sequence[Tool]) -> str:
-        """Return the `[CAPABILITIES]` block for OpenAI function definitions, in their order."""
-        return capabilities(Facts(current_input="", tools=tuple(tools))).text
-
-
-#: Stands between sections, and between the parts of a prompt.
-GAP: Final = "\n\n"
+#: Separates sections, and the parts of a prompt.
+SEPARATOR: Final = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSection:
-    """A piece of a prompt under a heading of its own."""
+    """A part of a prompt with a heading of its own."""
 
     label: str
     content: str
-    #: Lower goes first.
+    #: Lower values come first.
     priority: int = 0
 
 
 class PersistentContext:
-    """Sections that stand in every prompt, rendered as one text."""
+    """Sections that are in every prompt."""
 
     def __init__(self, sections: Iterable[ContextSection] = ()) -> None:
         self._sections = list(sections)
 
     def add_section(self, section: ContextSection) -> None:
-        """Add a section; among those of one priority it comes last."""
+        """Add a section, after those of the same priority."""
         self._sections.append(section)
 
     def render(self) -> str:
-        """Return all sections in their order, each under a heading; nothing where there are none.
-
-        Labels and contents stay as they are.
-        """
+        """Return the sections as one text, each with its heading; empty if there are none."""
         ordered = sorted(self._sections, key=attrgetter("priority"))
-        return GAP.join(f"## {section.label}\n{section.content}" for section in ordered)
+        return SEPARATOR.join(f"## {section.label}\n{section.content}" for section in ordered)
 
 
 class InjectionTrigger(Protocol):
-    """Tells when a reminder is due: `EveryNTurns`, `OnTokenThreshold`, or another like these."""
+    """Decides when a reminder is due: `EveryNTurns`, `OnTokenThreshold`, or one of your own."""
 
     def fires(self, turn: int, tokens: int) -> bool:
-        """Return whether it is due in this turn, counted from 1, with so many tokens of history."""
+        """Return whether a reminder is due in a turn, counted from 1; ``tokens`` of history."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EveryNTurns:
-    """Fires in each turn that is a multiple of ``turns``; with 0 never."""
+    """Fires in every turn that is a multiple of ``turns``; never if that is 0."""
 
     turns: int
 
-    def fires(self, turn: int, tokens: int) -> bool:  # noqa: ARG002 - turns alone count
-        """Return whether the turn is such a one."""
+    def fires(self, turn: int, tokens: int) -> bool:  # noqa: ARG002 - only the turn is used
+        """Return whether the turn is a multiple."""
         return self.turns > 0 and turn > 0 and turn % self.turns == 0
 
 
 @dataclass(frozen=True, slots=True)
 class OnTokenThreshold:
-    """Fires in every turn from ``tokens`` tokens on."""
+    """Fires in every turn with a history of at least ``tokens`` tokens."""
 
     tokens: int
 
-    def fires(self, turn: int, tokens: int) -> bool:  # noqa: ARG002 - tokens alone count
-        """Return whether there are as many."""
+    def fires(self, turn: int, tokens: int) -> bool:  # noqa: ARG002 - only tokens are used
+        """Return whether the history has as many tokens."""
         return tokens >= self.tokens
 
 
 class SystemInjector:
-    """Rules, each a trigger and the text that it brings."""
+    """Rules: a trigger each, and the reminder that it injects."""
 
     def __init__(self) -> None:
         self._rules: list[tuple[InjectionTrigger, str]] = []
 
     def add_rule(self, trigger: InjectionTrigger, content: str) -> None:
-        """Add a rule behind the others."""
+        """Add a rule after the others."""
         self._rules.append((trigger, content))
 
     def check(self, turn: int, tokens: int) -> list[str]:
-        """Return the texts that are due, in the order of their rules."""
+        """Return the reminders that are due, in the order of their rules."""
         return [content for trigger, content in self._rules if trigger.fires(turn, tokens)]
 
     def due(self, history: Sequence[Message], not_read: int, count: Count) -> tuple[str, ...]:
-        """Return the texts that are due after a history of which so many rows were not read.
+        """Return the reminders that are due after a history with ``not_read`` more rows.
 
-        The turn is one more than the human messages of the history; among rows that were not read
-        there are as many as among the others. The tokens are those of the texts that were read.
+        The turn is the number of human messages plus 1; rows that were not read are assumed to
+        have as many as the others. The tokens are those of the rows that were read.
         """
         if not self._rules:
             return ()
         humans = sum(message.role is Role.HUMAN for message in history)
         turn = 1 + humans + not_read * humans // max(len(history), 1)
-        return tuple(self.check(turn, self._tokens(history, count)))
+        return tuple(self.check(turn, self._count_tokens(history, count)))
 
-    def _tokens(self, history: Sequence[Message], count: Count) -> int:
-        # counting takes time, and a rule that counts turns has no use for it
+    def _count_tokens(self, history: Sequence[Message], count: Count) -> int:
+        # counting is slow, and rules that count turns don't need it
         if all(isinstance(trigger, EveryNTurns) for trigger, _ in self._rules):
             return 0
         return sum(count(message.content) for message in history)
@@ -120,13 +104,25 @@ class SystemInjector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPrompt:
-    """The operator's texts, as they were last read."""
+    """The operator's texts as of the last read."""
 
     identity: str = CORE_IDENTITY
-    #: What stands behind the identity; empty for nothing.
+    #: The text after the identity; may be empty.
     sections: str = ""
     injector: SystemInjector = field(default_factory=SystemInjector)
 
     def text(self, own: str | None = None) -> str:
-        """Return the system message; ``own`` takes the identity's place, sections stay."""
-        return GAP.join(filter(None, (own or self.identity, self.sections)))
+        """Return the system message; ``own`` replaces the identity, but not the sections."""
+        return SEPARATOR.join(filter(None, (own or self.identity, self.sections)))
+
+
+class PromptManager:
+    """The system message and the tools as text."""
+
+    def get_core_identity(self) -> str:
+        """Return CORE_IDENTITY."""
+        return CORE_IDENTITY
+
+    def get_capabilities_prompt(self, tools: Sequence[Tool]) -> str:
+        """Return the `[CAPABILITIES]` block of OpenAI function definitions, in order."""
+        return capabilities(Facts(current_input="", tools=tuple(tools))).text

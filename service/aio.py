@@ -1,8 +1,7 @@
-"""Helpers for asyncio programs: running them, time limits, batches, bounded memories."""
+"""Helpers for asyncio programs: running them, time limits, batches."""
 
 import asyncio
 import gc
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
@@ -52,25 +51,6 @@ async def batches(items: AsyncIterator[T], size: int) -> AsyncGenerator[list[T],
             batch = []
     if batch:
         yield batch
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Remembered(OrderedDict[K, V]):
-    """A mapping that forgets what was set the longest time ago, where it would hold too much."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: K, value: V) -> None:
-        """Remember something, as the newest."""
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._most:
-            self.popitem(last=False)
 
 
 def heed_cancellation() -> None:

@@ -11,15 +11,13 @@ from typing import Any, Final
 
 from opentelemetry.trace import Tracer
 
-from service.adapters.store_records import Stores
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.opening import open_tools
-from service.audit.store import Filing
+from service.audit.reports import BuildReport, BuildReports
 from service.budget.limits import Models
 from service.build.after_answer import AfterAnswer
 from service.build.gather import Sources
 from service.build.plan import limits_of
-from service.build.report import Built
 from service.build.strategies import configured_strategies
 from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, running_compactor
@@ -42,8 +40,9 @@ from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
 from service.ports.services import Summarizer
+from service.ports.stores import Stores
 from service.wire.events import Events
-from service.worker.events import BusEvents, Departures
+from service.worker.events import EventPublisher, PrunedRows
 from service.worker.handler import Handler
 from service.worker.ingress import Ingress
 from service.worker.loop import every
@@ -158,21 +157,23 @@ async def open_worker(
     settings: Settings, bus: Bus, metrics: Metrics = UNMEASURED
 ) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
-    async with open_builder(settings, events=BusEvents(bus, metrics), metrics=metrics) as builder:
+    async with open_builder(
+        settings, events=EventPublisher(bus, metrics), metrics=metrics
+    ) as builder:
         yield make_worker(bus, builder)
 
 
 def make_worker(
-    bus: Bus, builder: ContextBuilder, filed: Callable[[Built], object] | None = None
+    bus: Bus, builder: ContextBuilder, reported: Callable[[BuildReport], object] | None = None
 ) -> Worker:
-    """Assemble a worker; ``filed`` is called with each build whose report is on the bus."""
+    """Assemble a worker; ``reported`` is called with each report that is on the bus."""
     settings, metrics, pulse = builder.settings, builder.metrics, Pulse()
     spans = BusSpans(builder.tracer, settings.bus)
     sender = Sender(bus, metrics, pulse)
     recorder = Recorder(builder.history, bus, settings, metrics)
-    events = BusEvents(bus, metrics)
-    departures = Departures(builder.history, events, builder.tokenizers, settings.events)
-    after_answer = (Filing(bus.reports, settings, filed).queue, departures.queue)
+    events = EventPublisher(bus, metrics)
+    pruned = PrunedRows(builder.history, events, builder.tokenizers, settings.events)
+    after_answer = (BuildReports(bus.reports, settings, bus.now, reported), pruned.queue)
     handler = Handler(
         bus=bus,
         builder=builder,
@@ -218,11 +219,11 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
 
             metrics = PrometheusMetrics(settings.store.url.get_secret_value().partition(":")[0])
         measured = metrics or UNMEASURED
-        events = BusEvents(bus, measured)
+        events = EventPublisher(bus, measured)
         opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
         builder = await enter(opened)
         if settings.http.port is not None:
-            from service.http.server import open_http  # noqa: PLC0415 - likewise
+            from service.http.app import open_http  # noqa: PLC0415 - likewise
 
             client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))

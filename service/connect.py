@@ -17,7 +17,6 @@ from service.adapters.embedded.binaries import find_server
 from service.adapters.model_table import load_models
 from service.adapters.otel import tracer as opening
 from service.adapters.prompts.watched import WatchedPrompts
-from service.adapters.store_records import Stores
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.tokenizers import PACKAGED, LateCounter, TiktokenTokenizers
 from service.adapters.tools.opening import load_registry
@@ -31,6 +30,7 @@ from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
 from service.ports.services import Prompts, ServerTools, Summarizer, TokenCounter, ToolSource
 from service.ports.status import BusSurvey, StoreState
+from service.ports.stores import Stores
 from service.worker.client import ContextClient, open_client
 from service.worker.telemetry import BusSpans
 
@@ -138,9 +138,9 @@ async def upgrade_store(settings: Settings) -> None:
 
 async def store_revision(settings: Settings) -> str | None:
     """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
-    from service.adapters.sql.revisions import current  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.database_state import read_revision  # noqa: PLC0415 - only databases need it
 
-    return await current(settings.store.url.get_secret_value(), settings.store)
+    return await read_revision(settings.store.url.get_secret_value(), settings.store)
 
 
 async def check_store(settings: Settings) -> str:
@@ -152,9 +152,9 @@ async def check_store(settings: Settings) -> str:
 
 async def store_state(settings: Settings) -> StoreState | None:
     """Return how large the store is, None where there is none yet; raises `StoreError`."""
-    from service.adapters.sql.size import size  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.database_state import read_size  # noqa: PLC0415 - only databases need it
 
-    return await size(settings.store.url.get_secret_value(), settings.store)
+    return await read_size(settings.store.url.get_secret_value(), settings.store)
 
 
 @asynccontextmanager
@@ -184,7 +184,7 @@ def by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:
     return table[scheme]
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,8 +107,9 @@ _LISTED: Final = (
         code="not_replayable",
         title="The build cannot be repeated",
         on_the_wire=False,
-        when="Its manifest has expired, or its request, rows or tools are no longer there.",
-        remedy="Keep manifests longer, with `manifests.ttl_seconds`.",
+        when="A build is to be repeated with other options, and neither its report nor the history "
+        "has its whole request.",
+        remedy="Set `http.content` to `full`, so that reports keep requests.",
     ),
     ErrorCode(
         code="unauthorized",
@@ -130,9 +131,9 @@ _LISTED: Final = (
         title="The owner has nothing of that name",
         on_the_wire=False,
         when="A path, a build or a row isn't there, or isn't this owner's; builds are shown "
-        "as long as their manifest is kept.",
-        remedy="Look at the path and at `X-Owner-Key`; keep manifests longer, with "
-        "`manifests.ttl_seconds`.",
+        "as long as their report is kept.",
+        remedy="Look at the path and at `X-Owner-Key`; keep reports longer, with "
+        "`reports.ttl_seconds`.",
     ),
     ErrorCode(
         code="method_not_allowed",

@@ -17,7 +17,7 @@ from service.adapters.tokens.tokenizers import TiktokenCounter
 from tests.support import quiet_logs
 
 # shared machines stall for longer than any deadline that would mean something
-settings.register_profile("quick", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile(
     "thorough", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow]
 )

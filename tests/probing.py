@@ -48,7 +48,7 @@ class Measured:
 
 def _get(url: str) -> tuple[int, str]:
     try:
-        with _DIRECT.open(url, timeout=10) as response:
+        with _DIRECT.open(url, timeout=60) as response:
             return response.status, response.read().decode()
     except HTTPError as error:
         with error:

@@ -13,7 +13,7 @@ from service.app import connect_client, make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
 from service.config.endpoints import HttpSettings
 from service.config.settings import BusSettings, Settings
-from service.http.server import Served, open_http
+from service.http.app import Served, open_http
 from service.ports.bus import Bus
 from service.wire.protocol import Topics
 from service.worker.runner import Worker
@@ -47,7 +47,7 @@ class Scene:
         response = await self.http.post("/v1/build", json=asking(owner_key=owner, **fields))
         content: dict[str, Any] = response.json()["content"]
         assert response.status_code == 200, content
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while self.served.recent.last == last:
                 await self.served.recent.wait(30)
         return content
@@ -78,7 +78,7 @@ async def serving(
         client = await enter(connect_client(settings, bus))
         served = await enter(open_http(0, bus, builder, client.send))
         # a proxy of the environment doesn't reach our own addresses
-        asks = httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=30)
+        asks = httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=60)
         scene = Scene(
             bus=bus,
             builder=builder,
@@ -97,7 +97,7 @@ async def working(worker: Worker, bus: Bus, stop: asyncio.Event) -> AsyncIterato
     """Let a worker work; it listens when the context is entered, and is stopped at its end."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(worker.run(stop))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"ping"):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         try:

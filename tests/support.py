@@ -17,9 +17,10 @@ from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, find_compactor
 from service.errors import StoreError
 from service.observe.metrics import (
-    Burial,
+    DeadLetterReason,
     Duplicate,
     HttpRequest,
+    Metrics,
     Refresh,
     Reload,
     Sizes,
@@ -135,6 +136,23 @@ class BrokenHistory:
         raise StoreError("down")
 
 
+class FixedHistory(BrokenHistory):
+    """A history that has the same rows for every owner, and counts no tokens."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Hold rows, which are given oldest first."""
+        super().__init__()
+        self._rows = [*rows]
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Return all rows, newest first."""
+        return HistoryPage(rows=self._rows[::-1], total=len(self._rows))
+
+    async def search(self, *_args: object, **_options: object) -> list[Row]:
+        """Find nothing: all of them have been read."""
+        return []
+
+
 class Written:
     """Prompts that a test has written."""
 
@@ -173,7 +191,7 @@ def lacking(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-class Noted:
+class Noted(Metrics):
     """Metrics that a test looks at."""
 
     def __init__(self) -> None:
@@ -202,7 +220,7 @@ class Noted:
         """Note a reply that nobody heard."""
         self.counted.append("unheard")
 
-    def buried(self, reason: Burial) -> None:
+    def buried(self, reason: DeadLetterReason) -> None:
         """Note a dead letter."""
         self.counted.append(f"buried {reason}")
 

@@ -25,7 +25,7 @@ from service.config.settings import Settings
 from service.observe.logs import configure_logging
 from service.wire.request import BuildRequest, decode
 from service.wire.response import BuildSuccess, Usage, success_response
-from service.worker.events import BusEvents
+from service.worker.events import EventPublisher
 
 #: Messages of each owner's history.
 HISTORY: Final = 6
@@ -81,7 +81,7 @@ async def _serve(kind: str, settings: Settings) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with open_bus(settings) as connected:
-        events = BusEvents(connected.bus)
+        events = EventPublisher(connected.bus)
         async with open_builder(settings, events=events) as opened:
             builder = opened
             if kind == "constant":

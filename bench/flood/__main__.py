@@ -152,7 +152,7 @@ def _settings(url: str, requests: int) -> dict[str, str]:
         "CTXB_BUS__REPLY_TTL_SECONDS": "5",
         # what is measured is the way in: no history is read or written
         "CTXB_RECORDER__ENABLED": "false",
-        "CTXB_MANIFESTS__TTL_SECONDS": "0",
+        "CTXB_REPORTS__TTL_SECONDS": "0",
         "CTXB_EVENTS__PRUNED": "false",
     }
 

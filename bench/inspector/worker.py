@@ -15,9 +15,9 @@ from bench.conversation import conversation
 from service.aio import run, settle_memory
 from service.app import connect_client, make_worker, open_builder, open_bus
 from service.config.settings import Settings
-from service.http.server import open_http
+from service.http.app import open_http
 from service.observe.logs import configure_logging
-from service.worker.events import BusEvents
+from service.worker.events import EventPublisher
 
 
 async def _serve(settings: Settings) -> None:
@@ -29,7 +29,7 @@ async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         bus = (await enter(open_bus(settings))).bus
-        builder = await enter(open_builder(settings, events=BusEvents(bus)))
+        builder = await enter(open_builder(settings, events=EventPublisher(bus)))
         client = await enter(connect_client(settings, bus))
         served = await enter(open_http(port, bus, builder, client.send))
         rows = conversation(HISTORY)

@@ -131,7 +131,7 @@ def _settings(url: str, folder: Path) -> dict[str, str]:
     return {
         "CTXB_BUS__URL": url,
         "CTXB_BUS__RESULT_TTL_SECONDS": "5",
-        "CTXB_MANIFESTS__TTL_SECONDS": "5",
+        "CTXB_REPORTS__TTL_SECONDS": "5",
         "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
     }
 

@@ -14,7 +14,7 @@ from bench.conversation import conversation
 from formatters.model import Row
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import insert, messages, owners, searched, term_counts
-from service.adapters.sql.search_index import Found, indexed, tallied
+from service.adapters.sql.search_index import IndexedRow, count_keys, index_entries
 from service.adapters.sql.store import open_sql_store
 from service.adapters.store_records import microseconds, read_records, to_json
 from service.adapters.tokens.tokenizers import TiktokenCounter
@@ -136,8 +136,8 @@ async def _load(connection: AsyncConnection, size: int) -> None:
     await _without_index(connection)
     for batch in history(size):
         placed = [placing.next(row) for row in batch]
-        found = indexed(OWNER, map(placing.found, placed))
-        counts += tallied(OWNER, (each["terms"] for each in found))
+        found = index_entries(OWNER, map(placing.found, placed))
+        counts += count_keys(OWNER, (each["terms"] for each in found))
         await _copy(connection, messages, placed)
         await _copy(connection, searched, found)
     values = [{"owner_key": OWNER, "term": term, "rows": n} for term, n in counts.items()]
@@ -204,9 +204,9 @@ class _Placing:
             "conversation_native": of_conversation[2],
         }
 
-    def found(self, row: dict[str, Any]) -> Found:
+    def found(self, row: dict[str, Any]) -> IndexedRow:
         """Return what a row of the table is found by."""
-        return Found(
+        return IndexedRow(
             id=row["id"],
             conversation_id=row["conversation_id"],
             sort_time=row["sort_time"],

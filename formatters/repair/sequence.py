@@ -3,10 +3,9 @@
 APIs require each AI message that calls tools to be followed by one result per call, in order.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 from formatters.model import ChatMessage, Message, Role, ToolCall
 from formatters.repair.calls import repair_calls
@@ -19,7 +18,7 @@ PENDING: Final = "(No result yet: the tool is still running.)"
 #: The content of an empty tool result; APIs refuse empty content.
 EMPTY: Final = "(The tool gave an empty result.)"
 
-#: Reason codes of `service.budget.decisions`; the first one that applies to a message is reported.
+#: Reason codes of `service.budget.decisions`, the most important ones first.
 _FILTERED: Final = ("role", "empty", "opaque_conflict", "orphan_result", "duplicate_result")
 _REPAIRED: Final = (
     "result_pending",
@@ -34,36 +33,21 @@ _REPAIRED: Final = (
 )
 _RANKS: Final = {reason: rank for rank, reason in enumerate((*_FILTERED, *_REPAIRED))}
 
-Outcome = Literal["filtered", "repaired"]
-
 #: Messages that can only be kept or dropped together.
-Unit = tuple[Message, ...]
+AtomicUnit = tuple[Message, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RepairNote:
-    """What repair did to a message."""
-
-    message_id: str
-    outcome: Outcome
-    #: A reason code of `service.budget.decisions`.
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)  # no slots: reasons are cached
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedSequence:
     """A valid sequence: each AI message is followed by one result per call, in order."""
 
     messages: tuple[Message, ...]
-    #: In the order of the original messages; unchanged messages have no note.
-    notes: tuple[RepairNote, ...]
+    #: The reasons for messages that were left out, by their ids, in the original order.
+    filtered: Mapping[str, str]
+    #: The reasons for messages that were changed, by their ids, in the original order.
+    changed: Mapping[str, str]
     #: The ids of placeholder results, which belong to no row.
     synthetic: frozenset[str]
-
-    @cached_property
-    def reasons(self) -> dict[str, str]:
-        """Return the reason codes of the messages that were changed and stay, by message id."""
-        return {note.message_id: note.reason for note in self.notes if note.outcome == "repaired"}
 
 
 def repair(
@@ -82,14 +66,14 @@ def collect_call_ids(messages: Iterable[Message | ChatMessage]) -> frozenset[str
     return frozenset(call.id for message in messages for call in message.tool_calls if call.id)
 
 
-def split_units(messages: Sequence[Message]) -> tuple[Unit, ...]:
-    """Split a repaired sequence into atomic units: [U], [A, T, T], [A].
+def split_units(messages: Sequence[Message]) -> tuple[AtomicUnit, ...]:
+    """Split messages into atomic units: [U], [A, T, T], [A].
 
-    An AI message and its results are one unit, every other message is a unit of its own.
+    Tool results are in the unit of the message before them; every other message begins a unit.
     """
     units: list[list[Message]] = []
     for message in messages:
-        if message.role is Role.TOOL:
+        if message.role is Role.TOOL and units:
             units[-1].append(message)
         else:
             units.append([message])
@@ -131,8 +115,17 @@ class _Repair:
                     ids.add(result.id)
                     synthetic.add(result.id)
                 kept.append(result)
+        # a message has the first of the reasons that apply to it
+        reasons = {
+            message.id: min(reasons, key=_RANKS.__getitem__)
+            for message, reasons in zip(self._messages, self._reasons, strict=True)
+            if reasons
+        }
         return RepairedSequence(
-            messages=tuple(kept), notes=tuple(self._notes()), synthetic=frozenset(synthetic)
+            messages=tuple(kept),
+            filtered={id_: reason for id_, reason in reasons.items() if reason in _FILTERED},
+            changed={id_: reason for id_, reason in reasons.items() if reason not in _FILTERED},
+            synthetic=frozenset(synthetic),
         )
 
     def _repair_results(self) -> dict[CallPosition, Message]:
@@ -178,13 +171,6 @@ class _Repair:
 
     def _is_filtered(self, index: int) -> bool:
         return not self._reasons[index].isdisjoint(_FILTERED)
-
-    def _notes(self) -> Iterator[RepairNote]:
-        for message, reasons in zip(self._messages, self._reasons, strict=True):
-            if reasons:
-                reason = min(reasons, key=_RANKS.__getitem__)
-                outcome: Outcome = "filtered" if reason in _FILTERED else "repaired"
-                yield RepairNote(message.id, outcome, reason)
 
 
 def _check(message: Message) -> set[str]:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.binaries import ServerBinary
-from service.adapters.store_records import Clock, Stores
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import SummarizerSettings, ToolsSettings
 from service.config.endpoints import StoreSettings
@@ -14,6 +13,7 @@ from service.errors import ConfigError
 from service.observe.metrics import Metrics
 from service.ports.bus import Bus
 from service.ports.services import ServerTools, Summarizer, TokenCounter
+from service.ports.stores import Clock, Stores
 
 OpenBus = Callable[[str, BusOptions], AbstractAsyncContextManager[Bus]]
 OpenStores = Callable[[StoreSettings, TokenCounter, Clock], AbstractAsyncContextManager[Stores]]

@@ -32,7 +32,7 @@ UNPACKED_MAX_BYTES: Final = 64 * 1_048_576
 #: The part of a record that names the owner: in a stored answer, and in a build report.
 Holder = Literal["response", "request"]
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 # --- stored answers --------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""What stores keep: rows as records, keys of terms, and locks by owner."""
+"""Rows as all stores keep them: records of rows, keys of the search index, and locks by owner."""
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -16,22 +16,19 @@ from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
 from service.errors import InvalidRequestError, Problem
 from service.ports.services import TokenCounter
-from service.ports.stores import HistoryStore, ProfileStore
-from service.ports.summaries import SummaryStore
 from service.recall.terms import row_terms
 from service.wire.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 
-#: Characters of a message that ``[SHARED_MEMORY]`` prints, the mark of the cut included.
+#: Characters of a message that ``[SHARED_MEMORY]`` prints, with the mark of the cut.
 PRINTED_CHARS: Final = 500
 _CUT_MARK: Final = "..."
-
-#: Characters of a batch from which on it is read in a thread: to count them takes some 10 ms.
-LARGE_BATCH: Final = 50_000
-#: Whose rows the memory block prints.
+#: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
+#: Characters of a batch from which on it is read in a thread; counting them takes some 10 ms.
+LARGE_BATCH: Final = 50_000
 
 _FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
-#: What a chat message has beside its content, and a row of history in its metadata.
+#: Fields of a chat message that a row of history has in its metadata.
 _CHAT_FIELDS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,66 +39,63 @@ class Record:
 
     id: str
     conversation_id: str | None
-    #: Microseconds since 1970, UTC; None where the row's timestamp cannot be read.
+    #: Microseconds since 1970, UTC; None if the row's timestamp cannot be read.
     written_at: int | None
     #: The whole row as JSON.
     body: str
-    #: Of the whole text.
+    #: Tokens of the whole text.
     tokens: int
-    #: Of the text as the memory block prints it; 0 for rows that it never prints.
+    #: Tokens of the text as the memory block prints it; 0 for rows that it never prints.
     printed_tokens: int
-    #: Of the row as a native message, whole and with its calls; 0 where it is never one.
+    #: Tokens of the whole row as a native message, with its calls; 0 if it never is one.
     native_tokens: int
-    #: The text that the row is found by; empty for rows that are never printed.
+    #: The text that searches match; empty for rows that are never printed.
     searched: str = ""
 
     @cached_property
     def terms(self) -> Sequence[str]:
-        """What the row is found by; worked out when it is asked for, as for new rows alone."""
+        """Return the terms that find the row; computed on demand, for new rows only."""
         return row_terms(self.searched)
 
 
 async def read_batch(
     rows: Sequence[object], conversation_id: str | None, counter: TokenCounter
 ) -> list[Record]:
-    """Read rows as `read_records` does; large ones in a thread, so that the loop goes on."""
-    if _is_large(rows):
-        return await asyncio.to_thread(_with_terms, rows, conversation_id, counter)
-    return read_records(rows, conversation_id, counter)
+    """Read rows as `read_records` does; large batches in a thread, to keep the loop free."""
+    if not _is_large(rows):
+        return read_records(rows, conversation_id, counter)
 
+    def read_with_terms() -> list[Record]:
+        records = read_records(rows, conversation_id, counter)
+        for record in records:
+            _ = record.terms  # computes them, which takes as long
+        return records
 
-def _with_terms(
-    rows: Iterable[object], conversation_id: str | None, counter: TokenCounter
-) -> list[Record]:
-    """Read rows and work out their terms, which is as much work."""
-    records = read_records(rows, conversation_id, counter)
-    for record in records:
-        _ = record.terms
-    return records
+    return await asyncio.to_thread(read_with_terms)
 
 
 def read_records(
     rows: Iterable[object], conversation_id: str | None, counter: TokenCounter
 ) -> list[Record]:
-    """Read rows in their order; of rows with one id the first stands.
+    """Read rows in their order; of rows with the same id the first is used.
 
     Raises:
-        InvalidRequestError: A row is no mapping, its ids cannot be used, or it is no JSON.
+        InvalidRequestError: A row is no mapping, an id is invalid, or a value is no JSON.
     """
     default = _conversation(conversation_id, "/conversation_id")
     bodies: dict[str, tuple[str, dict[str, object]]] = {}
-    for place, row in enumerate(rows):
-        body = _body(row, default, f"/{place}")
-        # What is read from here on is what a reader of the store will get.
+    for index, row in enumerate(rows):
+        body = _to_body(row, default, f"/{index}")
+        # everything else is read from the JSON, as readers of the store will get it
         fields = json.loads(body)
         bodies.setdefault(fields["id"], (body, fields))
-    return [_record(body, fields, counter) for body, fields in bodies.values()]
+    return [_to_record(body, fields, counter) for body, fields in bodies.values()]
 
 
 def sort_times(records: Sequence[Record], before: int) -> list[int]:
-    """Return where records sort, in microseconds since 1970: one without a time as the last did.
+    """Return the times by which records sort, in microseconds since 1970.
 
-    The first follows ``before``, where it has no time of its own.
+    A record without a time gets that of the record before it; the first one gets ``before``.
     """
     times: list[int] = []
     for record in records:
@@ -110,14 +104,96 @@ def sort_times(records: Sequence[Record], before: int) -> list[int]:
     return times
 
 
+def terms_in(body: str) -> Sequence[str]:
+    """Return the terms that find a stored row."""
+    row = json.loads(body)
+    return row_terms(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
+
+
 def microseconds(moment: datetime) -> int:
     """Return microseconds since 1970, UTC."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_microseconds(number: int) -> datetime:
-    """Return the moment so many microseconds after 1970, UTC."""
+    """Return the moment that `microseconds` was given, in UTC."""
     return _EPOCH + timedelta(microseconds=number)
+
+
+def _to_body(row: object, conversation_id: str | None, pointer: str) -> str:
+    if not isinstance(row, Mapping):
+        raise _invalid(pointer, f"a row is an object, not {type(row).__name__}")
+    fields = {name: row.get(name) for name in _FIELDS}
+    fields["id"] = _checked_text(_without_surrogates(row.get("id")), MAX_ID, f"{pointer}/id")
+    fields["metadata"] = _metadata(row)
+    own = _conversation(row.get("conversation_id"), f"{pointer}/conversation_id")
+    if own is not None or conversation_id is not None:
+        fields["conversation_id"] = own or conversation_id
+    return to_json(fields, pointer)
+
+
+def _metadata(row: Mapping[str, object]) -> object:
+    """Return a row's metadata, with a chat message's own fields moved into it."""
+    given = row.get("metadata")
+    metadata = given if isinstance(given, Mapping) else {}
+    moved = {
+        name: row[name]
+        for name in _CHAT_FIELDS
+        if row.get(name) is not None and metadata.get(name) is None
+    }
+    return {**metadata, **moved} if moved else given
+
+
+def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
+    text, role = read_content(row["content"]), read_role(row["role"])
+    tokens = counter.count(text)
+    moment = parse_timestamp(row["timestamp"])
+    conversation_id = row.get("conversation_id")
+    return Record(
+        id=str(row["id"]),
+        conversation_id=None if conversation_id is None else str(conversation_id),
+        written_at=None if moment is None else microseconds(moment),
+        body=body,
+        tokens=tokens,
+        printed_tokens=_printed_tokens(text, tokens, counter) if role in _PRINTED else 0,
+        native_tokens=0 if role is Role.OTHER else tokens + _message_overhead(row, counter),
+        searched=text if role in _PRINTED else "",
+    )
+
+
+def _printed_tokens(text: str, tokens: int, counter: TokenCounter) -> int:
+    """Return the tokens of the printed part of a text; ``tokens`` are those of all of it."""
+    if len(text) <= PRINTED_CHARS:
+        return tokens
+    return counter.count(text[: PRINTED_CHARS - len(_CUT_MARK)] + _CUT_MARK)
+
+
+def _message_overhead(row: Mapping[str, object], counter: TokenCounter) -> int:
+    """Return the tokens of a native message besides its content: the overhead, and its calls."""
+    metadata = row["metadata"]
+    if not isinstance(metadata, dict) or not metadata.get("tool_calls"):
+        return MESSAGE_OVERHEAD
+    message = replace(read_row(row), content="")
+    return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
+
+
+def _is_large(rows: Sequence[object]) -> bool:
+    remaining, size = list(rows), 0
+    while remaining and size <= LARGE_BATCH:
+        value = remaining.pop()
+        # every value counts, so that one which contains itself comes to an end
+        if value is None or isinstance(value, str):
+            size += len(value or " ")
+            continue
+        size += 1
+        if isinstance(value, (dict, Mapping)):
+            remaining += value.values()
+        elif isinstance(value, list | tuple):
+            remaining += value
+    return size > LARGE_BATCH
+
+
+# --- checks of what callers give -------------------------------------------------------------
 
 
 def checked_owner(owner_key: str) -> str:
@@ -134,117 +210,27 @@ def to_json(value: object, pointer: str) -> str:
     """Return JSON that every database stores as text: without NUL and lone surrogates.
 
     Raises:
-        InvalidRequestError: It holds what JSON does not know, or is nested deeper than `MAX_DEPTH`.
+        InvalidRequestError: It holds values that JSON doesn't have, or is nested deeper than
+            `MAX_DEPTH`.
     """
-    if not _within(value, MAX_DEPTH):
-        raise _refused(pointer, f"nested deeper than {MAX_DEPTH} levels")
+    if not _has_depth(value, MAX_DEPTH):
+        raise _invalid(pointer, f"nested deeper than {MAX_DEPTH} levels")
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
-        raise _refused(pointer, f"cannot be written as JSON: {error}") from error
+        raise _invalid(pointer, f"cannot be written as JSON: {error}") from error
     return fix_surrogates(text)
 
 
-def terms_in(body: str) -> Sequence[str]:
-    """Return what a stored row is found by."""
-    row = json.loads(body)
-    return row_terms(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
-
-
-def _body(row: object, conversation_id: str | None, pointer: str) -> str:
-    if not isinstance(row, Mapping):
-        raise _refused(pointer, f"a row is an object, not {type(row).__name__}")
-    fields = {name: row.get(name) for name in _FIELDS}
-    fields["id"] = _checked_text(_repaired(row.get("id")), MAX_ID, f"{pointer}/id")
-    fields["metadata"] = _metadata(row)
-    own = _conversation(row.get("conversation_id"), f"{pointer}/conversation_id")
-    if own is not None or conversation_id is not None:
-        fields["conversation_id"] = own or conversation_id
-    return to_json(fields, pointer)
-
-
-def _metadata(row: Mapping[str, object]) -> object:
-    """Return a row's metadata, with what a chat message has beside its content moved into it."""
-    given = row.get("metadata")
-    known = given if isinstance(given, Mapping) else {}
-    moved = {
-        key: row[key] for key in _CHAT_FIELDS if row.get(key) is not None and known.get(key) is None
-    }
-    return {**known, **moved} if moved else given
-
-
-def _record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
-    text, role = read_content(row["content"]), read_role(row["role"])
-    tokens = counter.count(text)
-    moment = parse_timestamp(row["timestamp"])
-    conversation_id = row.get("conversation_id")
-    return Record(
-        id=str(row["id"]),
-        conversation_id=None if conversation_id is None else str(conversation_id),
-        written_at=None if moment is None else microseconds(moment),
-        body=body,
-        tokens=tokens,
-        printed_tokens=_printed_tokens(text, tokens, counter) if role in _PRINTED else 0,
-        native_tokens=0 if role is Role.OTHER else tokens + _around(row, counter),
-        searched=text if role in _PRINTED else "",
-    )
-
-
-def _around(row: Mapping[str, object], counter: TokenCounter) -> int:
-    """Return what a native message takes beside its content: the overhead, and its calls."""
-    noted = row["metadata"]
-    if not isinstance(noted, dict) or not noted.get("tool_calls"):
-        return MESSAGE_OVERHEAD
-    message = replace(read_row(row), content="")
-    return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
-
-
-def _is_large(rows: Sequence[object]) -> bool:
-    left, size = list(rows), 0
-    while left and size <= LARGE_BATCH:
-        value = left.pop()
-        # each value counts, so that one which holds itself comes to an end
-        if value is None or isinstance(value, str):
-            size += len(value or " ")
-            continue
-        size += 1
-        if isinstance(value, (dict, Mapping)):
-            left += value.values()
-        elif isinstance(value, list | tuple):
-            left += value
-    return size > LARGE_BATCH
-
-
-def _printed_tokens(text: str, tokens: int, counter: TokenCounter) -> int:
-    """Return what of a text is printed takes; all of it takes so many tokens."""
-    if len(text) <= PRINTED_CHARS:
-        return tokens
-    return counter.count(text[: PRINTED_CHARS - len(_CUT_MARK)] + _CUT_MARK)
-
-
-def _conversation(value: object, pointer: str) -> str | None:
-    return None if value is None else _checked_text(_repaired(value), MAX_ID, pointer)
-
-
-def _checked_text(value: object, limit: int, pointer: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != fix_surrogates(value):
-        raise _refused(pointer, f"a string of 1 to {limit} characters is needed")
-    return value
-
-
-def _repaired(value: object) -> object:
-    return fix_surrogates(value) if isinstance(value, str) else value
-
-
-def _within(value: object, levels: int) -> bool:
-    """Tell whether a value is nested at most so many levels deep."""
+def _has_depth(value: object, levels: int) -> bool:
+    """Return whether a value is nested at most ``levels`` deep."""
     if value is None or isinstance(value, str):
         return True
     if isinstance(value, (dict, Mapping)):
         value = list(value.values())
     if not isinstance(value, list | tuple):
         return True
-    return levels > 0 and all(_within(item, levels - 1) for item in value)
+    return levels > 0 and all(_has_depth(item, levels - 1) for item in value)
 
 
 def _plain(value: object) -> object:
@@ -255,71 +241,77 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-#: Made once, since each row needs it.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
-def _refused(pointer: str, detail: str) -> InvalidRequestError:
+def _conversation(value: object, pointer: str) -> str | None:
+    return None if value is None else _checked_text(_without_surrogates(value), MAX_ID, pointer)
+
+
+def _checked_text(value: object, limit: int, pointer: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != fix_surrogates(value):
+        raise _invalid(pointer, f"a string of 1 to {limit} characters is needed")
+    return value
+
+
+def _without_surrogates(value: object) -> object:
+    return fix_surrogates(value) if isinstance(value, str) else value
+
+
+def _invalid(pointer: str, detail: str) -> InvalidRequestError:
     return InvalidRequestError(f"{pointer}: {detail}", [Problem(pointer, detail)])
 
 
-#: What each row has; no word holds a NUL.
-_ROW: Final = "\0"
+# --- keys of the search index ----------------------------------------------------------------
+
+#: Names that are no words, since no word holds a NUL.
+_EVERY_ROW: Final = "\0"
 _CONVERSATION: Final = "\0conversation "
 
 
-class TermKeys:
-    """The keys of one owner's terms."""
+class IndexKeys:
+    """Computes an owner's keys in the search index: 32 bits of the owner, 32 of the term."""
 
     def __init__(self, owner: str) -> None:
-        self._first = int.from_bytes(_hashed(owner), signed=True) << 32
+        self._owner_bits = int.from_bytes(_hash(owner), signed=True) << 32
 
     def __call__(self, terms: Iterable[str]) -> list[int]:
-        """Return the keys of terms, ascending and each once."""
-        return sorted({self._first | int.from_bytes(_hashed(term)) for term in terms})
+        """Return the keys of terms, ascending and without duplicates."""
+        return sorted({self._owner_bits | int.from_bytes(_hash(term)) for term in terms})
 
     def of_row(self, terms: Iterable[str], conversation: str | None) -> list[int]:
         """Return the keys of a row of a conversation."""
-        own = () if conversation is None else (f"{_CONVERSATION}{conversation}",)
-        return self((*terms, *own))
+        if conversation is None:
+            return self(terms)
+        return self((*terms, f"{_CONVERSATION}{conversation}"))
 
     @property
-    def row(self) -> int:
-        """Return what all rows are counted under."""
-        return self((_ROW,))[0]
+    def every_row(self) -> int:
+        """Return the key that all rows are counted under."""
+        return self((_EVERY_ROW,))[0]
 
     def conversation(self, name: str) -> int:
-        """Return what each row of a conversation has."""
+        """Return the key that every row of a conversation has."""
         return self((f"{_CONVERSATION}{name}",))[0]
 
 
-def _hashed(text: str) -> bytes:
+def _hash(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=4).digest()
 
 
-#: Tell the time, aware.
-Clock = Callable[[], datetime]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
-    """A history, the profiles and the summaries, opened together."""
-
-    history: HistoryStore
-    profiles: ProfileStore
-    summaries: SummaryStore
+# --- locks -----------------------------------------------------------------------------------
 
 
 class OwnerLocks:
-    """Puts changes of one history one after another, in the order of their calls.
+    """Makes changes of one owner's history run one after another, in the order of their calls.
 
-    A batch that is read in a thread would otherwise be overtaken by a smaller one.
+    Otherwise a batch that is read in a thread would be overtaken by a smaller one.
     """
 
     def __init__(self) -> None:
-        # a lock lives for as long as somebody holds it or waits for it
+        # a lock exists for as long as a task holds it or waits for it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, owner: str) -> asyncio.Lock:
-        """Return the lock of an owner; those who wait for it get it in turn."""
+        """Return the lock of an owner; tasks get it in the order in which they wait."""
         return self._locks.setdefault(owner, asyncio.Lock())

@@ -66,15 +66,6 @@ def account(
     )
 
 
-def body_in(
-    form: str, request: BuildRequest, fitted: Fitted, content: BuildSuccess
-) -> Mapping[str, Any]:
-    """Return the body fields of a context in any form, whichever the request asked for."""
-    marked, tools = fitted.stable_prefix.messages or None, content.tools
-    body = provider_request(form, content.messages, tools, marked, _management(request))
-    return body or {"messages": content.messages, **({"tools": tools} if tools else {})}
-
-
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
     identity = (request.owner_key, request.id, request.fingerprint)
     return f"bld_{written_digest([*map(canonical, identity), *map(_written, messages)])}"

@@ -10,7 +10,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 from rich.text import Text
 
-from service.app import open_builder
+from service.app import open_builder, open_bus
 from service.audit.compare import (
     Change,
     Comparison,
@@ -19,8 +19,16 @@ from service.audit.compare import (
     NameChanges,
     compare,
 )
+from service.audit.reports import (
+    BUILD_ID,
+    BuildReports,
+    ContentReport,
+    ReportNotFoundError,
+    report_content,
+)
 from service.cli.exits import Exit, run_until_stopped
-from service.cli.options import Json, complete_model, complete_strategy
+from service.cli.models import complete_model
+from service.cli.options import Json
 from service.cli.output import (
     console,
     format_ids,
@@ -30,9 +38,10 @@ from service.cli.output import (
     styled_decision,
     table,
 )
-from service.cli.request import read_bytes, read_request
-from service.cli.start import start
+from service.cli.request import complete_strategy, read_bytes, read_request
+from service.cli.start import require_shared_bus, start
 from service.config.settings import Settings
+from service.connect import now
 from service.errors import InvalidRequestError
 from service.wire.request import decode, set_options
 from service.wire.response import BuildResponse, BuildSuccess, DecisionRecord, WarningRecord
@@ -43,7 +52,7 @@ PAIR: Final = 2
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="A.json B.json", help="Two responses; - is stdin."),
+    typer.Argument(metavar="A B", help="Two build ids, or two files with responses; - is stdin."),
 ]
 RequestFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A request to build twice; - is stdin.")
@@ -71,12 +80,14 @@ def diff(
     """Compare two builds, or one request built in two ways.
 
     ctxb diff before.json after.json
+    ctxb diff bld_5d4b8ca19cb01f1f52f2390e46b46de4 bld_91f0e4b2c3a45d6978f0a1b2c3d4e5f6
     ctxb diff --request request.json --strategy oldest_first --strategy importance
     ctxb diff --request request.json --max-tokens 8000 --max-tokens 4000 --text
 
     Responses are those of `ctxb build --json` or of a worker; with --explain
-    they say why a message of history is missing. The exit code is 0 if both
-    send the same messages and tools, else 7.
+    they say why a message of history is missing. The reports of builds are
+    read from the bus of the settings. The exit code is 0 if both send the
+    same messages and tools, else 7, or 8 if a build has no report.
     """
     settings = start(ctx.obj)
     options: dict[str, Sequence[Any]] = {
@@ -86,9 +97,9 @@ def diff(
         "model": model or (),
     }
     if request is None:
-        a, b = read_pair(files or (), options)
+        a, b = read_pair(settings, files or (), options)
     elif files:
-        raise typer.BadParameter("either two responses or --request")
+        raise typer.BadParameter("either two builds or --request")
     else:
         a, b = build_pair(settings, request, options)
     comparison = compare(a, b)
@@ -103,21 +114,38 @@ def diff(
 
 
 def read_pair(
-    files: Sequence[Path], options: Mapping[str, Sequence[Any]]
-) -> tuple[BuildSuccess, BuildSuccess]:
-    """Read two responses.
+    settings: Settings, files: Sequence[Path], options: Mapping[str, Sequence[Any]]
+) -> tuple[ContentReport, ContentReport]:
+    """Read two builds: responses from files, or reports from the bus.
 
     Raises:
-        typer.BadParameter: There are not two files, or one can't be read.
+        typer.BadParameter: There are not two, or a file can't be read.
         InvalidRequestError: A file has no context in it.
+        ReportNotFoundError: A build has no report.
     """
     if any(options.values()):
         raise typer.BadParameter("--strategy, --model and budgets go with --request")
     if len(files) != PAIR:
-        raise typer.BadParameter("two responses are needed, or --request")
+        raise typer.BadParameter("two builds or responses are needed, or --request")
     if files[0] == files[1] == Path("-"):
         raise typer.BadParameter("only one of them can be stdin")
-    return _read_response(files[0]), _read_response(files[1])
+    return _read_build(settings, files[0]), _read_build(settings, files[1])
+
+
+def _read_build(settings: Settings, path: Path) -> ContentReport:
+    if BUILD_ID.fullmatch(str(path)) and not path.exists():
+        return run_until_stopped(_read_report(require_shared_bus(settings), str(path)))
+    return report_content(_read_response(path), full=True)
+
+
+async def _read_report(settings: Settings, build_id: str) -> ContentReport:
+    async with open_bus(settings) as connected:
+        report = await BuildReports(connected.bus.reports, settings, now).find(build_id)
+    if report is None:
+        raise ReportNotFoundError(
+            f"the bus has no report of {build_id}: it has expired, or no worker built it"
+        )
+    return report
 
 
 def _read_response(path: Path) -> BuildSuccess:
@@ -132,7 +160,7 @@ def _read_response(path: Path) -> BuildSuccess:
 
 def build_pair(
     settings: Settings, path: Path, options: Mapping[str, Sequence[Any]]
-) -> tuple[BuildSuccess, BuildSuccess]:
+) -> tuple[ContentReport, ContentReport]:
     """Build a request twice: with the first value of each option, and with the last.
 
     Raises:
@@ -152,16 +180,17 @@ def build_pair(
 
 async def _build_pair(
     settings: Settings, request: dict[str, Any], *sides: Mapping[str, Any]
-) -> tuple[BuildSuccess, BuildSuccess]:
+) -> tuple[ContentReport, ContentReport]:
     """Build a request with the options of each side, at the same moment."""
     async with open_builder(settings) as builder:
         moment = builder.clock()
-        contents = []
+        reports = []
         for side in sides:
             set_options(request, {**side, "explain": True})
             decoded = decode(json.dumps(request).encode(), received_at=moment)
-            contents.append((await builder.built(decoded)).content)
-    return contents[0], contents[1]
+            built = await builder.built(decoded)
+            reports.append(report_content(built.content, full=True))
+    return reports[0], reports[1]
 
 
 # --- output ----------------------------------------------------------------------------------
@@ -199,7 +228,7 @@ def _print_names(label: str, names: NameChanges) -> None:
 def _print_tokens(changes: Iterable[Change]) -> None:
     rows = table("Tokens", "A", "B", "Change", numbers=["A", "B", "Change"])
     for change in changes:
-        a, b = (value if isinstance(value, int) else 0 for value in (change.a, change.b))
+        a, b = (0 if isinstance(value, str | None) else value for value in (change.a, change.b))
         rows.add_row(
             printable(change.name),
             "-" if change.a is None else f"{a:,}",
@@ -243,10 +272,13 @@ def _reasons(change: HistoryChange) -> list[str]:
 
 def _print_message(change: MessageChange, *, text: bool) -> None:
     name = f"[{change.block}]" if change.block else change.role
-    added = sum(line.startswith("+") for line in change.lines)
-    removed = sum(line.startswith("-") for line in change.lines)
     indexes = (("A", change.a), ("B", change.b))
     numbers = ", ".join(f"{index + 1} in {side}" for side, index in indexes if index is not None)
+    if change.lines is None:
+        print_text(f"message {numbers}, {name}: differs; the reports have no texts")
+        return
+    added = sum(line.startswith("+") for line in change.lines)
+    removed = sum(line.startswith("-") for line in change.lines)
     print_text(f"message {numbers}, {name}: {removed} lines of A, {added} of B")
     if text:
         # not wrapped, so that a program that reads the output gets the text itself

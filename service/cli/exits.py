@@ -36,7 +36,7 @@ class Exit(IntEnum):
     UNREACHABLE = 5
     BUDGET = 6
     DIFFERENT = 7
-    NOT_REPLAYABLE = 8
+    NO_REPORT = 8
     INTERRUPTED = 130
     STOPPED = 143
 
@@ -44,7 +44,7 @@ class Exit(IntEnum):
 EPILOG: Final = """\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration invalid,
 4 no answer in time, 5 bus or store can't be used, 6 budget impossible,
-7 the builds differ, 8 the build can't be repeated,
+7 the builds differ, 8 a build has no report,
 130 interrupted (Ctrl-C), 143 stopped (SIGTERM) before the work was done.
 
 Results go to stdout, messages and logs to stderr.
@@ -56,7 +56,7 @@ BY_CODE: Final[Mapping[str, Exit]] = {
     "budget_exceeded": Exit.BUDGET,
     "no_answer": Exit.NO_ANSWER,
     "no_worker": Exit.NO_ANSWER,
-    "not_replayable": Exit.NOT_REPLAYABLE,
+    "not_found": Exit.NO_REPORT,
 }
 
 #: By class, for errors that are never sent. The first match counts: a `SchemaError` is a

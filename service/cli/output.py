@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.audit.compare import TAG
+from service.audit.reports import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
 from service.errors import Problem
 from service.wire.response import BuildResponse, BuildSuccess, DecisionRecord, ErrorBody, Usage
@@ -155,8 +154,8 @@ def print_decisions(content: BuildSuccess) -> None:
     Scores, and the smallest ``memory_tokens`` that would have kept a turn, have a column if any
     decision has one. Decisions of several blocks are under headings.
     """
-    extra = [column for column in _EXTRA_COLUMNS if column.values(content.decisions)]
-    numbers = ["Tokens", *(column.title for column in extra)]
+    extra = [title for title in _EXTRA_COLUMNS if _extra_values(title, content.decisions)]
+    numbers = ["Tokens", *extra]
     rows = table("Messages", "Decision", *numbers, "Why", numbers=numbers, title="Decisions")
     rows.columns[0].max_width = 24
     rows.columns[1].no_wrap = True
@@ -190,31 +189,14 @@ def format_ids(ids: Sequence[str]) -> str:
     return f"{_shorten_id(ids[0])} … {_shorten_id(ids[-1])} ({len(ids)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _ExtraColumn:
-    """A column of the table of decisions that is left out if no decision has a value for it."""
-
-    title: str
-    value: Callable[[DecisionRecord], float | None]
-
-    def values(self, decisions: Iterable[DecisionRecord]) -> list[float]:
-        return [value for value in map(self.value, decisions) if value is not None]
-
-    def cell(self, decisions: Sequence[DecisionRecord]) -> str:
-        """Return the lowest and the highest value of some decisions."""
-        values = [f"{value:,g}" for value in sorted(self.values(decisions))]
-        return " to ".join(dict.fromkeys([values[0], values[-1]])) if values else ""
+#: Columns that are left out if no decision has a value for them.
+_EXTRA_COLUMNS: Final[Mapping[str, Callable[[DecisionRecord], float | None]]] = {
+    "Score": lambda decision: decision.score,
+    "Fits from": lambda decision: decision.smallest_budget,
+}
 
 
-_EXTRA_COLUMNS: Final = (
-    _ExtraColumn("Score", lambda decision: decision.score),
-    _ExtraColumn("Fits from", lambda decision: decision.smallest_budget),
-)
-
-
-def _add_decisions(
-    rows: Table, alike: Sequence[DecisionRecord], extra: Iterable[_ExtraColumn]
-) -> None:
+def _add_decisions(rows: Table, alike: Sequence[DecisionRecord], extra: Sequence[str]) -> None:
     ids = [message_id for decision in alike for message_id in decision.message_ids]
     tokens = [decision.tokens for decision in alike if decision.tokens is not None]
     unnamed = f"{sum(decision.count or 0 for decision in alike)} rows"
@@ -222,9 +204,19 @@ def _add_decisions(
         printable(format_ids(ids) if ids else unnamed),
         styled_decision(alike[0].decision),
         f"{sum(tokens):,}" if tokens else "",
-        *(column.cell(alike) for column in extra),
+        *(_format_range(_extra_values(title, alike)) for title in extra),
         printable(reason_text(alike[0])),
     )
+
+
+def _extra_values(title: str, decisions: Iterable[DecisionRecord]) -> list[float]:
+    return [value for value in map(_EXTRA_COLUMNS[title], decisions) if value is not None]
+
+
+def _format_range(values: Sequence[float]) -> str:
+    """Return the lowest and the highest value, once if they are the same."""
+    texts = [f"{value:,g}" for value in sorted(values)]
+    return " to ".join(dict.fromkeys([texts[0], texts[-1]])) if texts else ""
 
 
 def _shorten_id(message_id: str) -> str:

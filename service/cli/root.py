@@ -28,10 +28,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Build one context here, without a bus, and print its messages.",
     ),
     "diff": ("service.cli.diff", "Compare two builds, or one request built in two ways."),
-    "replay": (
-        "service.cli.replay",
-        "Build again what a worker built, from the same rows, and tell what has changed.",
-    ),
     "worker": ("service.cli.worker", "Answer the requests of a bus, until SIGTERM or Ctrl-C."),
     "send": (
         "service.cli.request",

@@ -1,1 +1,1 @@
-"""Summaries of older history, made when the answers are out."""
+"""Compaction: summaries of older history, made after answers are sent."""

@@ -1,4 +1,4 @@
-"""Makes the summaries that builds turn out to need, when their answers are out."""
+"""Runs summary jobs in the background, after the answers of the builds that need them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from cachetools import LRUCache
 from opentelemetry.trace import Tracer
 
-from service.aio import Remembered
 from service.build.after_answer import AfterAnswer, Backlog
 from service.build.report import Built
 from service.build.telemetry import summary_span
@@ -22,139 +22,109 @@ from service.ports.summaries import FailedScopes, Scope
 from service.wire.events import Compacted, Events, Summarized
 from service.wire.protocol import Topics
 
-#: Builds that pass between two tries at most.
-MOST: Final = 63
-#: Histories that are remembered.
-REMEMBERED: Final = 10_000
+log = structlog.get_logger(__name__)
 
-
-@dataclass(slots=True)
-class _Rest:
-    #: Builds that are to pass before the next try, and how many of them are left.
-    builds: int = 0
-    left: int = 0
-
-
-class Resting:
-    """Lets 0, 1, 3, 7 and at last 63 builds of a history pass between tries that fail."""
-
-    def __init__(self) -> None:
-        self._rests: Remembered[Scope, _Rest] = Remembered(REMEMBERED)
-
-    def passes(self, scope: Scope) -> bool:
-        """Tell whether a build is to pass without a try; counts it then."""
-        rest = self._rests.get(scope)
-        if rest is None or not rest.left:
-            return False
-        rest.left -= 1
-        return True
-
-    def failed(self, scope: Scope) -> None:
-        """Remember a try that failed."""
-        rest = self._rests.get(scope)
-        builds = min(2 * rest.builds + 1, MOST) if rest else 0
-        self._rests[scope] = _Rest(builds, builds)
-
-    def succeeded(self, scope: Scope) -> None:
-        """Forget a history's failures."""
-        self._rests.pop(scope, None)
-
-
-log = structlog.get_logger()
-
-#: Rows by which a history has to grow before it is looked at again, where nothing could be done.
+#: Histories whose failed or unneeded attempts are remembered.
+MAX_REMEMBERED: Final = 10_000
+#: Rows by which a history has to grow before the next attempt, if the last one found nothing to
+#: summarise.
 GROWTH: Final = 8
+#: Builds that are skipped at most between two attempts that fail.
+MAX_SKIPPED: Final = 63
 
 
 class Compactor:
-    """Has summaries made in the background; what goes wrong is logged, and told in later builds."""
+    """Makes summaries in the background; failures are logged, and reported by later builds."""
 
     def __init__(
         self,
         maker: SummaryMaker,
-        lacking: FailedScopes,
+        failed_scopes: FailedScopes,
         events: Events | None = None,
         metrics: Metrics = UNMEASURED,
         tracer: Tracer | None = None,
     ) -> None:
         self._maker = maker
-        self._lacking = lacking
+        self._failed_scopes = failed_scopes
         self._events = events
         self._metrics = metrics
         self._tracer = tracer
         self._settings = maker.settings
-        self._backlog = Backlog(self._work_off, size=self._settings.max_waiting, batch=1)
-        self._scopes: set[Scope] = set()
-        self._resting = Resting()
-        #: How many rows there were when nothing could be done.
-        self._vain: Remembered[tuple[Scope, int], int] = Remembered(REMEMBERED)
+        self._backlog = Backlog(self._run_jobs, size=self._settings.max_waiting, batch=1)
+        self._pending: set[Scope] = set()
+        self._backoff = Backoff()
+        #: By job key, the rows of a history in which nothing needed a summary.
+        self._unneeded: LRUCache[tuple[Scope, int], int] = LRUCache(MAX_REMEMBERED)
 
     def keep(self, built: Built) -> None:
-        """Queue the summary that a build needs; neither waits nor raises."""
+        """Queue the summary that a build needs, if any; neither waits nor raises."""
         job = find_job(built) if self._settings.enabled else None
-        if job is None or job.scope in self._scopes or self._is_vain(job):
+        if job is None or job.scope in self._pending or self._is_unneeded(job):
             return
-        if self._resting.passes(job.scope):
+        if self._backoff.skip(job.scope):
             return
-        if not self._backlog.put(job):  # the next build asks again
+        if not self._backlog.put(job):  # the next build of this history asks again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
             self._metrics.summarized("postponed")
             return
-        self._scopes.add(job.scope)
+        self._pending.add(job.scope)
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is being made, and nothing waits."""
-        return not self._scopes
+        """Return whether no job is running or waiting."""
+        return not self._pending
 
     async def run(self) -> None:
-        """Make what is asked for, until cancelled."""
+        """Run queued jobs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
                 tasks.create_task(self._backlog.run())
 
     async def drain(self) -> None:
-        """Wait for `run` to make what it was asked for, but not for long."""
+        """Wait for `run` to finish the queued jobs, for a short time at most."""
         await self._backlog.drain()
 
     async def make(self, job: Job) -> NewSummary | SkipReason:
-        """Make the next summary of a history and tell of it, or tell why there is none.
+        """Make the next summary of a history and publish it, or return why there is none.
 
         Raises:
             StoreError: History or summaries can't be read or written.
-            SummarizerError: There is no summary, or none that is any use.
+            SummarizerError: The summarizer failed, or its summary is unusable.
         """
         made = await self._maker.make(job)
-        await self._tell(made, job)
+        if isinstance(made, NewSummary):
+            await self._publish(made, job)
         return made
 
-    async def _work_off(self, jobs: Sequence[Job]) -> None:
+    async def _run_jobs(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             made = None
             try:
                 with summary_span(self._tracer, job.cause):
                     made = await self._attempt(job)
-                await self._tell(made, job)
-            except Exception:  # whatever a summariser does, builds go on
+                if isinstance(made, NewSummary):
+                    await self._publish(made, job)
+            except Exception:  # whatever a summarizer does, builds go on
                 log.exception("summary.broken", owner_key=job.scope.owner_key)
                 if made is None:
-                    self._failed(job.scope)
+                    self._note_failure(job.scope)
             finally:
-                self._scopes.discard(job.scope)
+                self._pending.discard(job.scope)
 
     async def _attempt(self, job: Job) -> NewSummary | SkipReason | None:
+        """Make a summary and record the outcome; None if that failed."""
         try:
             made = await self._maker.make(job)
         except (StoreError, SummarizerError) as error:
             record_failure(current_span(), error)
             log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
-            self._failed(job.scope)
+            self._note_failure(job.scope)
             return None
         if made is SkipReason.NOT_NEEDED:
-            self._vain[job.kind] = job.rows
+            self._unneeded[job.key] = job.rows
         if made is SkipReason.NOT_NEEDED or isinstance(made, NewSummary):
-            self._lacking.discard(job.scope)
-            self._resting.succeeded(job.scope)
+            self._failed_scopes.discard(job.scope)
+            self._backoff.reset(job.scope)
         self._metrics.summarized("made" if isinstance(made, NewSummary) else made.value)
         if isinstance(made, NewSummary):
             log.info(
@@ -167,23 +137,50 @@ class Compactor:
             )
         return made
 
-    async def _tell(self, made: NewSummary | SkipReason | None, job: Job) -> None:
-        if isinstance(made, NewSummary) and self._events:
-            await _tell(self._events, made, job)
-
-    def _failed(self, scope: Scope) -> None:
+    def _note_failure(self, scope: Scope) -> None:
         self._metrics.summarized("failed")
-        self._lacking.add(scope)
-        self._resting.failed(scope)
+        self._failed_scopes.add(scope)
+        self._backoff.fail(scope)
 
-    def _is_vain(self, job: Job) -> bool:
-        rows = self._vain.get(job.kind)
+    def _is_unneeded(self, job: Job) -> bool:
+        rows = self._unneeded.get(job.key)
         return rows is not None and rows <= job.rows < rows + GROWTH
+
+    async def _publish(self, made: NewSummary, job: Job) -> None:
+        if self._events is None:
+            return
+        summary = made.summary
+        summarized = Summarized(
+            summarized=len(summary.message_ids),
+            kept=made.kept,
+            summary=summary.text,
+            message_ids=list(summary.message_ids),
+            first=summary.first_timestamp,
+            last=summary.last_timestamp,
+            generation=summary.generation,
+            run_id=job.run_id,
+        )
+        compacted = Compacted(
+            original_tokens=made.replaced,
+            new_tokens=summary.tokens,
+            messages_summarized=len(summary.message_ids),
+            messages_kept=made.kept,
+            summarizer=summary.summarizer,
+        )
+        events = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
+        for topic, event in events.items():
+            await self._events.publish(
+                topic,
+                event.model_dump(mode="json"),
+                owner_key=summary.owner_key,
+                run_id=job.run_id,
+                cause=job.cause,
+            )
 
 
 @asynccontextmanager
 async def running_compactor(compactor: Compactor) -> AsyncIterator[Compactor]:
-    """Run a compactor until the context ends, which waits for it a while."""
+    """Run a compactor until the context ends, then drain it."""
     # no task group: it would wrap what is raised inside the context
     task = asyncio.create_task(compactor.run())
     try:
@@ -194,36 +191,38 @@ async def running_compactor(compactor: Compactor) -> AsyncIterator[Compactor]:
         await asyncio.wait([task])
 
 
-async def _tell(events: Events, made: NewSummary, job: Job) -> None:
-    summary = made.summary
-    summarized = Summarized(
-        summarized=len(summary.message_ids),
-        kept=made.kept,
-        summary=summary.text,
-        message_ids=list(summary.message_ids),
-        first=summary.first_timestamp,
-        last=summary.last_timestamp,
-        generation=summary.generation,
-        run_id=job.run_id,
-    )
-    compacted = Compacted(
-        original_tokens=made.replaced,
-        new_tokens=summary.tokens,
-        messages_summarized=len(summary.message_ids),
-        messages_kept=made.kept,
-        summarizer=summary.summarizer,
-    )
-    told = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
-    for topic, content in told.items():
-        await events.publish(
-            topic,
-            content.model_dump(mode="json"),
-            owner_key=summary.owner_key,
-            run_id=job.run_id,
-            cause=job.cause,
-        )
-
-
 def find_compactor(work: Iterable[AfterAnswer]) -> Compactor | None:
     """Return the compactor among the work after answers, None if there are no summaries."""
     return next((item for item in work if isinstance(item, Compactor)), None)
+
+
+@dataclass(slots=True)
+class _Skips:
+    #: Builds to skip after the last failure, and how many of these are still to come.
+    builds: int = 0
+    remaining: int = 0
+
+
+class Backoff:
+    """Skips 0, 1, 3, 7 and so on up to 63 builds of a history between attempts that fail."""
+
+    def __init__(self) -> None:
+        self._skips: LRUCache[Scope, _Skips] = LRUCache(MAX_REMEMBERED)
+
+    def skip(self, scope: Scope) -> bool:
+        """Return whether to skip this build, and count it if so."""
+        skips = self._skips.get(scope)
+        if skips is None or not skips.remaining:
+            return False
+        skips.remaining -= 1
+        return True
+
+    def fail(self, scope: Scope) -> None:
+        """Record a failed attempt."""
+        skips = self._skips.get(scope)
+        builds = min(2 * skips.builds + 1, MAX_SKIPPED) if skips else 0
+        self._skips[scope] = _Skips(builds, builds)
+
+    def reset(self, scope: Scope) -> None:
+        """Forget a history's failures."""
+        self._skips.pop(scope, None)

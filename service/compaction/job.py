@@ -1,4 +1,4 @@
-"""Which histories need a summary, as a build of theirs shows."""
+"""Summary jobs: what a build shows to need a summary."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,40 +10,40 @@ from service.ports.summaries import Scope
 from service.wire.events import UNCAUSED, EventMetadata
 
 #: Blocks that hold history.
-_REMEMBERED = (Tag.SHARED_MEMORY, Tag.HISTORY, Tag.SUMMARY, Tag.RECALLED)
+_HISTORY_TAGS = (Tag.SHARED_MEMORY, Tag.HISTORY, Tag.SUMMARY, Tag.RECALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A history to be summarised, and the build that its summaries are for."""
+    """A history to summarise, with the limits of the build that needs it."""
 
     scope: Scope
-    #: Tokens for history.
+    #: Tokens that a context has for history.
     room: int
     tokenizer: str
     layout: Literal["tagged", "chat"]
     memory: MemoryView
-    #: Rows that the history had then.
+    #: Rows of the history at the time of the build.
     rows: int = 0
-    #: The run that is going on, which isn't summarised.
+    #: The current run, which isn't summarised.
     run_id: str | None = None
-    #: What events name of the build.
+    #: Names the build in events.
     cause: EventMetadata = UNCAUSED
-    #: True where it is summarised whether or not it has become long enough.
+    #: Whether to summarise even if the history isn't long enough.
     force: bool = False
 
     @property
-    def kind(self) -> tuple[Scope, int]:
-        """Return what jobs share that come to the same: the room doesn't differ by much."""
+    def key(self) -> tuple[Scope, int]:
+        """Return a key of jobs with the same outcome: one history, and about as much room."""
         return self.scope, self.room.bit_length()
 
 
 def find_job(built: Built, *, force: bool = False) -> Job | None:
-    """Return what a build shows to be needed; None where nothing is, or nothing is stored."""
+    """Return the job for a build's history; None if it needs no summary, or is not stored."""
     request, plan = built.request, built.plan
     if not uses_summaries(plan.strategy) or request.options.past is not None:
         return None
-    if not force and not _needed(built):
+    if not force and not _needs_summary(built):
         return None
     history = built.gathered.history
     return Job(
@@ -59,8 +59,8 @@ def find_job(built: Built, *, force: bool = False) -> Job | None:
     )
 
 
-def _needed(built: Built) -> bool:
-    """Tell whether the strategy wants summaries, or rows that it never saw have none."""
+def _needs_summary(built: Built) -> bool:
+    """Return whether the strategy wanted a summary, or rows that it never saw have none."""
     fitted = built.fitted.history
     if fitted and fitted.outcome.fit.wanted_summary:
         return True
@@ -72,16 +72,16 @@ def _needed(built: Built) -> bool:
         return True
     omissions = fitted.outcome.block.omissions if fitted else ()
     return any(
-        not any(id_ in summary.covers for summary in summaries)
+        not any(row_id in summary.covers for summary in summaries)
         for omission in omissions
         if omission.reason == BEYOND_LIMIT
-        for id_ in omission.message_ids
+        for row_id in omission.message_ids
     )
 
 
 def _room(built: Built) -> int:
-    """Return the tokens that history could have had."""
+    """Return the tokens that were available to history."""
     usage = built.content.usage
-    held = sum(usage.blocks.get(tag, 0) for tag in _REMEMBERED)
-    room = usage.available - usage.total + held
+    used = sum(usage.blocks.get(tag, 0) for tag in _HISTORY_TAGS)
+    room = usage.available - usage.total + used
     return min(room, built.plan.memory_tokens or room)

@@ -1,4 +1,4 @@
-"""Make one summary: read what has none, have it put in few words, keep it if nothing changed."""
+"""Makes one summary: selects the rows, has them summarised, and stores the result."""
 
 import asyncio
 import uuid
@@ -24,155 +24,63 @@ from service.ports.services import Summarizer, Tokenizers
 from service.ports.stores import HistoryStore
 from service.ports.summaries import Expected, SummaryStore, fingerprint
 
-#: Tokens of a text below which a summary says nothing, and no stretch is worth one.
-LEAST: Final = 32
-#: Of what is left of their share, new summaries take half, so that others have room after them;
-#: once that is less than this part of the share, all are made anew as one.
-SMALLEST_PART: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """A stretch of history that is to be summarised."""
-
-    #: What is said in it, oldest first.
-    messages: tuple[Message, ...]
-    #: The rows that a summary of it covers, oldest first: also those that no context shows.
-    ids: tuple[str, ...]
-    #: What it costs in a context.
-    tokens: int
-    #: Messages without a summary that stay.
-    kept: int
-
-
-def oldest_stretch(
-    rows: Sequence[Row], job: Job, settings: SummariesSettings, count: Count
-) -> Stretch:
-    """Return the stretch to be summarised of rows that have no summary, given oldest first.
-
-    It is empty where they are too few or too new. Takes some 10 µs a row, and more for long ones.
-    """
-    messages = read_rows(rows)
-    groups = make_groups(_shown(messages, job), count)
-    chosen = _until_run(groups[: _reach(groups, job, settings)], job.run_id)
-    inside = {message.id for group in chosen for message in group.messages}
-    last = max((place for place, m in enumerate(messages) if m.id in inside), default=-1)
-    outside = {m.id for group in groups[len(chosen) :] for m in group.messages}
-    outside |= {m.id for m in messages if m.run_id == job.run_id and job.run_id is not None}
-    covered = tuple(m.id for m in messages[: last + 1] if m.id not in outside or m.id in inside)
-    return Stretch(
-        messages=tuple(message for group in chosen for message in group.messages),
-        ids=covered,
-        tokens=cost(chosen),
-        kept=len(messages) - len(covered),
-    )
-
-
-def whole(rows: Sequence[Row], job: Job, count: Count) -> Stretch:
-    """Return rows as a stretch, whatever they cost."""
-    messages = read_rows(rows)
-    groups = make_groups(_shown(messages, job), count)
-    return Stretch(
-        messages=tuple(message for group in groups for message in group.messages),
-        ids=tuple(message.id for message in messages),
-        tokens=cost(groups),
-        kept=0,
-    )
-
-
-def chronological(rows: Sequence[Row]) -> list[Row]:
-    """Return rows by their time; those of one moment stay in their order."""
-    ordered = sort_messages(read_rows(rows))
-    places = {message.id: place for place, message in enumerate(ordered)}
-    return sorted(rows, key=lambda row: places.get(str(row["id"]), len(places)))
-
-
-def allowance(share: int, taken: int) -> int | None:
-    """Return the tokens that a new summary may have beside those that are ``taken``.
-
-    None where too little is left beside them, and all have to be made anew as one.
-    """
-    half = (share - taken) // 2
-    return None if taken and half < max(share // SMALLEST_PART, LEAST) else half
-
-
-def _shown(messages: Sequence[Message], job: Job) -> Block:
-    """Show history as the builds do that it is summarised for, but all of it."""
-    view = replace(job.memory, limit=None)
-    facts = Facts(current_input="", history=tuple(messages), memory=view)
-    return native_history(facts) if job.layout == "chat" else shared_memory(facts)
-
-
-def _until_run(groups: Sequence[Group], run_id: str | None) -> Sequence[Group]:
-    """Return the groups before the first of the run that is going on."""
-    for place, group in enumerate(groups):
-        if run_id is not None and any(message.run_id == run_id for message in group.messages):
-            return groups[:place]
-    return groups
-
-
-def _reach(groups: Sequence[Group], job: Job, settings: SummariesSettings) -> int:
-    """Return how many of the oldest groups are summarised: as many as it takes to reach the target.
-
-    The newest ones are never; where it is forced, all others are.
-    """
-    preserved = settings.recent_preserve_ratio
-    most = len(groups) - max(_newest(groups, job, preserved), 1)
-    if job.force:
-        return max(most, 0)
-    target = max(settings.target_ratio - settings.summary_budget_ratio, preserved)
-    return max(min(len(groups) - _newest(groups, job, target), most), 0)
-
-
-def _newest(groups: Sequence[Group], job: Job, ratio: float) -> int:
-    """Return how many of the newest groups take at most a share of the tokens and of the rows."""
-    limit = job.memory.limit
-    tokens, rows = int(job.room * ratio), None if limit is None else int(limit * ratio)
-    for taken, group in enumerate(reversed(groups)):
-        tokens -= group.tokens
-        rows = None if rows is None else rows - group.size
-        if tokens < 0 or (rows is not None and rows < 0):
-            return taken
-    return len(groups)
-
-
-#: Seconds beside the summariser's for reading and keeping, after which another may take over.
-MARGIN: Final = 30.0
+#: A summary of fewer tokens says nothing, and isn't made.
+MIN_TOKENS: Final = 32
+#: A new summary takes half of the tokens that summaries have left, so that later ones have room.
+#: Once that is less than this fraction of their share, one summary replaces them all.
+MIN_SHARE: Final = 1 / 8
+#: Seconds besides the summarizer's own for reading and storing, after which the lease expires.
+LEASE_MARGIN: Final = 30.0
 
 
 class SkipReason(StrEnum):
-    """Why there is no new summary, where nothing went wrong."""
+    """Why no summary was made although nothing failed."""
 
-    #: Too little has none, or it is too new, or a summary has no room.
+    #: The rows without a summary are too few or too new, or a summary has no room.
     NOT_NEEDED = "not_needed"
-    #: Another worker is at it.
+    #: Another worker is summarising this owner's history.
     BUSY = "busy"
-    #: The history changed meanwhile, or another summary was kept.
+    #: The history changed meanwhile, or another summary was stored.
     OVERTAKEN = "overtaken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSummary:
-    """A summary that was kept, and what it stands for."""
+    """A summary that was stored."""
 
     summary: Summary
-    #: Tokens of what it replaces: of turns, and of summaries that it took the place of.
+    #: Tokens of the turns and summaries that it replaces in a context.
     replaced: int
-    #: Messages that have no summary.
+    #: Messages that still have no summary.
+    kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The part of a history to summarise."""
+
+    #: Its messages as a context shows them, oldest first.
+    messages: tuple[Message, ...]
+    #: The rows that the summary covers, oldest first, with those that no context shows.
+    ids: tuple[str, ...]
+    #: Tokens that the messages take in a context.
+    tokens: int
+    #: Messages without a summary that are not part of it.
     kept: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """What a summary is to be made of."""
+    """What a summary is made of, and the limits that it has to keep."""
 
-    stretch: Stretch
-    #: Tokens that are asked for, and that all summaries together may have.
+    segment: Segment
+    #: Tokens that the summarizer is asked for.
     tokens: int
+    #: Tokens of a context for all summaries together.
     share: int
-    #: The summaries that it takes the place of.
+    #: The summaries that it replaces.
     replaces: tuple[Summary, ...]
-    #: What it has to be smaller than.
+    #: Tokens of all that it replaces; it has to be smaller.
     replaced: int
     rows: Sequence[Row]
     expected: Expected
@@ -180,7 +88,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryMaker:
-    """Makes summaries, one at a time for each owner over all workers."""
+    """Makes summaries; of one owner's history one worker makes one at a time."""
 
     history: HistoryStore
     summaries: SummaryStore
@@ -190,103 +98,112 @@ class SummaryMaker:
     settings: SummariesSettings
 
     async def make(self, job: Job) -> NewSummary | SkipReason:
-        """Make the next summary of a history, or tell why there is none.
+        """Make the next summary of a history, or return why there is none.
 
         Raises:
             StoreError: History or summaries can't be read or written.
-            SummarizerError: There is no summary, or none that is any use.
+            SummarizerError: The summarizer failed, or its summary is unusable.
         """
         owner, token = job.scope.owner_key, uuid.uuid4().hex
-        if not await self.summaries.claim(owner, token, self.settings.timeout_seconds + MARGIN):
+        lease_seconds = self.settings.timeout_seconds + LEASE_MARGIN
+        if not await self.summaries.claim(owner, token, lease_seconds):
             return SkipReason.BUSY
         try:
             draft = await self._draft(job)
-            return await self._made(job, draft) if draft else SkipReason.NOT_NEEDED
+            return await self._summarize(job, draft) if draft else SkipReason.NOT_NEEDED
         finally:
-            with suppress(StoreError):  # the right ends by itself
+            with suppress(StoreError):  # the lease expires by itself
                 await self.summaries.release(owner, token)
 
     async def _draft(self, job: Job) -> _Draft | None:
-        """Choose what is summarised; None where nothing is, or a summary has no room."""
+        """Select what to summarise; None if that is nothing, or a summary has no room."""
         count = self.tokenizers.counter(job.tokenizer).count
         stored = tuple(await self.summaries.read(job.scope.owner_key, job.scope.conversation_id))
-        rows, before = await self._without_summary(job, stored)
-        new = await asyncio.to_thread(oldest_stretch, rows, job, self.settings, count)
-        if not new.ids:
+        rows, positions = await self._rows_without_summary(job, stored)
+        segment = await asyncio.to_thread(select_segment, rows, job, self.settings, count)
+        if not segment.ids:
             return None
-        covered, places = set(new.ids), {str(row["id"]): place for place, row in enumerate(rows)}
-        last = max(places[name] for name in new.ids)
+        covered = set(segment.ids)
+        last = max(index for index, row in enumerate(rows) if row["id"] in covered)
         header = count(format_summary("", self.clock()))
         share = int(job.room * self.settings.summary_budget_ratio) - header
-        taken = sum(summary.tokens for summary in stored)
-        room = allowance(share, taken)
+        room = allowance(share, sum(summary.tokens for summary in stored))
         draft = _Draft(
-            stretch=new,
+            segment=segment,
             tokens=share // 2 if room is None else room,
             share=share,
             replaces=(),
-            replaced=new.tokens,
+            replaced=segment.tokens,
             rows=[row for row in rows if row["id"] in covered],
             expected=Expected(
                 summaries=frozenset(summary.id for summary in stored),
                 last_id=str(rows[last]["id"]),
-                rows=before[last],
+                rows=positions[last],
             ),
         )
         if room is None:
-            draft = await self._anew(job, draft, stored, count)
+            draft = await self._replace_all(job, draft, stored, count)
         tokens = min(draft.tokens, draft.replaced // 2)
-        return replace(draft, tokens=tokens) if tokens >= LEAST else None
+        return replace(draft, tokens=tokens) if tokens >= MIN_TOKENS else None
 
-    async def _without_summary(
+    async def _rows_without_summary(
         self, job: Job, stored: Sequence[Summary]
     ) -> tuple[list[Row], list[int]]:
-        """Return the rows without a summary, oldest first, and how many there are up to each."""
-        owner, conversation = job.scope.owner_key, job.scope.conversation_id
-        covered = {name for summary in stored for name in summary.message_ids}
-        total = (await self.history.recent(owner, conversation, max_rows=0)).total
-        lacking = max(total - len(covered), 0)
-        page = await self.history.recent(owner, conversation, max_rows=lacking)
-        if sum(row["id"] not in covered for row in page.rows) < lacking:
-            # some came late, and lie among those that have one
-            page = await self.history.recent(owner, conversation)
-        bare = [
-            (row, page.total - place)
-            for place, row in enumerate(page.rows)
-            if row["id"] not in covered
-        ][::-1]
-        return [row for row, _ in bare], [place for _, place in bare]
+        """Return the rows without a summary, oldest first, and their positions in the history.
 
-    async def _anew(
+        The oldest row of a history has position 1.
+        """
+        owner, conversation = job.scope.owner_key, job.scope.conversation_id
+        covered = {row_id for summary in stored for row_id in summary.message_ids}
+        total = (await self.history.recent(owner, conversation, max_rows=0)).total
+        uncovered = max(total - len(covered), 0)
+        page = await self.history.recent(owner, conversation, max_rows=uncovered)
+        if sum(row["id"] not in covered for row in page.rows) < uncovered:
+            # rows that arrived late lie among those that have a summary
+            page = await self.history.recent(owner, conversation)
+        newest_first = [
+            (row, page.total - index)
+            for index, row in enumerate(page.rows)
+            if row["id"] not in covered
+        ]
+        oldest_first = newest_first[::-1]
+        return [row for row, _ in oldest_first], [position for _, position in oldest_first]
+
+    async def _replace_all(
         self, job: Job, draft: _Draft, stored: Sequence[Summary], count: Count
     ) -> _Draft:
-        """Take the rows of the stored summaries in: a summary is made of rows alone."""
-        ids = [name for summary in stored for name in summary.message_ids]
+        """Extend a draft by the rows of all stored summaries, which it replaces.
+
+        A summary is made of rows, never of other summaries.
+        """
+        ids = [row_id for summary in stored for row_id in summary.message_ids]
         older = await self.history.rows(job.scope.owner_key, ids)
-        rows = await asyncio.to_thread(chronological, [*older, *draft.rows])
-        stretch = await asyncio.to_thread(whole, rows, job, count)
+        rows = await asyncio.to_thread(sort_rows, [*older, *draft.rows])
+        segment = await asyncio.to_thread(whole_segment, rows, job, count)
         return replace(
             draft,
-            stretch=replace(stretch, kept=draft.stretch.kept),
+            segment=replace(segment, kept=draft.segment.kept),
             replaces=tuple(stored),
-            replaced=sum(summary.tokens for summary in stored) + draft.stretch.tokens,
+            replaced=sum(summary.tokens for summary in stored) + draft.segment.tokens,
             rows=rows,
         )
 
-    async def _made(self, job: Job, draft: _Draft) -> NewSummary | SkipReason:
-        """Have a draft summarised, and keep what came of it unless the history has changed."""
-        text = await self._summarized(draft)
+    async def _summarize(self, job: Job, draft: _Draft) -> NewSummary | SkipReason:
+        """Have a draft summarised, and store the summary unless the history has changed."""
+        text = await self._summary_text(draft)
         tokens = self.tokenizers.counter(job.tokenizer).count(text)
         if tokens >= draft.replaced or tokens > draft.share:
-            detail = f"{tokens} tokens for {draft.replaced}, where {draft.share} have room"
-            raise SummarizerError(f"the summary is too long: {detail}")
-        times = [m.timestamp for m in draft.stretch.messages if m.timestamp]
+            raise SummarizerError(
+                f"the summary is too long: it has {tokens} tokens, replaces {draft.replaced},"
+                f" and there is room for {draft.share}"
+            )
+        times = [message.timestamp for message in draft.segment.messages if message.timestamp]
         summary = Summary(
             id=f"sum_{uuid.uuid4().hex}",
             owner_key=job.scope.owner_key,
             conversation_id=job.scope.conversation_id,
             text=text,
-            message_ids=draft.stretch.ids,
+            message_ids=draft.segment.ids,
             first_timestamp=min(times, default=None),
             last_timestamp=max(times, default=None),
             tokens=tokens,
@@ -294,20 +211,114 @@ class SummaryMaker:
             summarizer=self.summarizer.name,
             fingerprint=await asyncio.to_thread(fingerprint, draft.rows),
         )
-        replaces = [each.id for each in draft.replaces]
+        replaces = [replaced.id for replaced in draft.replaces]
         if not await self.summaries.put(summary, draft.expected, replaces=replaces):
             return SkipReason.OVERTAKEN
-        return NewSummary(summary=summary, replaced=draft.replaced, kept=draft.stretch.kept)
+        return NewSummary(summary=summary, replaced=draft.replaced, kept=draft.segment.kept)
 
-    async def _summarized(self, draft: _Draft) -> str:
-        messages: tuple[Message, ...] = draft.stretch.messages
+    async def _summary_text(self, draft: _Draft) -> str:
+        messages, seconds = draft.segment.messages, self.settings.timeout_seconds
         try:
-            async with asyncio.timeout(self.settings.timeout_seconds):
-                told = await self.summarizer.summarize(messages, max_tokens=draft.tokens)
+            async with asyncio.timeout(seconds):
+                text = await self.summarizer.summarize(messages, max_tokens=draft.tokens)
         except TimeoutError as error:
-            seconds = self.settings.timeout_seconds
             raise SummarizerError(f"no summary within {seconds:g} seconds") from error
-        text = fix_surrogates(told).strip()
+        text = fix_surrogates(text).strip()
         if not text:
             raise SummarizerError("the summary is empty")
         return text
+
+
+# --- what to summarise -----------------------------------------------------------------------
+
+
+def select_segment(
+    rows: Sequence[Row], job: Job, settings: SummariesSettings, count: Count
+) -> Segment:
+    """Select what to summarise from the rows without a summary, given oldest first.
+
+    The segment is empty if these are too few or too new. Takes some 10 µs per row, and more for
+    long ones.
+    """
+    messages = read_rows(rows)
+    groups = make_groups(_shown_block(messages, job), count)
+    selected = _before_run(groups[: _count_selected(groups, job, settings)], job.run_id)
+    inside = {message.id for group in selected for message in group.messages}
+    last = max((index for index, m in enumerate(messages) if m.id in inside), default=-1)
+    outside = {m.id for group in groups[len(selected) :] for m in group.messages}
+    outside |= {m.id for m in messages if m.run_id == job.run_id and job.run_id is not None}
+    covered = tuple(m.id for m in messages[: last + 1] if m.id not in outside or m.id in inside)
+    return Segment(
+        messages=tuple(message for group in selected for message in group.messages),
+        ids=covered,
+        tokens=cost(selected),
+        kept=len(messages) - len(covered),
+    )
+
+
+def whole_segment(rows: Sequence[Row], job: Job, count: Count) -> Segment:
+    """Return a segment of all these rows, whatever they cost."""
+    messages = read_rows(rows)
+    groups = make_groups(_shown_block(messages, job), count)
+    return Segment(
+        messages=tuple(message for group in groups for message in group.messages),
+        ids=tuple(message.id for message in messages),
+        tokens=cost(groups),
+        kept=0,
+    )
+
+
+def sort_rows(rows: Sequence[Row]) -> list[Row]:
+    """Sort rows by their time; rows of one moment keep their order."""
+    ordered = sort_messages(read_rows(rows))
+    indexes = {message.id: index for index, message in enumerate(ordered)}
+    return sorted(rows, key=lambda row: indexes.get(str(row["id"]), len(indexes)))
+
+
+def allowance(share: int, used: int) -> int | None:
+    """Return the tokens for a new summary where the stored ones use some of their share.
+
+    None if too few are left, so that one summary has to replace them all.
+    """
+    half = (share - used) // 2
+    return None if used and half < max(int(share * MIN_SHARE), MIN_TOKENS) else half
+
+
+def _shown_block(messages: Sequence[Message], job: Job) -> Block:
+    """Return the block that shows messages in the job's builds, without a limit."""
+    memory = replace(job.memory, limit=None)
+    facts = Facts(current_input="", history=tuple(messages), memory=memory)
+    return native_history(facts) if job.layout == "chat" else shared_memory(facts)
+
+
+def _before_run(groups: Sequence[Group], run_id: str | None) -> Sequence[Group]:
+    """Return the groups before the first one of the current run."""
+    for index, group in enumerate(groups):
+        if run_id is not None and any(message.run_id == run_id for message in group.messages):
+            return groups[:index]
+    return groups
+
+
+def _count_selected(groups: Sequence[Group], job: Job, settings: SummariesSettings) -> int:
+    """Return how many of the oldest groups to summarise to bring the history to its target size.
+
+    The newest groups are always preserved; a forced job summarises all others.
+    """
+    preserved = settings.recent_preserve_ratio
+    most = len(groups) - max(_count_newest(groups, job, preserved), 1)
+    if job.force:
+        return max(most, 0)
+    target = max(settings.target_ratio - settings.summary_budget_ratio, preserved)
+    return max(min(len(groups) - _count_newest(groups, job, target), most), 0)
+
+
+def _count_newest(groups: Sequence[Group], job: Job, ratio: float) -> int:
+    """Return how many of the newest groups fit into a ratio of the tokens and of the row limit."""
+    limit = job.memory.limit
+    tokens, rows = int(job.room * ratio), None if limit is None else int(limit * ratio)
+    for fitting, group in enumerate(reversed(groups)):
+        tokens -= group.tokens
+        rows = None if rows is None else rows - group.size
+        if tokens < 0 or (rows is not None and rows < 0):
+            return fitting
+    return len(groups)

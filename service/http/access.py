@@ -11,13 +11,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.config.endpoints import HttpSettings, bracketed, is_loopback
 from service.errors import ContextBuilderError
+from service.http.endpoint import OWNER_HEADER
 from service.http.error_responses import (
     MisdirectedError,
     RefusedError,
     UnauthorizedError,
     error_response,
 )
-from service.http.route import OWNER_HEADER
 
 #: Names under which this machine reaches itself.
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})

@@ -1,153 +1,123 @@
-"""The application: all routes, behind the check of who may ask."""
+"""The HTTP interface of a worker: endpoints and page behind the checks of access."""
 
-import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
-from typing import Final
 
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from service.audit.store import Filing
+from service.audit.reports import BuildReports
 from service.builder import ContextBuilder
 from service.errors import BusError, ContextBuilderError, StoreError
 from service.http.access import checked
-from service.http.building import Building, Send
 from service.http.builds import Builds
+from service.http.endpoint import Slots, make_route
 from service.http.error_responses import MethodNotAllowedError, NotFoundError, error_response
-from service.http.handlers import Desk
+from service.http.handlers import Handlers
 from service.http.openapi import document
 from service.http.pruning import Pruning
 from service.http.recent_builds import RecentBuilds
-from service.http.route import Slots, route
 from service.http.routes import ENDPOINTS
+from service.http.server import serving
+from service.http.static_files import static_routes
+from service.http.submit import Send, Submitter
 from service.http.telemetry import Observed
 from service.http.timeline import Timeline
+from service.ports.bus import Bus
 
-Handler = Callable[[Request], Awaitable[Response]]
-
-#: Where they are.
-FOLDER: Final = Path(__file__).parent / "static"
-#: What the path / gives.
-INDEX: Final = "index.html"
-
-#: By suffix; a file with another one isn't served.
-TYPES: Final[Mapping[str, str]] = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".ico": "image/x-icon",
-    ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".txt": "text/plain; charset=utf-8",
-    ".webmanifest": "application/manifest+json",
-    ".woff2": "font/woff2",
-}
+log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    content: bytes
-    media_type: str
-    etag: str
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The interface while it is served."""
+
+    address: str
+    #: Has to be given the reports of builds that the bus has.
+    recent: RecentBuilds
 
 
-def static_routes(folder: Path = FOLDER) -> list[Route]:
-    """Return a route for each file of a folder, as it is now, and one for the page."""
-    files = {
-        path.relative_to(folder).as_posix(): _read(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix in TYPES
-    }
-    page = _serve(files[INDEX]) if INDEX in files else _no_page
-    return [Route("/", page), *(Route(f"/{name}", _serve(file)) for name, file in files.items())]
+@asynccontextmanager
+async def open_http(
+    port: int, bus: Bus, builder: ContextBuilder, send: Send
+) -> AsyncIterator[Served]:
+    """Serve the interface of a worker; ``send`` sends requests over the bus.
 
-
-def _serve(file: _File) -> Handler:
-    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
-
-    async def serve(request: Request) -> Response:
-        if request.headers.get("If-None-Match") == file.etag:
-            return Response(status_code=304, headers=headers)
-        return Response(file.content, headers={**headers, "Content-Type": file.media_type})
-
-    return serve
-
-
-async def _no_page(_request: Request) -> Response:
-    raise NotFoundError("there is no page here; /v1/openapi.json describes what there is")
-
-
-def _read(path: Path) -> _File:
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()[:32]
-    return _File(content=content, media_type=TYPES[path.suffix], etag=f'"{digest}"')
-
-
-log = structlog.get_logger()
-
-
-def make_app(builder: ContextBuilder, recent: RecentBuilds, filing: Filing, send: Send) -> ASGIApp:
-    """Return the application over a builder, with its settings.
-
-    ``filing`` finds manifests on the bus, ``send`` sends requests over it.
+    Raises `ConfigError` if the port is taken.
     """
     settings = builder.settings
-    shows = settings.http.content
-    desk = Desk(
+    recent = RecentBuilds(size=settings.http.builds, seconds=settings.reports.ttl_seconds)
+    reports = BuildReports(bus.reports, settings, builder.clock)
+    submitter = Submitter(send, settings, builder.clock)
+    app = make_app(builder, recent, reports, submitter)
+    async with serving(app, settings.http.host, port, section="http") as address:
+        log.info("http.listening", address=address)
+        try:
+            yield Served(address, recent)
+        finally:
+            recent.close()
+            submitter.close()
+
+
+def make_app(
+    builder: ContextBuilder, recent: RecentBuilds, reports: BuildReports, submitter: Submitter
+) -> ASGIApp:
+    """Return the interface as an ASGI application, with the settings of the builder."""
+    settings = builder.settings
+    content = settings.http.content
+    handlers = Handlers(
         settings=settings,
         recent=recent,
-        builds=Builds(recent, filing, builder, shows),
-        pruning=Pruning(builder, shows),
-        timeline=Timeline(builder, shows),
-        building=Building(send, settings, builder.clock),
+        builds=Builds(recent, reports, builder, content),
+        pruning=Pruning(builder, content),
+        timeline=Timeline(builder, content),
+        submitter=submitter,
         description=json.dumps(document(ENDPOINTS)).encode(),
     )
+    # builds may take minutes, and lists must not wait for them; but many lists at once would keep
+    # the worker from its own requests
+    costly, cheap = (Slots(settings.http.concurrency) for _ in range(2))
     most = settings.bus.max_payload_bytes
-    # builds may take minutes, and a list must not wait for them; but many lists at once would
-    # keep the worker from its own requests
-    work, looks = (Slots(settings.http.concurrency) for _ in range(2))
+    routes = [
+        make_route(endpoint, handlers, costly if endpoint.costly else cheap, most)
+        for endpoint in ENDPOINTS
+    ]
     app = Starlette(
-        routes=[
-            *(route(each, desk, work if each.costly else looks, most) for each in ENDPOINTS),
-            *static_routes(),
-        ],
+        routes=[*routes, *static_routes()],
         exception_handlers={
-            ContextBuilderError: _refused,
-            HTTPException: _unknown,
-            Exception: _refused,
+            ContextBuilderError: _on_error,
+            HTTPException: _on_unknown_route,
+            Exception: _on_error,
         },
     )
-    # a redirect would repeat the host that a stranger named
+    # a redirect would repeat the Host header of a stranger
     app.router.redirect_slashes = False
     return Observed(app=checked(app, settings.http), metrics=builder.metrics, tracer=builder.tracer)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, BusError | StoreError):
-        # it may name hosts, or what a driver was asked
+        # its text may name hosts or statements
         log.warning("http.unavailable", path=request.url.path, error=error.detail)
-        told = ContextBuilderError("bus or store can't be used")
-        told.retryable = error.retryable
-        return error_response(told)
+        public = ContextBuilderError("the bus or the store is unavailable")
+        public.retryable = error.retryable
+        return error_response(public)
     if isinstance(error, ContextBuilderError):
         return error_response(error)
     return error_response(ContextBuilderError())
 
 
-async def _unknown(_request: Request, error: Exception) -> Response:
-    """Say of a path that there is none, or none for this method."""
+async def _on_unknown_route(_request: Request, error: Exception) -> Response:
+    """Answer a path that doesn't exist, or not for this method."""
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        refused = error_response(MethodNotAllowedError())
-        refused.headers.update(error.headers or {})
-        return refused
-    return error_response(NotFoundError("there is nothing at this path"))
+        response = error_response(MethodNotAllowedError())
+        response.headers.update(error.headers or {})
+        return response
+    return error_response(NotFoundError("nothing is at this path"))

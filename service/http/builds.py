@@ -1,186 +1,116 @@
-"""An owner's builds: found, compared, and made again in another way. Nothing is written."""
+"""An owner's builds: listed, shown, compared, and built again with other options."""
 
 import asyncio
-import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
+from formatters.providers.formats import provider_request
 from service.audit.compare import compare
-from service.audit.manifest import Manifest, make_manifest
-from service.audit.replay import NotReplayableError, built_from, made_again, sends_the_same
-from service.audit.store import Filing
-from service.build.report import Built, body_in
+from service.audit.reports import BUILD_ID, BuildReport, BuildReports, Content, make_report
+from service.audit.what_if import build_with_options
 from service.builder import ContextBuilder
-from service.errors import ContextBuilderError
 from service.http.error_responses import NotFoundError
-from service.http.recent_builds import Held, RecentBuilds
+from service.http.recent_builds import RecentBuilds
 from service.http.views import (
-    Content,
+    Page,
     ShownBuild,
     ShownComparison,
     ShownForm,
-    explained,
+    WhatIf,
+    missing_texts,
     shown_build,
     shown_comparison,
-    shown_manifest,
-    shown_messages,
 )
-from service.wire.request import BuildRequest, RejectedError, decode, set_options
-
-#: What a build id looks like; nothing else is asked of the bus.
-BUILD_ID: Final = re.compile(r"bld_[0-9a-f]{32}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What there is of a build: its manifest, and itself where this worker built it of late."""
-
-    manifest: Manifest
-    held: Held | None
-
-    @property
-    def at(self) -> datetime:
-        """Return when it was built."""
-        return self.held.at if self.held else self.manifest.request.now
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
-    """A build as it would have been, beside the build as it was."""
-
-    build: ShownBuild
-    comparison: ShownComparison
+from service.wire.request import ManagementOption
 
 
 class Builds:
-    """The builds that a bus knows of, by owner. Raises `BusError` and `StoreError`."""
+    """Builds by owner. Raises `BusError` and `StoreError`."""
 
     def __init__(
-        self, recent: RecentBuilds, filing: Filing, builder: ContextBuilder, shows: Content
+        self,
+        recent: RecentBuilds,
+        reports: BuildReports,
+        builder: ContextBuilder,
+        content: Content,
     ) -> None:
         self._recent = recent
-        self._filing = filing
+        self._reports = reports
         self._builder = builder
-        self._shows = shows
+        self._content = content
 
-    async def newest(
-        self, owner_key: str, limit: int, *, before: int | None = None
-    ) -> tuple[list[Held], int | None]:
-        """Return builds of an owner, newest first, and the number from which to go on, if any."""
-        found = list(self._recent.of(owner_key, before=before))[: limit + 1]
-        page = await self._present(found[:limit])
-        return page, found[limit - 1].number if len(found) > limit else None
+    async def newest(self, owner_key: str, limit: int, *, before: int | None = None) -> Page:
+        """List builds of an owner, newest first.
 
-    async def find(self, owner_key: str, build_id: str) -> Known:
-        """Return a build; raises `NotFoundError`, for those of others as for those that are not."""
-        missing = NotFoundError(
-            "this owner has no such build: it has expired, or was erased, or is somebody else's"
+        A build whose report is gone, as after an erasure, is not listed. The bus is asked about all
+        of them at once: one connection each would leave the worker none for its own requests.
+        """
+        builds = list(self._recent.of(owner_key, before=before))[: limit + 1]
+        page = [build.summary for build in builds[:limit]]
+        names = [summary.build_id for summary in page]
+        present = await self._reports.present(names) if names else frozenset()
+        for name in set(names) - present:
+            self._recent.drop(name)
+        return Page(
+            builds=[summary for summary in page if summary.build_id in present],
+            next=builds[limit - 1].number if len(builds) > limit else None,
         )
+
+    async def find(self, owner_key: str, build_id: str) -> BuildReport:
+        """Return the report of a build.
+
+        Raises `NotFoundError`, with the same text for builds of other owners and unknown ones.
+        """
+        missing = NotFoundError("this owner has no such build, or none any longer")
         if not BUILD_ID.fullmatch(build_id):
             raise missing
-        manifest = await self._filing.find(build_id)
-        if manifest is None:
+        report = await self._reports.find(build_id)
+        if report is None:
             self._recent.drop(build_id)
             raise missing
-        if manifest.request.owner_key != owner_key:
+        if report.request.owner_key != owner_key:
             raise missing
-        return Known(manifest=manifest, held=self._recent.find(build_id))
+        return report
 
-    async def show(self, known: Known) -> ShownBuild:
+    async def show(self, owner_key: str, build_id: str) -> ShownBuild:
         """Return all that may be shown of a build."""
-        manifest = known.manifest
-        if known.held:
-            built = known.held.built
-            return shown_build(built, known.at, manifest.strategy, self._shows)
-        shown = shown_manifest(manifest, self._shows)
-        if self._shows == "redacted":
-            return shown
-        try:
-            again = await self._again(manifest)
-        except NotReplayableError as error:
-            return replace(shown, unavailable=error.detail)
-        return replace(
-            shown,
-            messages=shown_messages(again.content, self._shows),
-            decisions=explained(again).decisions,
-        )
+        return shown_build(await self.find(owner_key, build_id), self._content)
 
-    async def in_form(self, known: Known, form: str) -> ShownForm:
+    async def in_form(self, owner_key: str, build_id: str, form: str) -> ShownForm:
         """Return the context of a build as the body of a provider's call."""
-        shown = ShownForm(format=form, body=None, content=self._shows)
-        if self._shows == "redacted":
-            return shown
-        try:
-            built = await self._built(known)
-        except NotReplayableError as error:
-            return replace(shown, unavailable=error.detail)
-        body = await asyncio.to_thread(body_in, form, built.request, built.fitted, built.content)
-        return replace(shown, body=body)
+        report = await self.find(owner_key, build_id)
+        body = None
+        if self._content == report.content == "full":
+            body = await asyncio.to_thread(_body_in, form, report)
+        missing = missing_texts(report, self._content)
+        return ShownForm(format=form, body=body, content=self._content, unavailable=missing)
 
-    async def compare(self, a: Known, b: Known) -> ShownComparison:
-        """Compare two builds; raises `NotReplayableError` where one's contents are gone."""
-        first, second = await self._built(a), await self._built(b)
-        found = await asyncio.to_thread(compare, explained(first), explained(second))
-        return shown_comparison(found, (a.manifest.build_id, b.manifest.build_id), self._shows)
+    async def compare(self, owner_key: str, a: str, b: str) -> ShownComparison:
+        """Compare two builds."""
+        first, second = [await self.find(owner_key, build_id) for build_id in (a, b)]
+        comparison = await asyncio.to_thread(compare, first, second)
+        return shown_comparison(comparison, self._content)
 
-    async def what_if(self, known: Known, wishes: Mapping[str, Any]) -> WhatIf:
-        """Build again with other options, on the rows that the build had read.
+    async def what_if(self, owner_key: str, build_id: str, options: Mapping[str, Any]) -> WhatIf:
+        """Build again with other options, on the history as it is now; raises as building does.
 
-        Raises:
-            NotReplayableError: The build's contents are gone.
-            ContextBuilderError: It can't be built like that.
+        Raises `NotReplayableError` if the request can't be made again.
         """
-        then = await self._built(known)
-        request = _changed(then.request, known.manifest, wishes)
-        now = await built_from(known.manifest, self._builder, request)
-        found = await asyncio.to_thread(compare, explained(then), explained(now))
-        strategy = make_manifest(now, known.manifest.ground).strategy
+        before = await self.find(owner_key, build_id)
+        built = await build_with_options(before, options, self._builder)
+        now = make_report(built, at=before.at, content=self._content, settings=before.settings)
+        comparison = await asyncio.to_thread(compare, before, now)
         return WhatIf(
-            build=shown_build(now, known.at, strategy, self._shows),
-            comparison=shown_comparison(
-                found, (known.manifest.build_id, now.content.build_id), self._shows
-            ),
+            build=shown_build(now, self._content),
+            comparison=shown_comparison(comparison, self._content),
         )
 
-    async def _present(self, page: Sequence[Held]) -> list[Held]:
-        """Return the builds that have a manifest still; what is erased on the bus is given up.
 
-        All are asked for in one go: with a connection each, a few lists would leave the worker
-        none for its own requests.
-        """
-        names = [held.built.content.build_id for held in page]
-        present = await self._filing.present(names) if names else frozenset()
-        for name in names:
-            if name not in present:
-                self._recent.drop(name)
-        return [held for held, name in zip(page, names, strict=True) if name in present]
-
-    async def _built(self, known: Known) -> Built:
-        return known.held.built if known.held else await self._again(known.manifest)
-
-    async def _again(self, manifest: Manifest) -> Built:
-        """Build again what another worker built; raises unless the same comes of it."""
-        request = await made_again(manifest, self._builder.history)
-        try:
-            built = await built_from(manifest, self._builder, request)
-        except ContextBuilderError as error:
-            raise NotReplayableError(f"it can't be built any more: {error.detail}") from error
-        if not sends_the_same(manifest, make_manifest(built, manifest.ground)):
-            raise NotReplayableError(
-                "another worker built it, and something has changed since: built again, it sends"
-                " other messages"
-            )
-        return built
-
-
-def _changed(request: BuildRequest, manifest: Manifest, wishes: Mapping[str, Any]) -> BuildRequest:
-    """Return a request with other options, at the same moment; raises as `decode` does."""
-    raw = request.model_dump(mode="json", exclude_unset=True)
-    set_options(raw, {**wishes, "explain": True})
-    try:
-        return decode(json.dumps(raw).encode(), received_at=manifest.request.now)
-    except RejectedError as rejected:
-        raise rejected.error from rejected
+def _body_in(form: str, report: BuildReport) -> Mapping[str, Any]:
+    """Return the context of a full report in the form of a provider."""
+    messages = [message.message or {} for message in report.messages]
+    tools = [tool.definition or {} for tool in report.tools]
+    option = report.request.options.get("context_management")
+    management = ManagementOption.model_validate(option).to_management() if option else None
+    body = provider_request(form, messages, tools, report.stable_messages, management)
+    return body or {"messages": messages, **({"tools": tools} if tools else {})}

@@ -1,4 +1,4 @@
-"""What is done on each route."""
+"""The handlers of the endpoints."""
 
 from importlib.metadata import version
 from typing import Final
@@ -6,16 +6,15 @@ from typing import Final
 from starlette.responses import Response
 
 from service.config.settings import Settings
-from service.http.building import Building
-from service.http.builds import Builds, WhatIf
+from service.http.builds import Builds
+from service.http.endpoint import Call, Slots
 from service.http.error_responses import headers_of
-from service.http.live import Feed, events, position
-from service.http.pruning import Aim, HistoryStatus, Marked, Preview, Pruning
+from service.http.live import Feed, events, start_position
+from service.http.pruning import HistoryStatus, Marked, Preview, Pruning
 from service.http.recent_builds import RecentBuilds
-from service.http.requests import Page, Version
-from service.http.route import Asked, Slots
+from service.http.submit import Submitter
 from service.http.timeline import ShownTimeline, Timeline
-from service.http.views import ShownBuild, ShownComparison, ShownForm, summary_of
+from service.http.views import Page, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
 from service.observe.tracing import trace_headers
 from service.wire.protocol import SCHEMA_VERSION
 
@@ -23,8 +22,8 @@ from service.wire.protocol import SCHEMA_VERSION
 MOST_LISTENERS: Final = 16
 
 
-class Desk:
-    """Answers what comes in on the routes."""
+class Handlers:
+    """Answers the calls of all endpoints."""
 
     def __init__(
         self,
@@ -34,23 +33,23 @@ class Desk:
         builds: Builds,
         pruning: Pruning,
         timeline: Timeline,
-        building: Building,
+        submitter: Submitter,
         description: bytes,
     ) -> None:
-        """Take what the routes need; ``description`` is their own, as JSON."""
+        """``description`` is the OpenAPI document of the endpoints."""
         self._settings = settings
         self._recent = recent
         self._builds = builds
         self._pruning = pruning
         self._timeline = timeline
-        self._building = building
+        self._submitter = submitter
         self._description = description
-        self._listeners = Slots(MOST_LISTENERS, f"{MOST_LISTENERS} listen already")
+        self._listeners = Slots(MOST_LISTENERS, f"the live feed has {MOST_LISTENERS} listeners")
 
-    async def build(self, asked: Asked) -> Response:
+    async def build(self, call: Call) -> Response:
         """Build a context."""
-        named = (asked.request.headers.get(key) for key in ("traceparent", "tracestate"))
-        status, response = await self._building.answer(asked.body, trace_headers(*named))
+        trace = trace_headers(*map(call.request.headers.get, ("traceparent", "tracestate")))
+        status, response = await self._submitter.submit(call.body, trace)
         return Response(
             response.model_dump_json(),
             status_code=status,
@@ -58,62 +57,57 @@ class Desk:
             media_type="application/json",
         )
 
-    async def list_builds(self, asked: Asked) -> Page:
+    async def list_builds(self, call: Call) -> Page:
         """List the owner's builds."""
-        held, following = await self._builds.newest(
-            asked.owner_key, asked.query.limit, before=asked.query.before
-        )
-        return Page(builds=[summary_of(each) for each in held], next=following)
+        query = call.query
+        return await self._builds.newest(call.owner_key, query.limit, before=query.before)
 
-    async def show_build(self, asked: Asked) -> ShownBuild:
-        """Show one of them."""
-        return await self._builds.show(await self._builds.find(asked.owner_key, asked.path("id")))
+    async def show_build(self, call: Call) -> ShownBuild:
+        """Show a build."""
+        return await self._builds.show(call.owner_key, call.path("id"))
 
-    async def show_form(self, asked: Asked) -> ShownForm:
-        """Show one of them as the body of a provider's call."""
-        known = await self._builds.find(asked.owner_key, asked.path("id"))
-        return await self._builds.in_form(known, asked.query.format)
+    async def show_form(self, call: Call) -> ShownForm:
+        """Show a build as the body of a provider's call."""
+        return await self._builds.in_form(call.owner_key, call.path("id"), call.query.format)
 
-    async def diff(self, asked: Asked) -> ShownComparison:
-        """Compare two of them."""
-        a, b = [await self._builds.find(asked.owner_key, asked.path(side)) for side in ("a", "b")]
-        return await self._builds.compare(a, b)
+    async def diff_builds(self, call: Call) -> ShownComparison:
+        """Compare two builds."""
+        return await self._builds.compare(call.owner_key, call.path("a"), call.path("b"))
 
-    async def what_if(self, asked: Asked) -> WhatIf:
-        """Build one of them in another way."""
-        known = await self._builds.find(asked.owner_key, asked.path("id"))
-        wishes = {name: getattr(asked.body, name) for name in asked.body.model_fields_set}
-        return await self._builds.what_if(known, wishes)
+    async def what_if(self, call: Call) -> WhatIf:
+        """Build again with other options."""
+        options = {name: getattr(call.body, name) for name in call.body.model_fields_set}
+        return await self._builds.what_if(call.owner_key, call.path("id"), options)
 
-    async def status(self, asked: Asked) -> HistoryStatus:
-        """Tell how full the owner's history is."""
-        return await self._pruning.status(asked.owner_key, asked.query.model)
+    async def history_status(self, call: Call) -> HistoryStatus:
+        """Show how full the owner's history is."""
+        return await self._pruning.status(call.owner_key, call.query.model)
 
-    async def events(self, asked: Asked) -> ShownTimeline:
-        """Tell what has become of the owner's history."""
-        return await self._timeline.of(asked.owner_key, asked.query.conversation_id)
+    async def timeline(self, call: Call) -> ShownTimeline:
+        """Show the events of the owner's history."""
+        return await self._timeline.of(call.owner_key, call.query.conversation_id)
 
-    async def preview(self, asked: Asked) -> Preview:
-        """Tell what pruning would hide."""
-        return await self._pruning.preview(asked.owner_key, Aim(**asked.body.model_dump()))
+    async def preview_pruning(self, call: Call) -> Preview:
+        """Show what pruning would hide."""
+        return await self._pruning.preview(call.owner_key, call.body)
 
-    async def prune(self, asked: Asked) -> Marked:
+    async def prune(self, call: Call) -> Marked:
         """Hide rows."""
-        return await self._pruning.commit(asked.owner_key, asked.body.ids)
+        return await self._pruning.commit(call.owner_key, call.body.ids)
 
-    async def undo(self, asked: Asked) -> Marked:
-        """Show them again."""
-        return await self._pruning.undo(asked.owner_key, asked.body.ids)
+    async def undo_pruning(self, call: Call) -> Marked:
+        """Restore hidden rows."""
+        return await self._pruning.undo(call.owner_key, call.body.ids)
 
-    async def live(self, asked: Asked) -> Response:
-        """Tell of builds as they come."""
-        if asked.request.method == "HEAD":
+    async def live(self, call: Call) -> Response:
+        """Stream builds as they are made."""
+        if call.request.method == "HEAD":
             return Response(media_type=Feed.media_type)
-        begin = position(self._recent, asked.request.headers.get("Last-Event-ID"))
-        return Feed(events(self._recent, asked.owner_key, begin), self._listeners)
+        start = start_position(self._recent, call.request.headers.get("Last-Event-ID"))
+        return Feed(events(self._recent, call.owner_key, start), self._listeners)
 
-    async def version(self, _asked: Asked) -> Version:
-        """Tell what answers."""
+    async def version(self, _call: Call) -> Version:
+        """Show the version."""
         http = self._settings.http
         return Version(
             version=version("context-builder"),
@@ -122,6 +116,6 @@ class Desk:
             build=http.build,
         )
 
-    async def describe(self, _asked: Asked) -> Response:
-        """Give the description of all routes."""
+    async def openapi(self, _call: Call) -> Response:
+        """Return the OpenAPI document."""
         return Response(self._description, media_type="application/json")

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from service.http.builds import BUILD_ID
+from service.audit.reports import BUILD_ID
+from service.http.endpoint import OWNER_HEADER, Endpoint
 from service.http.error_responses import STATUSES, ErrorAnswer
-from service.http.route import OWNER_HEADER, Body, Endpoint
+from service.http.requests import Body
 from service.wire.payload import MAX_OWNER_KEY
 from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse

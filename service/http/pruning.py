@@ -14,6 +14,7 @@ import structlog
 
 from formatters.model import Role, Row
 from formatters.rows import read_content, read_role
+from service.audit.reports import Content
 from service.budget.limits import Window, compute_window
 from service.budget.strategies.importance import Importance
 from service.budget.strategy_names import read_strategy
@@ -21,10 +22,10 @@ from service.build.plan import STORED_CHARS, limits_of
 from service.builder import ContextBuilder
 from service.conversation.pruning import TARGET_UTILIZATION
 from service.conversation.units import RowCost, Units, read_units
-from service.http.views import Content
+from service.http.requests import PruningTarget
 from service.ports.services import TokenCounter
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Whose rows the memory block prints; others take none of its tokens.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
@@ -100,23 +101,13 @@ class Marked:
     changed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
-    """What a history is pruned to."""
-
-    model: str | None = None
-    #: Null for four fifths of what a context holds.
-    target_tokens: int | None = None
-    conversation_id: str | None = None
-
-
 class Pruning:
     """Prunes histories of the builder's store. Raises `StoreError`."""
 
-    def __init__(self, builder: ContextBuilder, shows: Content) -> None:
+    def __init__(self, builder: ContextBuilder, content: Content) -> None:
         self._history = builder.history
         self._builder = builder
-        self._shows = shows
+        self._content = content
         self._strategy = read_strategy(builder.settings.budget.strategy, builder.strategies)
 
     async def status(self, owner_key: str, model: str | None) -> HistoryStatus:
@@ -147,7 +138,7 @@ class Pruning:
             last_message_at=_moment(newest.rows[0]) if newest.rows else None,
         )
 
-    async def preview(self, owner_key: str, aim: Aim) -> Preview:
+    async def preview(self, owner_key: str, aim: PruningTarget) -> Preview:
         """Choose what to hide, by importance, whole turns of tools only; hides nothing."""
         room = self._window(aim.model)
         target = aim.target_tokens
@@ -202,7 +193,7 @@ class Pruning:
             target_tokens=target,
             over_target=before - freed > target,
             not_read=not_read,
-            content=self._shows,
+            content=self._content,
         )
 
     def _shown(self, row: Row, tokens: int) -> ShownRow:
@@ -213,7 +204,7 @@ class Pruning:
             timestamp=_moment(row),
             conversation_id=None if conversation_id is None else str(conversation_id),
             tokens=tokens,
-            content=_plain(row.get("content")) if self._shows == "full" else None,
+            content=_plain(row.get("content")) if self._content == "full" else None,
         )
 
 

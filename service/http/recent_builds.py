@@ -1,147 +1,114 @@
-"""The newest builds of a worker, in its memory, for those who look at them."""
+"""The newest builds of a worker, one line each, for the list and the live feed."""
 
 import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from time import monotonic
 from typing import Final
 
-from service.build.after_answer import build_bytes
-from service.build.report import Built
-
-#: Bytes that the builds may hold together; the newest one is kept in any case.
-MOST_BYTES: Final = 32 * 1_048_576
+from service.audit.reports import BuildReport
+from service.http.views import Summary, summary_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A build that is kept."""
+class RecentBuild:
+    """A build that is listed."""
 
-    #: Counts up with every build of this process.
+    #: Increases with every build of this process.
     number: int
-    at: datetime
-    built: Built
-    #: When it is given up, by a clock that never goes back.
+    owner_key: str
+    summary: Summary
+    #: When it expires, on a monotonic clock.
     until: float
-    weight: int
-
-    @property
-    def owner_key(self) -> str:
-        """Return whose it is."""
-        return self.built.request.owner_key
 
 
 class RecentBuilds:
-    """Keeps builds for so many seconds; others push out the oldest.
-
-    It is given builds whose manifests the bus has, and shows none that is older than its manifest:
-    what has expired or was erased there must not be shown here.
-    """
+    """Lists builds for as long as their reports are kept; new ones evict the oldest."""
 
     def __init__(
-        self,
-        *,
-        size: int,
-        seconds: float,
-        now: Callable[[], datetime],
-        clock: Callable[[], float] = monotonic,
+        self, *, size: int, seconds: float, clock: Callable[[], float] = monotonic
     ) -> None:
         self._size = size
         self._seconds = seconds
-        self._now = now
         self._clock = clock
-        self._held: OrderedDict[str, Held] = OrderedDict()
-        self._bytes = 0
+        self._builds: OrderedDict[str, RecentBuild] = OrderedDict()
         self._last = 0
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
         self.closed = False
-        #: Tells the numbers of this process from those of another.
+        #: Distinguishes the numbers of this process from those of another.
         self.era: Final = secrets.token_hex(4)
 
     @property
     def last(self) -> int:
-        """Return the number of the newest build there was; 0 before the first."""
+        """Return the number of the newest build; 0 before the first."""
         return self._last
 
-    def add(self, built: Built) -> None:
-        """Keep a build; takes some microseconds."""
-        self.drop(built.content.build_id)
+    def add(self, report: BuildReport) -> None:
+        """Add a build, whose report is on the bus."""
+        self.drop(report.build_id)
         self._last += 1
-        held = Held(
+        self._builds[report.build_id] = RecentBuild(
             number=self._last,
-            at=self._now(),
-            built=built,
+            owner_key=report.request.owner_key,
+            summary=summary_of(report),
             until=self._clock() + self._seconds,
-            weight=build_bytes(built),
         )
-        self._held[built.content.build_id] = held
-        self._bytes += held.weight
-        self.tidy()
-        self._ring()
-
-    def find(self, build_id: str) -> Held | None:
-        """Return a build, or None where it isn't kept any more."""
-        self.tidy()
-        return self._held.get(build_id)
+        self._evict()
+        self._wake()
 
     def drop(self, build_id: str) -> None:
-        """Give up a build, if it is kept."""
-        if held := self._held.pop(build_id, None):
-            self._bytes -= held.weight
+        """Remove a build, if it is listed."""
+        self._builds.pop(build_id, None)
 
-    def of(self, owner_key: str, *, before: int | None = None) -> Iterator[Held]:
-        """Yield the builds of an owner, the newest first, those of smaller numbers only."""
-        self.tidy()
-        for held in [*reversed(self._held.values())]:
-            if held.owner_key == owner_key and (before is None or held.number < before):
-                yield held
+    def of(self, owner_key: str, *, before: int | None = None) -> Iterator[RecentBuild]:
+        """Yield the builds of an owner, newest first; with ``before``, those of lower numbers."""
+        self._evict()
+        for build in [*reversed(self._builds.values())]:
+            if build.owner_key == owner_key and (before is None or build.number < before):
+                yield build
 
-    def since(self, number: int, owner_key: str) -> list[Held]:
-        """Return the builds of an owner that came after a number, oldest first."""
-        self.tidy()
+    def since(self, number: int, owner_key: str) -> list[RecentBuild]:
+        """Return the builds of an owner with higher numbers, oldest first."""
+        self._evict()
         return [
-            held
-            for held in self._held.values()
-            if held.number > number and held.owner_key == owner_key
+            build
+            for build in self._builds.values()
+            if build.number > number and build.owner_key == owner_key
         ]
 
     def has_all_since(self, number: int) -> bool:
-        """Tell whether every build that came after a number is still kept."""
-        self.tidy()
-        oldest = next(iter(self._held.values()), None)
+        """Return whether every build with a higher number is still listed."""
+        self._evict()
+        oldest = next(iter(self._builds.values()), None)
         return number >= self._last or (oldest is not None and oldest.number <= number + 1)
 
-    def tidy(self) -> None:
-        """Give up what is too old, or too much."""
-        now = self._clock()
-        while self._held:
-            build_id, oldest = next(iter(self._held.items()))
-            crowded = len(self._held) > self._size or self._bytes > MOST_BYTES
-            if oldest.until > now and not (crowded and len(self._held) > 1):
-                return
-            self.drop(build_id)
-
     async def wait(self, seconds: float) -> None:
-        """Wait for the next build, or for the end, but no longer than so many seconds."""
+        """Wait for the next build or for `close`, at most ``seconds``."""
         if self.closed:
             return
-        bell = self._bell
+        changed = self._changed
         try:
             async with asyncio.timeout(seconds):
-                await bell.wait()
+                await changed.wait()
         except TimeoutError:
             return
 
     def close(self) -> None:
-        """Let go of everything, and of all who wait."""
+        """Remove all builds, and release all who wait."""
         self.closed = True
-        self._held.clear()
-        self._bytes = 0
-        self._ring()
+        self._builds.clear()
+        self._wake()
 
-    def _ring(self) -> None:
-        self._bell.set()
-        self._bell = asyncio.Event()
+    def _evict(self) -> None:
+        now = self._clock()
+        while self._builds:
+            build_id, oldest = next(iter(self._builds.items()))
+            if oldest.until > now and len(self._builds) <= self._size:
+                return
+            self.drop(build_id)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,44 +1,31 @@
-"""What routes take, and small answers: models for what strangers send, dataclasses for the rest."""
+"""What the endpoints take: queries and bodies."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, get_type_hints
 
-from pydantic import Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from service.http.route import Body, Query
-from service.http.views import Content, Summary
 from service.wire.payload import MAX_ID
 from service.wire.request import ContextOptions
 
-#: Rows that are marked in one go.
+#: Rows that are hidden or restored in one call.
 MOST_IDS: Final = 5_000
-
-#: Bytes of so many ids, some of them escaped.
+#: Bytes of that many ids, some of them escaped.
 IDS_BYTES: Final = 2_097_152
 
 _Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+_Model = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """What answers."""
+class Body(BaseModel):
+    """A JSON body; unknown keys are errors."""
 
-    version: str
-    #: Of the wire.
-    schema_version: str
-    #: Whether words are shown, and whether contexts can be asked for.
-    content: Content
-    build: bool
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Builds of an owner, newest first."""
+class Query(BaseModel):
+    """The query of a URL; unknown keys are ignored."""
 
-    builds: Sequence[Summary]
-    #: To be given as ``before`` for those that came earlier; null where there are none.
-    next: int | None
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class PageQuery(Query):
@@ -49,25 +36,25 @@ class PageQuery(Query):
 
 
 class ModelQuery(Query):
-    """Whose window it is; without a model, that of the settings."""
+    """The model whose window counts; without it, the one of the settings."""
 
-    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    model: _Model | None = None
 
 
 class FormQuery(Query):
-    """Which form the body is in."""
+    """The form of the body."""
 
     format: Literal["openai", "openai_responses", "anthropic", "gemini"] = "openai"
 
 
 class TimelineQuery(Query):
-    """Whose events are told: of one conversation, or of the history of all of them."""
+    """The conversation whose events are shown; without it, all of them."""
 
     conversation_id: _Id | None = None
 
 
-#: Options of a context that may be others; what is left out stays as it was.
-WISHES: Final = (
+#: Options of a context that can be replaced; the others stay as they were.
+WHAT_IF_OPTIONS: Final = (
     "model",
     "max_tokens",
     "reserve_tokens",
@@ -80,20 +67,21 @@ _TYPES: Final = get_type_hints(ContextOptions, include_extras=True)
 WhatIfBody: Final = create_model(
     "WhatIfBody",
     __base__=Body,
-    __doc__="Options of a context that are to be others; what is left out stays as it was.",
-    **{name: (_TYPES[name], None) for name in WISHES},  # type: ignore[call-overload] # names are data
+    __doc__="Options of a context to replace; the others stay as they were.",
+    **{name: (_TYPES[name], None) for name in WHAT_IF_OPTIONS},  # type: ignore[call-overload] # names are data
 )
 
 
-class AimBody(Body):
+class PruningTarget(Body):
     """What a history is to be pruned to."""
 
-    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    model: _Model | None = None
+    #: Null for four fifths of the tokens that a context holds.
     target_tokens: Annotated[int, Field(ge=0, le=100_000_000)] | None = None
     conversation_id: _Id | None = None
 
 
 class IdsBody(Body):
-    """Rows of the owner's history, by their ids."""
+    """Rows of the owner's history, by id."""
 
     ids: Annotated[list[_Id], Field(min_length=1, max_length=MOST_IDS)]

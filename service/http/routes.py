@@ -1,25 +1,22 @@
-"""All routes, in the order in which the documentation has them."""
+"""The table of all endpoints, in the order of the documentation."""
 
 from typing import Any, Final
 
-from service.http.builds import WhatIf
-from service.http.handlers import Desk
+from service.http.endpoint import Endpoint
+from service.http.handlers import Handlers
 from service.http.pruning import HistoryStatus, Marked, Preview
 from service.http.requests import (
     IDS_BYTES,
-    AimBody,
     FormQuery,
     IdsBody,
     ModelQuery,
-    Page,
     PageQuery,
+    PruningTarget,
     TimelineQuery,
-    Version,
     WhatIfBody,
 )
-from service.http.route import Endpoint
 from service.http.timeline import ShownTimeline
-from service.http.views import ShownBuild, ShownComparison, ShownForm
+from service.http.views import Page, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
 from service.wire.response import BuildResponse
 
 ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
@@ -27,8 +24,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="POST",
         path="/v1/build",
         name="build",
-        about="Build a context: a request of the wire, answered with a response of the wire.",
-        handle=Desk.build,
+        about="Build a context: request and response are those of the wire.",
+        handle=Handlers.build,
         answer=BuildResponse,
         owned=False,
         body=bytes,
@@ -40,8 +37,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="GET",
         path="/v1/builds",
         name="list_builds",
-        about="List the owner's newest builds of this worker, newest first.",
-        handle=Desk.list_builds,
+        about="List the owner's newest builds on this worker, newest first.",
+        handle=Handlers.list_builds,
         answer=Page,
         query=PageQuery,
         statuses=(503,),
@@ -51,7 +48,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         path="/v1/builds/{id}",
         name="show_build",
         about="Show a build of the owner: usage, decisions, messages.",
-        handle=Desk.show_build,
+        handle=Handlers.show_build,
         answer=ShownBuild,
         costly=True,
         statuses=(404, 503),
@@ -61,7 +58,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         path="/v1/builds/{id}/raw",
         name="show_form",
         about="Show the context of a build as the body of a provider's call.",
-        handle=Desk.show_form,
+        handle=Handlers.show_form,
         answer=ShownForm,
         query=FormQuery,
         costly=True,
@@ -72,7 +69,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         path="/v1/builds/{a}/diff/{b}",
         name="diff_builds",
         about="Compare two builds of the owner.",
-        handle=Desk.diff,
+        handle=Handlers.diff_builds,
         answer=ShownComparison,
         costly=True,
         statuses=(404, 409, 503),
@@ -81,8 +78,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="POST",
         path="/v1/builds/{id}/what-if",
         name="what_if",
-        about="Build again with other options, on the rows that the build had; stores nothing.",
-        handle=Desk.what_if,
+        about="Build again with other options, on the history as it is now; stores nothing.",
+        handle=Handlers.what_if,
         answer=WhatIf,
         body=WhatIfBody,
         costly=True,
@@ -92,8 +89,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="GET",
         path="/v1/history",
         name="history_status",
-        about="Tell how full the owner's history is, and whether pruning is due.",
-        handle=Desk.status,
+        about="Show how full the owner's history is, and whether pruning is due.",
+        handle=Handlers.history_status,
         answer=HistoryStatus,
         query=ModelQuery,
         statuses=(503,),
@@ -102,8 +99,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="GET",
         path="/v1/timeline",
         name="timeline",
-        about="Tell what has become of the owner's history: summaries, and rows that fell out.",
-        handle=Desk.events,
+        about="Show the events of the owner's history: summaries, and rows that fell out.",
+        handle=Handlers.timeline,
         answer=ShownTimeline,
         query=TimelineQuery,
         statuses=(503,),
@@ -112,10 +109,10 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="POST",
         path="/v1/prune/preview",
         name="preview_pruning",
-        about="Tell which rows of the owner's history pruning would hide; hides none.",
-        handle=Desk.preview,
+        about="Show which rows of the owner's history pruning would hide; hides none.",
+        handle=Handlers.preview_pruning,
         answer=Preview,
-        body=AimBody,
+        body=PruningTarget,
         costly=True,
         statuses=(503,),
     ),
@@ -124,7 +121,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         path="/v1/prune",
         name="prune",
         about="Hide rows of the owner's history from builds; deletes none.",
-        handle=Desk.prune,
+        handle=Handlers.prune,
         answer=Marked,
         body=IdsBody,
         body_bytes=IDS_BYTES,
@@ -135,8 +132,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="POST",
         path="/v1/prune/undo",
         name="undo_pruning",
-        about="Show hidden rows of the owner's history again, in their old places.",
-        handle=Desk.undo,
+        about="Restore hidden rows of the owner's history.",
+        handle=Handlers.undo_pruning,
         answer=Marked,
         body=IdsBody,
         body_bytes=IDS_BYTES,
@@ -147,18 +144,20 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="GET",
         path="/v1/live",
         name="live",
-        about="Tell of the owner's builds as this worker makes them: Server-Sent Events.",
-        handle=Desk.live,
+        about="Stream the owner's builds as this worker makes them, as Server-Sent Events.",
+        handle=Handlers.live,
         answer=str,
         media_type="text/event-stream",
-        headers={"Last-Event-ID": "Where to go on: the id of the last event that was heard."},
+        headers={
+            "Last-Event-ID": "The last event that was received; the stream continues after it."
+        },
     ),
     Endpoint(
         method="GET",
         path="/version",
         name="version",
-        about="Tell which version answers, and what it shows.",
-        handle=Desk.version,
+        about="Return the version of the service, and what it serves.",
+        handle=Handlers.version,
         answer=Version,
         owned=False,
     ),
@@ -166,8 +165,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         method="GET",
         path="/v1/openapi.json",
         name="openapi",
-        about="Give this document.",
-        handle=Desk.describe,
+        about="Return this document.",
+        handle=Handlers.openapi,
         answer=dict[str, Any],
         owned=False,
     ),

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Final
 
 from formatters.model import Summary
+from service.audit.reports import Content
 from service.builder import ContextBuilder
-from service.http.views import Content
 from service.ports.stores import ArchivedRow
 
 #: Copies in the archive that are looked at, the newest.
@@ -64,9 +64,9 @@ class ShownTimeline:
 class Timeline:
     """Tells what has become of histories in the builder's store. Raises `StoreError`."""
 
-    def __init__(self, builder: ContextBuilder, shows: Content) -> None:
+    def __init__(self, builder: ContextBuilder, content: Content) -> None:
         self._builder = builder
-        self._shows = shows
+        self._content = content
 
     async def of(self, owner_key: str, conversation_id: str | None) -> ShownTimeline:
         """Return the events of an owner's history, or of one conversation."""
@@ -78,7 +78,7 @@ class Timeline:
             summaries=[self._shown(each) for each in newest[:MOST_SUMMARIES]],
             departures=list(_departures(archived, conversation_id)),
             archive=self._builder.settings.events.archive,
-            content=self._shows,
+            content=self._content,
         )
 
     def _shown(self, summary: Summary) -> ShownSummary:
@@ -91,7 +91,7 @@ class Timeline:
             first=summary.first_timestamp,
             last=summary.last_timestamp,
             tokens=summary.tokens,
-            text=summary.text if self._shows == "full" else None,
+            text=summary.text if self._content == "full" else None,
         )
 
 

@@ -1,21 +1,22 @@
-"""Where summaries are kept: the port, and what tells that the rows they cover are unchanged."""
+"""The port of stores of summaries, and the fingerprint of the rows that a summary covers."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from cachetools import LRUCache
+
 from formatters.model import Row, Summary
-from service.aio import Remembered
 from service.wire.payload import canonical
 
-#: Scopes that are remembered to lack a summary.
-REMEMBERED: Final = 10_000
+#: Scopes that `FailedScopes` remembers.
+MAX_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A history that is summarised by itself: a conversation's, or all of an owner's."""
+    """A history that has its own summaries: one conversation, or all of an owner's rows."""
 
     owner_key: str
     conversation_id: str | None = None
@@ -23,20 +24,20 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What has to be so still when a summary is put beside a history."""
+    """The state of a history that a new summary was made from; the store checks it again."""
 
     #: The ids of all summaries that the scope has.
     summaries: frozenset[str]
-    #: The newest row that is covered, and how many rows the scope has up to it, itself included:
-    #: a row that came late, or went, changes the number.
+    #: The newest row that the summary covers, and how many rows the scope has up to and including
+    #: it: a row that arrives late or is deleted changes the number.
     last_id: str
     rows: int
 
 
 class SummaryStore(Protocol):
-    """Summaries beside the history, never instead of it. Raises `StoreError`.
+    """Summaries of histories, whose rows stay. Raises `StoreError`.
 
-    They go with their owner's history. A summary never changes; it is replaced by another one.
+    Erasing an owner's history erases them. A summary never changes; a new one replaces it.
     """
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
@@ -46,34 +47,34 @@ class SummaryStore(Protocol):
     async def put(
         self, summary: Summary, expected: Expected, *, replaces: Collection[str] = ()
     ) -> bool:
-        """Add a summary in place of others, in one step; returns whether that was done.
+        """Add a summary in place of others, in one step; returns whether it was added.
 
-        Nothing is done unless all is as expected and the covered rows still have the summary's
-        fingerprint.
+        It is added only if the scope's state is as expected and the covered rows still have the
+        summary's fingerprint.
         """
         ...
 
     async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:
         """Delete the summaries that cover any of these rows; returns how many there were.
 
-        Whoever takes rows out of a history has to call it.
+        Callers that remove rows from a history have to call it.
         """
         ...
 
     async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
-        """Take the right to summarise an owner's history; returns False where another has it.
+        """Take a lease on summarising an owner's history; returns False if another holds it.
 
-        It ends by itself after so many seconds, whatever becomes of who took it.
+        The lease expires after ``seconds``. Its holder may renew it.
         """
         ...
 
     async def release(self, owner_key: str, token: str) -> None:
-        """Give back the right to summarise, if it is still this one's."""
+        """Give the lease back, if ``token`` still holds it."""
         ...
 
 
 def fingerprint(rows: Iterable[Row]) -> str:
-    """Return what tells whether rows, given in the order of a summary, have changed."""
+    """Return a hash of rows, in the order of a summary, that changes when one of them does."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(canonical(row))
@@ -81,17 +82,17 @@ def fingerprint(rows: Iterable[Row]) -> str:
 
 
 class FailedScopes:
-    """The scopes for which the last summary could not be made, as far as this process knows."""
+    """The scopes whose last summary failed, as far as this process knows."""
 
     def __init__(self) -> None:
-        self._scopes: Remembered[Scope, None] = Remembered(REMEMBERED)
+        self._scopes: LRUCache[Scope, None] = LRUCache(MAX_REMEMBERED)
 
     def add(self, scope: Scope) -> None:
-        """Remember a scope, and forget the oldest of too many."""
+        """Add a scope; the oldest one is dropped beyond `MAX_REMEMBERED`."""
         self._scopes[scope] = None
 
     def discard(self, scope: Scope) -> None:
-        """Forget a scope: a summary was made, or none is needed."""
+        """Remove a scope: a summary was made, or none is needed."""
         self._scopes.pop(scope, None)
 
     def __contains__(self, scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""The client for orchestrators in Python: publish a request, wait for its response."""
+"""The client for orchestrators in Python: sends requests and waits for their responses."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ from service.wire.protocol import Topics
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.telemetry import BusSpans
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
-#: The error that is raised for each code on the wire; an unknown code is the root error.
+#: The error class of each code on the wire; an unknown code raises the root.
 ERRORS: Final[Mapping[str, type[ContextBuilderError]]] = {
     error.code: error
     for error in (
@@ -50,7 +50,7 @@ ERRORS: Final[Mapping[str, type[ContextBuilderError]]] = {
 
 
 class NoAnswerError(ContextBuilderError, code="no_answer"):
-    """No response came in time; the request may still be built."""
+    """No response arrived in time; the request may still be built."""
 
 
 class NoWorkerError(ContextBuilderError, code="no_worker"):
@@ -58,10 +58,10 @@ class NoWorkerError(ContextBuilderError, code="no_worker"):
 
 
 class ContextClient:
-    """Sends requests and gives back their responses, any number at the same time.
+    """Sends requests concurrently and returns their responses.
 
-    Responses come on a channel of the client's own, which is subscribed before the first request
-    is sent. A request that got no answer can be sent again under its id: it is built once.
+    Responses arrive on a channel of its own, which it subscribes to before it sends. A request
+    without an answer can be retried with the same id: it is built once.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class ContextClient:
         timeout_seconds: float = 15.0,
         spans: BusSpans | None = None,
     ) -> None:
-        """Send over a bus; without ``spans``, those of the process's provider are begun."""
+        """Create a client on a bus; ``spans`` defaults to those of the process's provider."""
         self._bus = bus
         self._spans = spans or BusSpans(find_tracer())
         self._reply_to = reply_to
         self._timeout_seconds = timeout_seconds
-        #: By owner and id: owners who choose the same id must not get each other's responses.
+        #: By owner and id, since owners may choose the same id.
         self._waiting: defaultdict[tuple[str, str], set[asyncio.Future[BuildResponse]]] = (
             defaultdict(set)
         )
@@ -91,13 +91,12 @@ class ContextClient:
     ) -> BuildSuccess:
         """Send a request and return the context.
 
-        A ``stream`` request waits for a worker where there is none; a ``channel`` request is lost
-        there.
+        Without a worker, a ``stream`` request waits, and a ``channel`` request is lost.
 
         Raises:
-            NoAnswerError: No response came within ``timeout_seconds``.
-            NoWorkerError: It went to the channel, and nobody listened.
-            ContextBuilderError: The response is an error; the class goes by its code.
+            NoAnswerError: No response arrived within ``timeout_seconds``.
+            NoWorkerError: The request went to the channel, and nobody was listening.
+            ContextBuilderError: The response is an error; the class depends on its code.
         """
         response = await self.send(request, timeout_seconds=timeout_seconds, via=via)
         if response.content.status == "error":
@@ -111,7 +110,7 @@ class ContextClient:
         timeout_seconds: float | None = None,
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildResponse:
-        """Send a request and return the response, whatever it says; raises as `build` does."""
+        """Send a request and return its response, also an error; else raises as `build` does."""
         with self._spans.request(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
@@ -124,39 +123,39 @@ class ContextClient:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[BuildResponse] = asyncio.get_running_loop().create_future()
-        whose = (
+        key = (
             fix_surrogates(str(sent.get("owner_key"))),
             fix_surrogates(str(sent["id"])),
         )
-        # several may wait for one id, and one of them may give up
-        self._waiting[whose].add(waiting)
+        # several callers may wait for one id, and one of them may give up
+        self._waiting[key].add(waiting)
         try:
             async with asyncio.timeout(seconds):
                 with self._spans.send(sent):
                     await self._put(json.dumps(self._spans.traced(sent)).encode(), via)
                 return await waiting
         except TimeoutError as error:
-            raise NoAnswerError(f"no response to {sent['id']} in {seconds:g} s") from error
+            raise NoAnswerError(f"no response to {sent['id']} within {seconds:g} s") from error
         finally:
-            self._waiting[whose].discard(waiting)
-            if not self._waiting[whose]:
-                del self._waiting[whose]
+            self._waiting[key].discard(waiting)
+            if not self._waiting[key]:
+                del self._waiting[key]
 
     async def receive(self, replies: AsyncIterator[bytes]) -> None:
-        """Hand responses to those who wait for them, until cancelled."""
+        """Deliver responses to their callers, until cancelled."""
         async for reply in replies:
             try:
                 response = BuildResponse.model_validate_json(reply)
             except ValidationError:
                 log.warning("client.unreadable", reply_to=self._reply_to)
                 continue
-            whose = (response.owner_key, response.metadata.request_id)
-            for waiting in self._waiting.get(whose, ()):
+            key = (response.owner_key, response.metadata.request_id)
+            for waiting in self._waiting.get(key, ()):
                 if not waiting.done():
                     waiting.set_result(response)
 
     def give_up(self, listening: asyncio.Task[None]) -> None:
-        """Tell those who wait, where `receive` broke off by a fault."""
+        """Fail all waiting calls if `receive` has failed."""
         if listening.cancelled():
             return
         error = BusError("the channel of replies was lost")
@@ -166,7 +165,7 @@ class ContextClient:
                 waiting.set_exception(error)
 
     def _addressed(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Fill in the id, where the answer goes, and until when it is wanted."""
+        """Return the request with its id, reply address and timeout filled in."""
         metadata = {
             "timeout_ms": max(int(seconds * 1000), 1),
             **(request.get("metadata") or {}),
@@ -194,7 +193,7 @@ async def open_client(
     timeout_seconds: float = 15.0,
     spans: BusSpans | None = None,
 ) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus; its channel stands before the first request is sent."""
+    """Open a client on a bus, subscribed to its channel."""
     reply_to = f"{reply_prefix}{uuid.uuid4().hex}"
     client = ContextClient(bus, reply_to, timeout_seconds=timeout_seconds, spans=spans)
     async with bus.listen(reply_to) as replies:

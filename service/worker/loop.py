@@ -1,4 +1,4 @@
-"""Repeat a step until told to stop, with pauses while the bus or a store fails."""
+"""Repeat a step until told to stop, and back off while the bus or a store fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,11 +10,13 @@ from service.aio import heed_cancellation
 from service.errors import BusError, StoreError
 from service.observe.health import Pulse
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
-#: Seconds until the first retry, and at most between two.
+#: Seconds before the first retry, and the limit of the doubled delays after it.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
+#: Limit of the distinct errors that one outage logs.
+MAX_ERRORS: Final = 20
 
 
 async def keep_on(
@@ -23,39 +25,39 @@ async def keep_on(
     stop: asyncio.Event | None = None,
     pulse: Pulse | None = None,
 ) -> None:
-    """Repeat a step until ``stop`` is set; while the bus or a store fails, with pauses between.
+    """Repeat a step until ``stop`` is set; back off while the bus or a store fails.
 
-    ``pulse`` learns of failures, and when they are over.
+    ``pulse`` is notified of each failure and of the recovery.
     """
     pause = FIRST_PAUSE
-    told: set[str] = set()
+    logged: set[str] = set()
     while stop is None or not stop.is_set():
         try:
             await step()
         except (BusError, StoreError) as error:
-            if error.detail not in told:  # an outage is told of once, not with every attempt
+            if error.detail not in logged and len(logged) < MAX_ERRORS:
                 log.warning("loop.interrupted", loop=name, error=error.detail)
-            told.add(error.detail)
+                logged.add(error.detail)
             if pulse:
                 pulse.failed(name)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
         else:
-            if told:
+            if logged:
                 log.info("loop.resumed", loop=name)
                 if pulse:
                     pulse.resumed(name)
-            told.clear()
+            logged.clear()
             pause = FIRST_PAUSE
         heed_cancellation()
-        await asyncio.sleep(0)  # a step that never waits must not keep others from running
+        await asyncio.sleep(0)  # a step that never waits must not starve the others
 
 
 async def every(seconds: float, name: str, step: Callable[[], Awaitable[object]]) -> None:
-    """Repeat a step with so many seconds between, until cancelled."""
+    """Repeat a step at an interval, until cancelled."""
 
-    async def spaced() -> None:
+    async def delayed_step() -> None:
         await asyncio.sleep(seconds)
         await step()
 
-    await keep_on(name, spaced)
+    await keep_on(name, delayed_step)

@@ -1,4 +1,4 @@
-"""Writes history from the bus: the inputs of requests, and the rows of other services' results."""
+"""Record history from the bus: the inputs of requests, and the results of other services."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ from service.wire.request import BuildRequest
 from service.wire.result_row import ResultRow, read_result
 from service.worker.loop import every, keep_on
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
-#: Rows taken from the bus at once.
+#: Limit of the rows in one read.
 BATCH: Final = 64
 #: Seconds that a read waits for rows.
 WAIT: Final = 0.5
-#: Seconds until a row is tried again that the store did not take; well within any lease.
+#: Seconds before a row is retried after a store's failure; well within any lease.
 PAUSE: Final = 0.2
 
 
 class Recorder:
-    """Writes rows to a history, each once, however often they come."""
+    """Writes rows to a history, each once, however often they are delivered."""
 
     def __init__(
         self,
@@ -47,28 +47,28 @@ class Recorder:
         self._inbox = bus.results
         self._settings = settings
         self._metrics = metrics
-        #: Deliveries that are being written, or wait for that.
+        #: Deliveries in work.
         self._held: list[Delivery] = []
-        #: What the store said since it took a row: an outage is told of once, not at each attempt.
-        self._told: set[str] = set()
+        #: Errors of the current outage: each is logged once.
+        self._logged: set[str] = set()
 
     async def record_input(self, request: BuildRequest) -> None:
-        """Write the input of a request, as the human's row.
+        """Write the input of a request as a human row.
 
         Raises:
-            HistoryUnavailableError: The store does not take it now.
-            InvalidRequestError: The store never takes it.
+            HistoryUnavailableError: The store is unavailable.
+            InvalidRequestError: The store refuses the row.
         """
-        said = request.run.history[0]
+        message = request.run.history[0]
         row = {
             "id": request.input_id,
             "run_id": request.run_id,
             "role": "HUMAN",
-            "content": said.content,
-            "timestamp": said.timestamp
+            "content": message.content,
+            "timestamp": message.timestamp
             or request.run.metadata.client_timestamp_utc
-            or _receipt(request),
-            "metadata": said.metadata or {},
+            or _receipt_time(request),
+            "metadata": message.metadata or {},
         }
         try:
             await self._history.append(
@@ -83,44 +83,44 @@ class Recorder:
             raise HistoryUnavailableError("the input could not be recorded") from error
 
     async def run(self) -> None:
-        """Write the rows that other services publish, until cancelled."""
+        """Write the results of other services, until cancelled."""
         bus = self._settings.bus
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_on("recorder", self._take_new))
-            tasks.create_task(every(bus.lease_seconds, "recorder.claims", self._take_over))
+            tasks.create_task(every(bus.lease_seconds, "recorder.claims", self._claim))
             tasks.create_task(every(bus.heartbeat_seconds, "recorder.leases", self._renew))
 
     async def _take_new(self) -> None:
         await self._record(await self._inbox.receive(BATCH, wait=WAIT))
 
-    async def _take_over(self) -> None:
-        # one at a time: one that ends the process must not cost the others a delivery as well
+    async def _claim(self) -> None:
+        # one at a time: a row that kills the process must not cost the others an attempt
         while claimed := await self._inbox.claim(1):
             await self._record(claimed)
 
     async def _renew(self) -> None:
-        """Keep leases while a store is slow: it may answer after longer than that."""
+        """Renew the leases, since a slow store may take longer than one."""
         if self._held:
             await self._inbox.renew(list(self._held))
 
     async def _record(self, deliveries: Sequence[Delivery]) -> None:
-        """Write rows in the order of their arrival, however long the store is away."""
+        """Write rows in the order of their arrival, through outages of the store."""
         self._held += deliveries
-        left = list(deliveries)
+        remaining = list(deliveries)
         try:
-            while left:
-                if await self._settled(left[0]):
-                    self._held.remove(left.pop(0))
+            while remaining:
+                if await self._settle(remaining[0]):
+                    self._held.remove(remaining.pop(0))
                     continue
-                # an outage of the store is no attempt, whichever worker sees the end of it
-                await self._inbox.forgive(left)
+                # an outage of the store doesn't count as an attempt
+                await self._inbox.forgive(remaining)
                 await asyncio.sleep(PAUSE)
         finally:
-            for delivery in left:
+            for delivery in remaining:
                 self._held.remove(delivery)
 
-    async def _settled(self, delivery: Delivery) -> bool:
-        """Write a row and settle it; False where the store is away."""
+    async def _settle(self, delivery: Delivery) -> bool:
+        """Write a row and acknowledge it; return False if the store is unavailable."""
         try:
             await self._write(delivery)
         except (InvalidRequestError, RowRefusedError) as error:
@@ -128,29 +128,29 @@ class Recorder:
             await self._inbox.dead_letter(delivery, error.detail)
             self._metrics.buried("result")
         except StoreError as error:
-            if error.detail not in self._told:
+            if error.detail not in self._logged:
                 log.warning("recorder.interrupted", entry=delivery.token, error=error.detail)
-            self._told.add(error.detail)
+            self._logged.add(error.detail)
             return False
         else:
-            self._told.clear()
+            self._logged.clear()
             await self._inbox.ack([delivery])
         return True
 
     async def _write(self, delivery: Delivery) -> None:
         if delivery.attempt > self._settings.bus.max_deliveries:
-            raise InvalidRequestError(f"delivered {delivery.attempt - 1} times and never written")
+            raise InvalidRequestError(f"delivered {delivery.attempt - 1} times, never written")
         row = read_result(delivery.payload, max_bytes=self._settings.bus.max_payload_bytes)
         fields = row.model_dump(exclude={"owner_key", "conversation_id"})
-        stamped = {**fields, "timestamp": row.timestamp or delivery.received_at.isoformat()}
+        timed_row = {**fields, "timestamp": row.timestamp or delivery.received_at.isoformat()}
         new = await self._history.append(
-            row.owner_key, [stamped], conversation_id=row.conversation_id
+            row.owner_key, [timed_row], conversation_id=row.conversation_id
         )
         if not new:
-            await self._compare(row, delivery)
+            await self._warn_of_conflict(row, delivery)
 
-    async def _compare(self, row: ResultRow, delivery: Delivery) -> None:
-        """Tell of a row whose id another one has: the first stays."""
+    async def _warn_of_conflict(self, row: ResultRow, delivery: Delivery) -> None:
+        """Log a row whose id belongs to a different row; the first one stays."""
         stored = await self._history.rows(row.owner_key, [row.id])
         if stored and _differs(stored[0], row):
             log.warning(
@@ -161,14 +161,14 @@ class Recorder:
             )
 
 
-def _receipt(request: BuildRequest) -> str | None:
+def _receipt_time(request: BuildRequest) -> str | None:
     return request.received_at.isoformat() if request.received_at else None
 
 
 def _differs(stored: Row, row: ResultRow) -> bool:
-    """Tell whether a row says something else than the one that is stored under its id."""
-    noted = stored.get("metadata")
-    known = noted if isinstance(noted, Mapping) else {}
+    """Return whether a row differs from the stored one with its id."""
+    stored_metadata = stored.get("metadata")
+    known = stored_metadata if isinstance(stored_metadata, Mapping) else {}
     given = row.metadata or {}
     return (
         stored.get("content") != row.content

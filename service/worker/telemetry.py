@@ -1,4 +1,4 @@
-"""What a build leaves behind in the log and in the metrics."""
+"""Spans of messages on the bus, and the log line and metrics of a build."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -36,28 +36,28 @@ _TRACE_KEYS: Final = ("traceparent", "tracestate")
 
 
 class Received(Protocol):
-    """A delivery, read."""
+    """A decoded delivery."""
 
     @property
     def delivery(self) -> Delivery:
-        """What was delivered."""
+        """Return the delivery."""
         ...
 
     @property
     def envelope(self) -> Envelope:
-        """What is known of its sender."""
+        """Return its envelope."""
         ...
 
 
 class BusSpans:
-    """Begins the spans of a worker, or of a client; without a tracer it begins none."""
+    """Starts the spans of a worker or a client; without a tracer it starts none."""
 
     def __init__(self, tracer: Tracer | None, settings: BusSettings | None = None) -> None:
         self._tracer = tracer
         bus = settings or BusSettings()
         self._reply_prefixes = bus.reply_prefixes
         url = bus.url and bus.url.get_secret_value()
-        #: The conventions know no name for what speaks Redis' protocol.
+        #: The conventions have no other name for servers of Redis' protocol.
         self._system = "memory" if url and url.startswith("memory:") else "redis"
 
     # --- workers ---------------------------------------------------------------------------------
@@ -86,35 +86,34 @@ class BusSpans:
         ).end()
 
     def process(self, one: Received) -> AbstractContextManager[Span | None]:
-        """Return the span of a delivery at work, below the span that the request names."""
-        asked = one.envelope.metadata
+        """Return the span of a delivery in work, a child of the sender's span."""
+        metadata = one.envelope.metadata
         if self._tracer is None:
-            return with_caller_trace(asked.traceparent)
+            return with_caller_trace(metadata.traceparent)
         attributes: dict[str, Any] = {
             **self._messaging("process"),
-            **_of_message(one.envelope.id, asked.correlation_id),
+            **_message_attributes(one.envelope.id, metadata.correlation_id),
             "messaging.destination.name": one.delivery.source,
             "messaging.message.envelope.size": len(one.delivery.payload),
             "contextbuilder.attempt": one.delivery.attempt,
         }
-        place = remote_context(asked.traceparent, asked.tracestate)
-        beginning = SpanStart(
+        start = SpanStart(
             name=f"process {REQUEST}",
             kind=SpanKind.CONSUMER,
             attributes=attributes,
-            parent=place,
+            parent=remote_context(*metadata.trace),
             links=_links(one.envelope),
         )
-        return ActiveSpan(self._tracer, beginning)
+        return ActiveSpan(self._tracer, start)
 
     def sends(self, answer: Answer) -> None:
-        """Say of the current span that it sends an answer."""
+        """Describe the sending of an answer in the current span."""
         span = current_span()
         if span is None:
             return
-        # the names of replies are many: those of spans must be few
-        prefixes = (each for each in self._reply_prefixes if answer.reply_to.startswith(each))
-        prefix = next(prefixes, None)
+        # reply addresses are unbounded, but names of spans must be few
+        matching = (p for p in self._reply_prefixes if answer.reply_to.startswith(p))
+        prefix = next(matching, None)
         template = answer.reply_to if prefix is None else f"{prefix}*"
         span.update_name(f"send {template}")
         span.set_attributes(
@@ -133,24 +132,24 @@ class BusSpans:
     def request(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
         """Return the span of a request and the wait for its answer.
 
-        It hangs below the span that the request names, else below the one that is current.
+        Its parent is the span that the request names, else the current one.
         """
         if self._tracer is None:
             return NO_SPAN
-        said = _said(request)
-        place = remote_context(said.get("traceparent"), said.get("tracestate"))
-        parent = place if remote_span(place) else None
-        beginning = SpanStart(name="request context", kind=SpanKind.CLIENT, parent=parent)
-        return ActiveSpan(self._tracer, beginning)
+        headers = _trace_headers(request)
+        context = remote_context(headers.get("traceparent"), headers.get("tracestate"))
+        parent = context if remote_span(context) else None
+        start = SpanStart(name="request context", kind=SpanKind.CLIENT, parent=parent)
+        return ActiveSpan(self._tracer, start)
 
     def send(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
-        """Return the span of sending a request, which workers hang theirs below."""
+        """Return the span of sending a request, the parent of the worker's span."""
         if self._tracer is None:
             return NO_SPAN
         correlation = (request.get("metadata") or {}).get("correlation_id")
         attributes = {
             **self._messaging("send"),
-            **_of_message(str(request["id"]), correlation),
+            **_message_attributes(str(request["id"]), correlation),
             "messaging.destination.name": REQUEST,
         }
         name = f"send {REQUEST}"
@@ -159,14 +158,12 @@ class BusSpans:
         )
 
     def traced(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request that names the current span as what led to it."""
+        """Return a request with the headers of the current span."""
         if self._tracer is None:
             return request
-        named = {
-            key: value for key, value in trace_headers()._asdict().items() if value is not None
-        }
+        headers = {k: v for k, v in trace_headers()._asdict().items() if v is not None}
         kept = {k: v for k, v in (request.get("metadata") or {}).items() if k not in _TRACE_KEYS}
-        return {**request, "metadata": {**kept, **named}}
+        return {**request, "metadata": {**kept, **headers}}
 
     def _messaging(self, operation: str) -> dict[str, Any]:
         return {
@@ -177,47 +174,46 @@ class BusSpans:
         }
 
 
-def _of_message(message_id: str, correlation_id: object) -> Attributes:
-    told = {"messaging.message.id": message_id}
-    if isinstance(correlation_id, str):  # a client's may be anything yet
-        told["messaging.message.conversation_id"] = correlation_id
-    return told
+def _message_attributes(message_id: str, correlation_id: object) -> Attributes:
+    attributes = {"messaging.message.id": message_id}
+    if isinstance(correlation_id, str):  # a client's request isn't validated yet
+        attributes["messaging.message.conversation_id"] = correlation_id
+    return attributes
 
 
 def _links(envelope: Envelope) -> list[Link]:
-    asked = envelope.metadata
-    span = remote_span(remote_context(asked.traceparent, asked.tracestate))
+    span = remote_span(remote_context(*envelope.metadata.trace))
     return [Link(span)] if span else []
 
 
-def _said(request: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a request that nobody has read says of its trace."""
-    said = request.get("metadata") or {}
-    found = {key: said.get(key) for key in _TRACE_KEYS}
-    return {key: value for key, value in found.items() if isinstance(value, str)}
+def _trace_headers(request: Mapping[str, Any]) -> dict[str, str]:
+    """Return the trace headers of a request that isn't validated yet."""
+    metadata = request.get("metadata") or {}
+    headers = {key: metadata.get(key) for key in _TRACE_KEYS}
+    return {key: value for key, value in headers.items() if isinstance(value, str)}
 
 
-#: Named, so that the name need not be looked for with each answer.
+#: With a name, because structlog would search for it with each line.
 log = structlog.get_logger(__name__)
 
-#: How metrics name every block that a request brought along: its tag is a stranger's.
+#: The metric label of all custom blocks, whose tags are unbounded.
 CUSTOM: Final = "custom"
-#: How they name the array of tools, which is no block.
+#: The metric label of the array of tools.
 TOOLS: Final = "tools"
 
 
 def record_build(
     delivery: Delivery, answered: Answered, began: datetime, ended: datetime, metrics: Metrics
 ) -> None:
-    """Write the one line that a build leaves in the log, and note what it took."""
+    """Write the log line of a build, and record its metrics."""
     response = answered.response
     if answered.built:
         metrics.built(context_sizes(answered.built))
     content, seconds = response.content, (ended - began).total_seconds()
-    # with clocks that are set meanwhile, time may run backwards
+    # clocks may be set back in between
     metrics.took("queue", max(0.0, (began - delivery.received_at).total_seconds()))
     metrics.took("build", max(0.0, seconds))
-    told = {
+    fields = {
         "request_id": response.metadata.request_id,
         "run_id": response.run_id,
         "owner_key": response.owner_key,
@@ -225,14 +221,14 @@ def record_build(
         "milliseconds": round(seconds * 1000, 1),
     }
     if content.status == "error":
-        # places, not details: those may quote the request
+        # pointers only, since details may quote the request
         places = [problem["pointer"] for problem in content.error.errors]
         record_failure(current_span(), content.error.code)
-        log.warning("context.refused", **told, code=content.error.code, places=places)
+        log.warning("context.refused", **fields, code=content.error.code, places=places)
         return
     log.info(
         "context.built",
-        **told,
+        **fields,
         build_id=content.build_id,
         model=content.usage.model,
         total=content.usage.total,
@@ -245,7 +241,7 @@ def record_build(
 
 
 def context_sizes(built: Built) -> Sizes:
-    """Return what a context came to, in labels of ours."""
+    """Return the sizes of a context, under bounded labels."""
     fitted, content = built.fitted, built.content
     plan = built.plan
     return Sizes(

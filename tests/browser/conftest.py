@@ -14,7 +14,7 @@ from tests.serving import Scene, serving
 from tests.support import lacking
 
 # shared machines stall; a condition that is there costs none of it
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -6,7 +6,7 @@ from typing import Any, Final
 from service.cli.demo.stage import HISTORY, OWNER, TOOLS
 from service.cli.history_files import read_history
 from service.config.content import ToolsSettings
-from service.config.settings import EventSettings, ManifestSettings
+from service.config.settings import EventSettings, ReportSettings
 from tests.serving import Scene
 from tests.support import NOW, row
 
@@ -20,7 +20,7 @@ SECTIONS: Final[dict[str, Any]] = {
     "tools": ToolsSettings(paths=(TOOLS,)),
     "events": EventSettings(archive=True),
     # all tests of a process look at the same builds
-    "manifests": ManifestSettings(ttl_seconds=86_400),
+    "reports": ReportSettings(ttl_seconds=86_400),
 }
 
 #: What no page may take for more than text.

@@ -60,7 +60,7 @@ async def test_a_feed_that_falls_silent_is_asked_for_anew(browser: Browser, host
         await remember(service, "ana", 10)
         async with page.expect_event("requestfailed", lambda each: "/v1/live" in each.url):
             await page.clock.fast_forward(41_000)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while asked.of("/v1/live", "ana") < 2:
                 await page.clock.run_for(250)
         await expect(figure(widget(page, "ana"), "Messages")).to_have_text("10")
@@ -130,7 +130,7 @@ async def test_who_is_not_seen_does_not_ask(browser: Browser, hosts: Hosts) -> N
         await widget(page, "ana").evaluate("(each) => { window.removed = each; each.remove(); }")
         await widget(page, "bob").evaluate("(each) => { each.hidden = true; }")
         await widget(page, "bob").evaluate(OUT_OF_SIGHT)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while asked.of("/v1/history", "carla") < 4:
                 # in small steps, for what was asked is heard of a little later
                 await page.clock.run_for(250)

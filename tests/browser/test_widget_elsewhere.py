@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 from starlette.responses import Response
 
-from service.http.app import FOLDER
+from service.http.static_files import FOLDER
 from tests.browser.opening import Watched
 from tests.browser.widget_host import (
     SCRIPT,

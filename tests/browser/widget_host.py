@@ -147,7 +147,7 @@ class Asked:
         )
 
     async def _until(self, done: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not done():
                 self._bell.clear()
                 await self._bell.wait()

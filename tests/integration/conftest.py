@@ -19,8 +19,8 @@ from service.adapters.memory.store import open_memory_store
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
-from service.adapters.store_records import Stores
 from service.ports.services import TokenCounter
+from service.ports.stores import Stores
 from service.worker import recorder
 from service.worker import runner as worker
 from tests.bus_server import RealServer
@@ -38,8 +38,20 @@ PROTOCOLS = {"redis": 2, "valkey": 3, "shards": 3}
 #: Streams of requests, where there is more than one; those of the cluster lie on all its nodes.
 SHARDS = {"shards": 3, "cluster": 4}
 
+#: Kinds of servers on which tests claim what others claim of the servers beside them; slow.
+REPEATED = {"place": {"valkey", "cluster"}, "server_url": {"valkey"}}
+
 #: Start a server for one test: ``server()``, or ``server(durable=True)`` to keep its data.
 StartServer = Callable[..., RealServer]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-all` what other tests claim of another kind of server."""
+    for item in items:
+        called_with = item.callspec.params if hasattr(item, "callspec") else {}
+        if any(called_with.get(name) in kinds for name, kinds in REPEATED.items()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,13 @@ from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
 from service.app import open_builder, open_bus
-from service.audit.store import Filing
+from service.audit.reports import BuildReports
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.endpoints import StoreSettings
 from service.config.load import load_settings
 from service.config.settings import Settings
-from service.connect import open_stores
+from service.connect import now, open_stores
 from service.ports.stores import Archiving
 from service.wire.request import BuildRequest
 from tests.support import row
@@ -143,38 +143,40 @@ def test_the_schema_is_brought_up_to_date(ctxb: Ctxb) -> None:
     assert missing.exit_code == 5
 
 
-def test_a_build_is_repeated(
-    ctxb: Ctxb, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("content", ["full", "redacted"])
+def test_builds_are_compared_by_their_ids(
+    ctxb: Ctxb, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
-    """From a manifest on the bus and rows in a file, the same comes again; a row less is told."""
+    """By their reports on the bus, with the lines that differ where the reports have texts."""
     monkeypatch.setenv("CTXB_BUS__URL", redis_url)
     monkeypatch.setenv("CTXB_BUS__PREFIX", prefix)
-    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///ctxb.db")
-    build_id = asyncio.run(_filed(load_settings()))
+    monkeypatch.setenv("CTXB_HTTP__CONTENT", content)
+    a, b = asyncio.run(_reported(load_settings()))
 
-    same = ctxb("replay", build_id)
+    same = ctxb("diff", a, a)
     assert same.exit_code == Exit.OK, same.stderr
-    assert same.stdout.startswith(f"identical: {build_id}")
+    assert same.stdout.startswith("identical: both send the same messages and tools")
 
-    with closing(sqlite3.connect("ctxb.db")) as database, database:
-        database.execute("DELETE FROM messages WHERE id = 'm1'")
-    other = ctxb("replay", build_id, "--json")
+    other = ctxb("diff", a, b, "--text")
     assert other.exit_code == Exit.DIFFERENT
-    assert json.loads(other.stdout)["rows"] == {"added": [], "removed": ["m1"], "changed": []}
-    assert ctxb("replay", "bld_0").exit_code == Exit.NOT_REPLAYABLE
+    assert "[SHARED_MEMORY]" in other.stdout
+    assert ("Human: Hello" in other.stdout) == (content == "full")
+    assert ctxb("diff", a, f"bld_{'0' * 32}").exit_code == Exit.NO_REPORT
 
 
-async def _filed(settings: Settings) -> str:
-    """Build as a worker does: over a history, with a manifest and the input behind it."""
-    content = {"current_input": "Where is my hat?"}
-    request = BuildRequest.model_validate({"id": "msg_1", "owner_key": "ana", "content": content})
+async def _reported(settings: Settings) -> list[str]:
+    """Build twice as a worker does, and return the ids."""
+    ids = []
     async with open_bus(settings) as connected, open_builder(settings) as builder:
+        reports = BuildReports(connected.bus.reports, settings, now)
         await builder.history.append("ana", [row(1, "human", "Hello"), row(2, "ai", "Hi")])
-        built = await builder.built(request)
-        await Filing(connected.bus.reports, settings).file(built)
-        said = row(3, "human", request.current_input, id=request.input_id)
-        await builder.history.append("ana", [said])
-    return built.content.build_id
+        for limit in (2, 0):
+            content = {"current_input": "My hat?", "context": {"memory_limit": limit}}
+            request = {"id": f"msg_{limit}", "owner_key": "ana", "content": content}
+            built = await builder.built(BuildRequest.model_validate(request))
+            await reports.store([built])
+            ids.append(built.content.build_id)
+    return ids
 
 
 def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:

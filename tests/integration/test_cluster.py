@@ -50,7 +50,7 @@ from tests.integration.test_shards import of_each_shard, request_of
 from tests.integration.test_worker import Crew, asking, open_crew
 from tests.support import lacking
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SHARDS = 4
 

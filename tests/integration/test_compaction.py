@@ -165,7 +165,7 @@ async def test_a_worker_tells_of_its_summaries_on_the_bus(settings: Settings) ->
     ):
         working = asyncio.create_task(worker.run(stop))
         await bus.submit(payload)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             told = json.loads(await anext(aiter(heard)))
         stop.set()
         assert await working

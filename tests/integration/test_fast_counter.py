@@ -43,6 +43,7 @@ def test_the_real_one_counts_hostile_texts_alike(real: tuple[Count, Count], text
     assert fast(text) == slow(text)
 
 
+@pytest.mark.slow
 def test_the_real_one_knows_every_character_that_there_is(real: tuple[Count, Count]) -> None:
     """Among letters, digits and signs, each is of the kind that tiktoken takes it to be."""
     fast, slow = real

@@ -107,7 +107,7 @@ async def test_channel_is_no_key(fenced: RedisPlace) -> None:
 
     async with bus.listen(channel) as replies:
         (receipt,) = await bus.finish([answer(delivery, reply_to=channel)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await anext(replies) == b'{"n":1}'
 
     assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, 1)
@@ -194,7 +194,11 @@ async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlac
     await received(dying)
     for _ in range(2):
         await dying.requests.claim(1)
-    async with working(fenced) as crew, crew.bus.listen(common(fenced)) as responses:
+    async with (
+        open_crew(fenced, bus={"reply_prefixes": [ELSEWHERE]}) as crew,
+        crew.bus.listen(common(fenced)) as responses,
+    ):
+        await crew.hire()  # now that somebody listens: it takes what waits at once
         (error,) = await heard(responses, 1)
         await until(lambda: settled(fenced))
 
@@ -242,7 +246,7 @@ def common(place: RedisPlace) -> str:
 
 async def heard(responses: AsyncIterator[bytes], count: int) -> list[dict[str, Any]]:
     """Return the next responses."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [json.loads(await anext(responses)) for _ in range(count)]
 
 

@@ -18,15 +18,15 @@ from service.adapters.redis.keys import result_key
 from service.app import connect_client, make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
 from service.config.settings import Settings
+from service.http.app import Served, open_http
+from service.http.endpoint import Endpoint
 from service.http.health import open_health
 from service.http.prometheus import PrometheusMetrics
-from service.http.route import Endpoint
 from service.http.routes import ENDPOINTS
-from service.http.server import Served, open_http
 from service.ports.bus import Bus, Identity
 from service.wire.documents import CHANNELS
 from service.wire.protocol import Topics
-from service.worker.events import BusEvents
+from service.worker.events import EventPublisher
 from tests.integration.bus_places import until
 from tests.serving import working
 from tests.support import row
@@ -102,7 +102,7 @@ async def stage_of(url: str, prefix: str, folder: Path) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         bus = (await enter(open_bus(settings))).bus
-        events = BusEvents(bus, metrics)
+        events = EventPublisher(bus, metrics)
         builder = await enter(open_builder(settings, events=events, metrics=metrics))
         asks = await enter(connect_client(settings, bus))
         served = await enter(open_http(0, bus, builder, asks.send))
@@ -116,7 +116,7 @@ async def stage_of(url: str, prefix: str, folder: Path) -> AsyncIterator[Stage]:
             served=served,
             # a proxy of the environment doesn't reach our own addresses
             http=await enter(
-                httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=20)
+                httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=60)
             ),
             health=await enter(open_health(settings, 0, bus, worker, metrics)),
         )
@@ -147,7 +147,7 @@ async def newer(stage: Stage, last: int) -> bool:
 
 async def answer_to(request: Mapping[str, Any], responses: AsyncIterator[bytes]) -> dict[str, Any]:
     """Return the response to a request of an owner, of all that come."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             response: dict[str, Any] = json.loads(await anext(responses))
             whose = response["owner_key"], response["metadata"]["request_id"]
@@ -252,7 +252,7 @@ def by_events(topic: str) -> Act:
         asked = stage.request("bob", "Well?", context=TIGHT, conversation_id=mine)
         async with stage.bus.listen(stage.topic(topic)) as events:
             await stage.submitted(asked)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 event = json.loads(await anext(events))
         assert event["owner_key"] == "bob"
         return event
@@ -314,7 +314,7 @@ async def by_the_feed(stage: Stage, path: str, headers: dict[str, str]) -> objec
     async with stage.http.stream("GET", path, headers=since) as live:
         lines = live.aiter_lines()
         mine = await stage.submitted(stage.request("bob", "Hello"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(mine["content"]["build_id"] in line for line in heard):
                 heard.append(await anext(lines))
     return heard

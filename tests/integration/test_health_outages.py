@@ -88,13 +88,13 @@ async def observed(url: str) -> AsyncIterator[tuple[Bus, str]]:
 
 async def ready(address: str, status: int) -> None:
     """Wait until a worker is ready, or is not."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await asked(f"{address}/readyz"))[0] != status:  # noqa: ASYNC110 - as a probe does
             await asyncio.sleep(0.05)
 
 
 async def counted(address: str, holds: Callable[[Measured], bool]) -> None:
     """Wait until something holds of a worker's metrics."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds(await measured(address)):  # noqa: ASYNC110 - as a collector does
             await asyncio.sleep(0.05)

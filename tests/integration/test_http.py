@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from service.app import connect_client, open_builder, open_bus, open_observed_worker
 from service.config.endpoints import HealthSettings, HttpSettings
-from service.config.settings import BusSettings, ManifestSettings, Settings
+from service.config.settings import BusSettings, ReportSettings, Settings
 from service.errors import BusError, ConfigError
-from service.http import server as opening
-from service.http.building import LONGEST_WAIT, MARGIN, Building
-from service.http.requests import WISHES, WhatIfBody
+from service.http.app import open_http
+from service.http.requests import WHAT_IF_OPTIONS, WhatIfBody
+from service.http.submit import LONGEST_WAIT, MARGIN, Submitter
 from service.ports.stores import HistoryStats
 from service.wire.response import BuildResponse
 from tests.serving import TOKEN, Scene, asking, serving
@@ -135,12 +135,12 @@ async def test_a_deadline_is_waited_for() -> None:
         raise BusError("away")
 
     async with serving(works=False) as scene:
-        building = Building(late, scene.builder.settings, lambda: NOW)
+        submitter = Submitter(late, scene.builder.settings, lambda: NOW)
         for seconds in (-5, 60, 600):
             metadata = {"deadline": (NOW + timedelta(seconds=seconds)).isoformat()}
             payload = json.dumps(asking(metadata={**metadata, "timeout_ms": 9_000})).encode()
             with pytest.raises(BusError):
-                await building.answer(payload)
+                await submitter.submit(payload)
 
     assert waited == [MARGIN, 60 + MARGIN, LONGEST_WAIT + MARGIN]
 
@@ -154,7 +154,7 @@ async def test_who_waits_for_a_build_is_told_when_the_worker_ends() -> None:
         connect_client(settings, connected.bus) as client,
         AsyncExitStack() as stack,
     ):
-        opened = opening.open_http(0, connected.bus, builder, client.send)
+        opened = open_http(0, connected.bus, builder, client.send)
         served = await stack.enter_async_context(opened)
         with capture_logs() as logs:
             async with httpx2.AsyncClient(base_url=served.address, trust_env=False) as http:
@@ -254,7 +254,7 @@ def fits(described: dict[str, Any], operation: dict[str, Any], answer: httpx2.Re
 
 def test_options_of_a_build_in_another_way_are_those_of_the_wire() -> None:
     """With the bounds that they have there."""
-    assert tuple(WhatIfBody.model_fields) == WISHES
+    assert tuple(WhatIfBody.model_fields) == WHAT_IF_OPTIONS
 
 
 async def test_methods_and_paths_that_there_are_not(scene: Scene) -> None:
@@ -378,15 +378,14 @@ async def test_a_look_at_the_head_of_the_feed_ends(scene: Scene) -> None:
     assert (head.status_code, head.content) == (200, b"")
 
 
-async def test_old_builds_are_let_go_where_no_new_ones_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A worker at rest holds nobody's words for longer than a manifest lasts."""
-    monkeypatch.setattr(opening, "TIDY_SECONDS", 0.01)
-    async with serving(manifests=ManifestSettings(ttl_seconds=0.05)) as scene:
+async def test_a_worker_keeps_nobodys_words() -> None:
+    """What it lists are ids and counts, until their time is over."""
+    async with serving({"content": "full"}, reports=ReportSettings(ttl_seconds=0.05)) as scene:
+        await scene.remember()
         await scene.built()
-        async with asyncio.timeout(30):
-            while scene.served.recent._held:  # noqa: ASYNC110 - nobody is told of it
+        assert "Secret" not in str(vars(scene.served.recent))
+        async with asyncio.timeout(60):
+            while list(scene.served.recent.of("ana")):  # noqa: ASYNC110 - nobody is told of it
                 await asyncio.sleep(0.01)
 
 
@@ -415,17 +414,17 @@ async def test_a_worker_serves_what_is_configured() -> None:
             tasks.create_task(worker.run(stop))
             address = next(e["address"] for e in logs if e["event"] == "http.listening")
             own = {"Authorization": f"Bearer {TOKEN}", "X-Owner-Key": "ana"}
-            async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=20) as http:
+            async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=60) as http:
                 assert (await http.get("/version")).status_code == 401
                 built = await http.post("/v1/build", json=asking(), headers=own)
                 place = f"/v1/builds/{built.json()['content']['build_id']}"
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     shown = await http.get(place, headers=own)
                     while shown.status_code == 404:
                         shown = await http.get(place, headers=own)
             stop.set()
 
-    assert shown.json()["source"] == "memory"
+    assert shown.json()["source"] == "report"
 
 
 async def test_a_worker_serves_nobody_unasked() -> None:

@@ -56,26 +56,21 @@ async def test_the_canonical_body_has_messages_and_tools(scene: Scene) -> None:
     assert shown["unavailable"] is None
 
 
-async def test_a_body_of_lost_words_says_why(scene: Scene) -> None:
-    """Where this worker holds the build no more, and it can't be built again as it was."""
+async def test_a_build_is_shown_when_its_history_is_gone(scene: Scene) -> None:
+    """As it was sent, for as long as its report is kept."""
     built = await scene.built()
-    scene.served.recent.drop(built["build_id"])
     await scene.builder.history.erase("ana")
     shown = (await scene.get(f"/v1/builds/{built['build_id']}/raw")).json()
-    assert shown["body"] is None
-    assert shown["unavailable"]
+    assert shown["body"]["messages"] == built["messages"]
 
 
 async def test_a_build_tells_how_long_its_parts_took(scene: Scene) -> None:
-    """While the worker that built it has it; a manifest doesn't tell."""
+    """In milliseconds."""
     name = (await scene.built())["build_id"]
-    own = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
-    scene.served.recent.drop(name)
-    elsewhere = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
+    timings = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
 
-    assert own.keys() == {"gather", "fit"}
-    assert all(took > 0 for took in own.values())
-    assert elsewhere is None
+    assert timings.keys() == {"gather", "fit"}
+    assert all(took > 0 for took in timings.values())
 
 
 async def departed(scene: Scene) -> list[ArchivedRow]:
@@ -83,7 +78,7 @@ async def departed(scene: Scene) -> list[ArchivedRow]:
     await scene.built(id="msg_1")
     options = {"memory_limit": 4}
     await scene.built(id="msg_2", content={"current_input": "Hello", "context": options})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (rows := await scene.builder.history.archived("ana", 100)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return rows

@@ -13,13 +13,12 @@ from formatters.model import Row
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.store import open_sql_store
-from service.adapters.store_records import Stores
 from service.app import open_builder
 from service.config.endpoints import StoreSettings
 from service.config.settings import Settings
 from service.connect import open_stores
 from service.errors import ConfigError, HistoryUnavailableError, RowRefusedError, StoreError
-from service.ports.stores import Archiving
+from service.ports.stores import Archiving, Stores
 from service.wire.request import BuildRequest
 from tests.integration.test_store_contract import at, row
 from tests.postgres_server import PostgresServer
@@ -104,7 +103,7 @@ async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> 
         other = await asyncpg.connect(postgres_url)
         erasing = other.transaction()
         await erasing.start()
-        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             await other.execute("DELETE FROM owners")
             waiting = [
                 tasks.create_task(stores.history.prune("o", ["a"])),
@@ -207,7 +206,7 @@ async def test_two_workers_expire_at_once(postgres_url: str) -> None:
             rows = [row(str(n), at(n)) for n in range(20)]
             await first.history.append(owner, rows)
         until = datetime(2025, 1, 1, 10, 15, tzinfo=UTC)
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             workers = [
                 tasks.create_task(expiring(stores, until)) for stores in (first, second, first)
             ]
@@ -230,7 +229,7 @@ async def test_who_expires_behind_another_goes_on_to_the_next_owner(postgres_url
         await erasing.start()
         await other.execute("DELETE FROM owners WHERE owner_key = 'o'")
         await other.execute("DELETE FROM messages WHERE owner_key = 'o'")
-        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(stores.history.expire(datetime(2025, 1, 2, tzinfo=UTC), 9))
             await blocked(postgres_url, 1)
             await erasing.commit()

@@ -291,7 +291,7 @@ async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, sql:
             await bus.append(Topics.LLM_RESULTS, result(name))
         for life in range(settings().bus.max_deliveries):
             deadly.reached.clear()
-            async with recording(place, deadly, f"victim-{life}"), asyncio.timeout(10):
+            async with recording(place, deadly, f"victim-{life}"), asyncio.timeout(60):
                 await deadly.reached.wait()
         async with recording(place, deadly, "survivor", metrics) as last:
             await until(lambda: settled(last))
@@ -430,7 +430,7 @@ async def test_workers_that_end_in_an_outage_cost_no_row(place: Place, sql: Sql)
         for life in range(settings().bus.max_deliveries + 2):
             gate.tried.clear()
             async with recording(place, gate, f"worker-{life}") as taken:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await gate.tried.wait()
                 assert not await settled(taken)
         gate.open.set()

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formatters.model import Row, Summary
-from service.adapters.store_records import Stores
-from service.ports.stores import Archiving, HistoryPage, HistoryStats
+from service.ports.stores import Archiving, HistoryPage, HistoryStats, Stores
 from service.ports.summaries import Expected, fingerprint
 from tests.integration.conftest import OpenStore
 from tests.integration.test_store_contract import NOTHING, at, ids, row, stores

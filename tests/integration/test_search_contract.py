@@ -8,7 +8,7 @@ import pytest
 
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
-from service.adapters.store_records import Stores
+from service.ports.stores import Stores
 from service.recall.search import MAX_FOUND
 from service.recall.terms import question_terms
 from tests.integration.test_retention_contract import minute

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import lacking
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 LETTERS = string.ascii_letters + string.digits

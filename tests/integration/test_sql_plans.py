@@ -22,11 +22,10 @@ from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
-from service.adapters.store_records import Stores
 from service.app import open_builder
 from service.build.history import MAX_HITS
 from service.config.settings import Settings
-from service.ports.stores import Archiving
+from service.ports.stores import Archiving, Stores
 from service.ports.summaries import Expected, fingerprint
 from service.recall.search import MAX_SINGLE_TERMS, ROWS_PER_HIT
 from service.recall.terms import QUESTION_TERMS
@@ -288,7 +287,7 @@ BY_TERMS = re.compile(
 )
 #: A scope's few summaries are put in the order of the rows that they cover, rows that were found in
 #: that of their arrival.
-FEW_SORTED = re.compile("FROM found|FROM summaries LEFT OUTER JOIN messages|DELETE FROM archive")
+FEW_SORTED = re.compile("FROM hits|FROM summaries LEFT OUTER JOIN messages|DELETE FROM archive")
 
 
 async def test_every_statement_of_a_request_is_bounded(filled: Filled) -> None:

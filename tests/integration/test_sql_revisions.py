@@ -18,12 +18,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from service.adapters.sql.indexing import index_next, reindex_next
+from service.adapters.sql.database_state import (
+    MIGRATIONS,
+    known_revisions,
+    newest_revision,
+    read_revision,
+)
 from service.adapters.sql.migrate import check, reindex, upgrade
 from service.adapters.sql.opening import open_database
-from service.adapters.sql.revisions import MIGRATIONS, current, known, newest
 from service.adapters.sql.schema import metadata
-from service.adapters.sql.search_index import Found, index_rows, unindex_rows
+from service.adapters.sql.search_index import (
+    IndexedRow,
+    index_next,
+    index_rows,
+    reindex_next,
+    unindex_rows,
+)
 from service.adapters.sql.store import open_sql_store
 from service.cli.root import app
 from service.errors import SchemaError, StoreError
@@ -47,7 +57,7 @@ def sqlite_url(file: Path) -> str:
     return f"sqlite:///{file}"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database of each kind that has no tables yet."""
     name = "sqlite_url" if request.param == "sqlite" else "new_database"
@@ -94,7 +104,7 @@ def row(number: int) -> dict[str, object]:
 async def test_the_revisions_make_the_tables_of_the_code(url: str) -> None:
     """After an upgrade nothing differs from the tables in the code."""
     await upgrade(url)
-    assert await check(url) == await current(url) == newest() == NEWEST
+    assert await check(url) == await read_revision(url) == newest_revision() == NEWEST
 
 
 def test_revisions_are_known_by_their_files() -> None:
@@ -102,7 +112,7 @@ def test_revisions_are_known_by_their_files() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     newest_first = ScriptDirectory.from_config(config).walk_revisions()
-    assert known() == tuple(each.revision for each in newest_first)[::-1]
+    assert known_revisions() == tuple(each.revision for each in newest_first)[::-1]
 
 
 async def test_names_are_compared_byte_by_byte(new_database: str) -> None:
@@ -125,12 +135,12 @@ async def test_names_are_compared_byte_by_byte(new_database: str) -> None:
 
 async def test_current_tells_the_revision_and_makes_nothing(file: Path, url: str) -> None:
     """There is no revision before the first upgrade, and no file either."""
-    assert await current(url) is None
+    assert await read_revision(url) is None
     with pytest.raises(sqlite3.OperationalError):
         sqlite3.connect(f"file:{file}?mode=ro", uri=True)
 
     await upgrade(url)
-    assert await current(url) == NEWEST
+    assert await read_revision(url) == NEWEST
 
 
 async def test_upgrading_again_changes_nothing(url: str) -> None:
@@ -158,7 +168,7 @@ async def test_rows_of_an_older_schema_are_read_and_pruned(url: str) -> None:
         # the first revision knows no pruned rows: the one that was is shown again
         assert ([each["id"] for each in page.rows], page.total) == (["4", "3"], 4)
         assert await stores.history.restore("o", ["5"]) == 1
-    assert await current(url) == NEWEST
+    assert await read_revision(url) == NEWEST
 
 
 async def test_rows_of_an_older_schema_have_places_as_native_messages(url: str) -> None:
@@ -252,7 +262,7 @@ async def made_by_others(url: str) -> None:
     async def work(connection: AsyncConnection) -> None:
         await unindex_rows(connection, "o", range(1, 8))
         old = [
-            Found(id=str(n), conversation_id="x", sort_time=n, sequence=n, terms=["old"])
+            IndexedRow(id=str(n), conversation_id="x", sort_time=n, sequence=n, terms=["old"])
             for n in range(1, 8)
         ]
         await index_rows(connection, "o", old)
@@ -283,7 +293,7 @@ async def test_an_index_of_other_rules_is_made_anew(url: str) -> None:
     await fill(url)
     before = await terms(url)
     await made_by_others(url)
-    with pytest.raises(SchemaError, match="another version's rules: run `ctxb db reindex`"):
+    with pytest.raises(SchemaError, match="rules of another version: run `ctxb db reindex`"):
         await check(url)
     database = open_database(url)
     steps = [await database.write(reindex_next) for _ in range(2)]
@@ -354,7 +364,7 @@ async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
         ) as error:
             await refused
         assert not error.value.retryable
-    assert await current(url) == "9999"
+    assert await read_revision(url) == "9999"
 
 
 async def _opened(url: str) -> None:
@@ -370,7 +380,7 @@ async def test_a_worker_does_not_upgrade_postgres(new_database: str) -> None:
     await downgrade(new_database, "0002")
     with pytest.raises(SchemaError, match=r"0002, which is older than 0007: run `ctxb db upgrade`"):
         await _opened(new_database)
-    assert await current(new_database) == "0002"
+    assert await read_revision(new_database) == "0002"
 
 
 async def test_a_worker_upgrades_a_file(sqlite_url: str) -> None:
@@ -551,7 +561,7 @@ def test_a_role_that_may_not_make_tables_is_told(
         asyncio.run(upgrade(url))
 
     assert "pass-word" not in str(error.value)
-    assert asyncio.run(current(url)) is None
+    assert asyncio.run(read_revision(url)) is None
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ async def test_summaries_are_remembered_up_to_so_many_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of long histories push others out, and all are read again as they were."""
-    monkeypatch.setattr(sql_summaries, "REMEMBERED_ROWS", 7)
+    monkeypatch.setattr(sql_summaries, "CACHE_SIZE", 210)  # two summaries of three rows
     url = f"sqlite:///{tmp_path / 'history.db'}"
     made: dict[str, Summary] = {}
     async with open_sql_store(url, Words(), lambda: datetime.now(UTC)) as stores:
@@ -42,5 +42,5 @@ async def test_summaries_are_remembered_up_to_so_many_rows(
         assert isinstance(kept, SqlSummaries)
         for owner in ("o", "o", "p", "q", "o", "q"):
             assert await kept.read(owner) == [made[owner]]
-            assert sum(len(each.message_ids) for each in kept._known.values()) <= 7
-        assert {owner for owner, _ in kept._known} == {"q", "o"}
+            assert len(kept._cache) <= 2
+        assert {owner for owner, _ in kept._cache} == {"q", "o"}

@@ -8,9 +8,8 @@ from typing import cast
 import pytest
 
 from formatters.model import Row
-from service.adapters.store_records import Stores
 from service.errors import InvalidRequestError
-from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
+from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats, Stores
 from tests.integration.conftest import OpenStore
 from tests.stores import RECEIPT, Clock, Words
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Summary
-from service.adapters.store_records import Stores
+from service.ports.stores import Stores
 from service.ports.summaries import Expected, fingerprint
 from tests.integration.conftest import OpenStore
 from tests.stores import RECEIPT, Clock, Words

@@ -8,8 +8,8 @@ import pytest
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.survey import RedisSurvey, open_redis_survey
+from service.adapters.sql.database_state import read_size
 from service.adapters.sql.migrate import upgrade
-from service.adapters.sql.size import size
 from service.adapters.sql.store import open_sql_store
 from service.config.endpoints import StoreSettings
 from service.ports.status import Heard
@@ -105,13 +105,13 @@ async def test_a_store_is_seen_as_it_is(sql: Sql, clock: Clock) -> None:
     """How many rows of how many owners, its bytes, and what there is of connections."""
     settings = StoreSettings(url=sql.url)
     if sql.url.startswith("sqlite"):
-        assert await size(f"{sql.url}.none", settings) is None
+        assert await read_size(f"{sql.url}.none", settings) is None
     await upgrade(sql.url)
     async with open_sql_store(sql.url, Words(), clock) as stores:
         for owner in ("ana", "bo"):
             await stores.history.append(owner, [row(1, "HUMAN", "hello"), row(2, "AI", "hi")])
 
-    seen = await size(sql.url, settings)
+    seen = await read_size(sql.url, settings)
 
     assert seen is not None
     assert seen.bytes > 0

@@ -20,7 +20,7 @@ from service.ports.bus import Bus
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest
 from service.worker.client import ContextClient, NoAnswerError, open_client
-from service.worker.events import BusEvents
+from service.worker.events import EventPublisher
 from service.worker.telemetry import BusSpans
 from tests.openings import Openings
 from tests.serving import asking, working
@@ -74,7 +74,7 @@ async def scene() -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         bus = (await enter(open_bus(SETTINGS))).bus
-        opened = open_builder(SETTINGS, events=BusEvents(bus), tracer=collected.tracer)
+        opened = open_builder(SETTINGS, events=EventPublisher(bus), tracer=collected.tracer)
         builder = await enter(opened)
         spans = BusSpans(collected.tracer, SETTINGS.bus)
         scene = Scene(

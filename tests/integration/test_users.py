@@ -181,7 +181,7 @@ async def test_the_orchestrator_may_ask(fenced: Fenced) -> None:
         for kind in ("list", "stream"):
             metadata = {"reply_to": f"{replies}{kind}", "reply_kind": kind}
             await bus.submit(json.dumps(asking(id=kind, metadata=metadata)).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await raw.blpop([f"{replies}list"])
             assert await raw.xread({f"{replies}stream": "0"}, block=10_000)
         assert all(await bus.stored([Identity("o", kind) for kind in ("list", "stream")]))

@@ -232,7 +232,7 @@ async def test_a_worker_takes_changes_up(tmp_path: Path) -> None:
     ):
         tasks.create_task(make_worker(bus, builder).run(stop))
         path.write_text("You are Bob.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 content = (await builder.build(request)).content
                 if content.messages[0]["content"] == "You are Bob.":

@@ -16,7 +16,7 @@ from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import make_worker
-from service.audit.store import Filing
+from service.audit.reports import BuildReports
 from service.build.gather import Sources
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import (
@@ -183,7 +183,7 @@ async def test_a_plain_response_goes_to_the_common_channel(crew: Crew) -> None:
     async with crew.bus.listen(channel) as responses:
         metadata = {"correlation_id": "c-1", "traceparent": "00-ab-cd-01", "other": 1}
         await crew.bus.submit(json.dumps(asking(id="msg_1", metadata=metadata)).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             response = json.loads(await anext(responses))
 
     assert response["content"]["status"] == "success"
@@ -224,7 +224,7 @@ async def test_a_reply_goes_only_where_it_may(
     channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
     async with crew.bus.listen(channel) as responses:
         await crew.bus.submit(json.dumps(asking(metadata=metadata)).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             error = json.loads(await anext(responses))["content"]["error"]
 
     assert error["code"] == "invalid_request"
@@ -402,7 +402,7 @@ async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str)
 
 async def answer_to(request_id: str, responses: AsyncIterator[bytes]) -> dict[str, Any]:
     """Return the first of the responses that answers a request."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for reply in responses:
             response: dict[str, Any] = json.loads(reply)
             if response["metadata"]["request_id"] == request_id:
@@ -650,20 +650,21 @@ async def test_many_requests_at_once_are_answered_by_several_workers(place: Plac
     assert all(response.content.status == "success" for response in responses)
 
 
-async def test_a_build_leaves_its_manifest_on_the_bus(place: Place) -> None:
+async def test_a_build_leaves_its_report_on_the_bus(place: Place) -> None:
     """What the context was made of can be found by its build id, also after the worker's end."""
     async with open_crew(place) as crew:
         await crew.hire()
         content = await crew.client.build(asking("What now?", id="msg_1"))
         await crew.dismiss()
-        found = await Filing(crew.bus.reports, crew.builder.settings).find(content.build_id)
+        reports = BuildReports(crew.bus.reports, crew.builder.settings, crew.bus.now)
+        found = await reports.find(content.build_id)
 
     assert found is not None
     assert found.request.id == "msg_1"
     assert len(found.messages) == len(content.messages)
 
 
-async def test_manifests_that_cannot_be_stored_cost_no_answer(place: Place) -> None:
+async def test_reports_that_cannot_be_stored_cost_no_answer(place: Place) -> None:
     """The answers come, and the worker goes on."""
     async with open_crew(place) as crew:
         bus = await crew.place.open("worker", **crew.options)
@@ -682,7 +683,7 @@ async def no_room(reports: Mapping[str, bytes], ttl_seconds: float) -> None:
 
 
 async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None:
-    """Those beside it keep their manifests and events; it is built anew and answered then."""
+    """Those beside it keep their reports and events; it is built anew and answered then."""
     async with open_crew(place, memory=MemorySettings(limit=1)) as crew:
         bus = await crew.place.open("worker", **crew.options)
         bus.finish = spoiled(bus.finish, "msg_1")  # type: ignore[assignment, method-assign]
@@ -700,9 +701,9 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
             stop.set()
             await task
         builds = [each.content.build_id for each in responses if each.content.status == "success"]
-        manifests = await crew.bus.reports.present(builds)
+        reports = await crew.bus.reports.present(builds)
 
-    assert len(manifests) == 3
+    assert len(reports) == 3
     assert {each["owner_key"] for each in events} == set(owners)
     assert counted(crew)["duplicate lease_lost"] == 0
 

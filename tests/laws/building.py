@@ -20,7 +20,6 @@ from prompts.system_prompt import EveryNTurns, SystemInjector, SystemPrompt
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.audit.replay import Snapshot
 from service.build.gather import Sources
 from service.builder import ContextBuilder
 from service.config.content import PromptsSettings
@@ -28,7 +27,7 @@ from service.config.settings import Settings
 from service.wire.request import BuildRequest
 from service.wire.response import BuildFailure, BuildSuccess
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
-from tests.support import NOW, Written
+from tests.support import NOW, FixedHistory, Written
 
 #: Tokens beside the protected parts: hardly any, some, or plenty.
 SPARE: Final = st.one_of(st.integers(0, 200), st.integers(0, 3_000))
@@ -106,7 +105,7 @@ class Summarized:
 def summarized(asked: Asked) -> ContextBuilder:
     """Return a builder that has the past stored, and its summaries beside it."""
     kept: Any = Summarized(asked)
-    sources = replace(_builder().sources, history=Snapshot(asked.past, 0), summaries=kept)
+    sources = replace(_builder().sources, history=FixedHistory(asked.past), summaries=kept)
     return replace(_builder(), sources=sources)
 
 

@@ -27,7 +27,7 @@ PING_SECONDS = 0.02
 #: Ports to try: another process may take one between the choice and the start.
 ATTEMPTS = 5
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import structlog
 from prompts.identity import CORE_IDENTITY
 from prompts.layers import format_layers
 from prompts.system_prompt import (
-    GAP,
+    SEPARATOR,
     ContextSection,
     EveryNTurns,
     InjectionTrigger,
@@ -24,7 +24,7 @@ from service.config.content import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: What of a file changes with it: device and inode, size, and the times of content and inode.
 #: None where there is no file.
@@ -92,7 +92,7 @@ class WatchedPrompts:
         sections = PersistentContext(map(_section, self._settings.sections)).render()
         return SystemPrompt(
             identity=_needed(identity) if identity else CORE_IDENTITY,
-            sections=GAP.join(filter(None, (layers, sections))),
+            sections=SEPARATOR.join(filter(None, (layers, sections))),
             injector=self._injector,
         )
 

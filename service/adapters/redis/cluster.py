@@ -52,7 +52,7 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 #: Seconds between attempts to unblock a connection whose command may not have arrived yet.
 UNBLOCK_SECONDS: Final = 0.01
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager

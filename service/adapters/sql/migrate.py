@@ -1,4 +1,4 @@
-"""The schema's revisions: bring a database to the newest one, and compare it with that."""
+"""Upgrades of a database to the newest revision, comparison with it, and rebuilds of its index."""
 
 from typing import Any, Final
 
@@ -9,27 +9,31 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.engine import Database
-from service.adapters.sql.indexing import index_stored, is_current, is_indexed, reindex_stored
-from service.adapters.sql.opening import DEFAULTS, is_missing, opened
-from service.adapters.sql.postgres import warn_of_pool
-from service.adapters.sql.revisions import (
+from service.adapters.sql.database_state import (
     MIGRATIONS,
-    newest,
+    newest_revision,
     require_known,
     require_newest,
     revision_of,
+    warn_of_pool,
 )
+from service.adapters.sql.engine import Database
+from service.adapters.sql.opening import DEFAULTS, is_missing, opened
 from service.adapters.sql.schema import metadata
+from service.adapters.sql.search_index import (
+    complete_index,
+    is_complete,
+    is_current,
+    rebuild_index,
+)
 from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 
-#: Seconds that a revision may take, or wait for another process's: large tables get new indexes.
+#: Seconds that a revision may run, or wait for another process's: large tables get new indexes.
 UPGRADE_SECONDS: Final = 86_400.0
 
-#: What the full text consists of beside tables, which alembic does not compare, and how a database
-#: is asked what it has.
-_INDEX: Final = {
+#: The parts of the search index that Alembic doesn't compare, and queries for those that exist.
+_INDEX_PARTS: Final = {
     "postgresql": {"searched_by_term"},
     "sqlite": {"full_text", "searched_added", "searched_deleted"},
 }
@@ -40,28 +44,28 @@ _NAMES: Final = {
 
 
 async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
-    """Bring a database to the newest revision; a file is created where there is none.
+    """Bring a database to the newest revision; a missing file is created.
 
-    All revisions are one transaction: of processes that start together one upgrades, the others
-    wait. Rows that a revision has not put into the index of terms follow in small ones, and what
-    an upgrade leaves undone the next one does.
+    All revisions run in one transaction: of processes that start together one upgrades, the others
+    wait. Rows that a revision leaves out of the search index are added in small transactions
+    afterwards; what an interrupted upgrade leaves undone, the next one does.
 
     Raises:
         SchemaError: The database is of a newer version of this program, or its tables are not those
             of its revision.
-        StoreError: The database cannot be opened, or does not let its tables be made.
+        StoreError: The database cannot be opened, or doesn't allow creating tables.
     """
     patient = limits.model_copy(update={"statement_timeout_seconds": UPGRADE_SECONDS})
     async with opened(url, patient) as database:
         await database.write(lambda c: c.run_sync(_upgrade, database), by_index=False)
-        await index_stored(database)
+        await complete_index(database)
 
 
 async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     """Return the revision of a database whose tables are those of this program.
 
     Raises:
-        SchemaError: They are not; it says what differs.
+        SchemaError: They are not; the message lists the differences.
         StoreError: The URL cannot be used, or the database cannot be opened.
     """
     if is_missing(url):
@@ -69,77 +73,69 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     async with opened(url, limits) as database:
         await require_newest(database)
         await warn_of_pool(database)
-        differences = await database.read(_all_differences, by_index=False)
-        stale = not differences and not await database.read(is_current)
+        differences = await database.read(_find_differences, by_index=False)
+        outdated = not differences and not await database.read(is_current)
     if differences:
         raise SchemaError(
-            f"{database.name}: the tables are not those of revision {newest()}:"
+            f"{database.name}: the tables are not those of revision {newest_revision()}:"
             f" {'; '.join(differences)}"
         )
-    if stale:
+    if outdated:
         raise SchemaError(
-            f"{database.name}: rows are found by terms of another version's rules:"
+            f"{database.name}: the search index was made by the rules of another version:"
             " run `ctxb db reindex`"
         )
-    return newest()
+    return newest_revision()
 
 
 async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
-    """Have all rows found by terms of today's rules; returns how many had others.
+    """Bring the search index to the current rules; returns how many rows changed.
 
-    Workers may serve meanwhile. What has been done stays done where this is ended.
+    Workers may serve meanwhile. An interrupted run continues where it was.
 
     Raises:
-        SchemaError: The database has not the newest revision.
+        SchemaError: The database doesn't have the newest revision.
         StoreError: It cannot be opened, or fails.
     """
     if is_missing(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
     async with opened(url, limits) as database:
         await require_newest(database)
-        return await reindex_stored(database)
+        return await rebuild_index(database)
 
 
 def _upgrade(connection: Connection, database: Database) -> None:
     if database.driver.schema_lock:
         connection.exec_driver_sql(database.driver.schema_lock)
-    found = revision_of(connection)
-    if found is not None:
-        require_known(found, database)
-    config = _config()
+    revision = revision_of(connection)
+    if revision is not None:
+        require_known(revision, database)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
 
-async def _all_differences(connection: AsyncConnection) -> list[str]:
-    unfinished = [] if await is_indexed(connection) else ["rows are not indexed yet"]
-    return [*await connection.run_sync(_differences), *unfinished]
+async def _find_differences(connection: AsyncConnection) -> list[str]:
+    unfinished = [] if await is_complete(connection) else ["rows are not indexed yet"]
+    return [*await connection.run_sync(_compare_tables), *unfinished]
 
 
-def _differences(connection: Connection) -> list[str]:
-    """Return in words what a database lacks of our tables, or has otherwise."""
+def _compare_tables(connection: Connection) -> list[str]:
+    """Describe what a database lacks of our tables, or has different."""
     context = MigrationContext.configure(connection, opts={"include_object": _is_ours})
-    found = set(connection.scalars(text(_NAMES[connection.dialect.name])))
-    lacking = [f"add {name}" for name in sorted(_INDEX[connection.dialect.name] - found)]
-    return [*(_told(change) for change in compare_metadata(context, metadata)), *lacking]
+    names = set(connection.scalars(text(_NAMES[connection.dialect.name])))
+    missing = [f"add {name}" for name in sorted(_INDEX_PARTS[connection.dialect.name] - names)]
+    return [*(_describe(change) for change in compare_metadata(context, metadata)), *missing]
 
 
 def _is_ours(_object: object, _name: object, kind: str, reflected: bool, ours: object) -> bool:
-    """Leave out what others have added beside our tables, and indexes on them."""
+    """Leave out tables and indexes that others have added."""
     return not (reflected and ours is None and kind in {"table", "index"})
 
 
-def _told(change: Any) -> str:  # noqa: ANN401 - tuples and lists of many shapes
-    what, *about = change[0] if isinstance(change, list) else change
-    names = [getattr(each, "name", each) for each in about]
-    return " ".join([what.replace("_", " "), *(str(name) for name in names if _is_name(name))])
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return config
+def _describe(change: Any) -> str:  # noqa: ANN401 - tuples and lists of many shapes
+    what, *subjects = change[0] if isinstance(change, list) else change
+    names = [getattr(subject, "name", subject) for subject in subjects]
+    names = [name for name in names if isinstance(name, str) and name]
+    return " ".join([what.replace("_", " "), *names])

@@ -1,4 +1,4 @@
-"""Databases by their URL's scheme."""
+"""Opens databases by the scheme of their URL."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,14 +17,14 @@ def open_database(url: str, limits: StoreSettings = DEFAULTS) -> Database:
 
     Raises:
         ConfigError: The driver is not installed.
-        StoreError: No SQL database has such a URL, or the file cannot be opened.
+        StoreError: The URL is not one of an SQL database, or the file cannot be opened.
     """
     return Database(_driver(url)(url, limits))
 
 
 @asynccontextmanager
 async def opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
-    """Open a database for one question or piece of work; raises as `open_database` does."""
+    """Open a database for the duration of the context; raises as `open_database` does."""
     database = open_database(url, limits)
     try:
         yield database
@@ -33,13 +33,13 @@ async def opened(url: str, limits: StoreSettings) -> AsyncIterator[Database]:
 
 
 def is_missing(url: str) -> bool:
-    """Tell whether to open the database would make it: a file that is not there."""
+    """Return whether the URL names a file that doesn't exist, and that opening would create."""
     return _driver(url) is _sqlite and not sqlite_path(url).exists()
 
 
 def _driver(url: str) -> Callable[[str, StoreSettings], Driver]:
-    scheme, found, _ = url.partition("://")
-    if not found:
+    scheme, separator, _ = url.partition("://")
+    if not separator:
         raise StoreError("the store's URL cannot be read; one is sqlite:///history.db")
     if scheme not in DRIVERS:
         raise StoreError(f"no SQL store for {scheme}: URLs; one is sqlite:///history.db")

@@ -7,14 +7,11 @@ from functools import partial
 from typing import Any, Final
 
 import asyncpg
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from service.adapters.sql.engine import Database, Driver
+from service.adapters.sql.engine import Driver
 from service.config.endpoints import StoreSettings
 from service.errors import ConfigError, StoreError
-
-log = structlog.get_logger()
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.
 SCHEMA_LOCK: Final = "SELECT pg_advisory_xact_lock(7239847612008533)"
@@ -196,13 +193,3 @@ def _sqlstate(error: BaseException) -> str:
 def _original(error: Exception) -> BaseException:
     wrapped: BaseException = getattr(error, "orig", None) or error
     return wrapped.__cause__ or wrapped
-
-
-async def warn_of_pool(database: Database) -> None:
-    """Log a warning if one process may open more connections than the server offers to all."""
-    if (query := database.driver.connections) is None:
-        return
-    result = await database.read(lambda c: c.exec_driver_sql(query), by_index=False)
-    offered, pool_size = result.scalar_one(), database.driver.readers + database.driver.writers
-    if pool_size > offered:
-        log.warning("store.pool_too_large", pool_size=pool_size, offered=offered)

@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-#: What makes a number of 64 bits unsigned.
+#: Mask that makes a number of 64 bits unsigned.
 _ALL_BITS: Final = 2**64 - 1
 
 
@@ -36,21 +36,21 @@ class Keys(TypeDecorator[Sequence[int]]):
         return dialect.type_descriptor(kind)
 
     def process_bind_param(self, value: Sequence[int] | None, dialect: Dialect) -> object:
-        """Return what the driver takes."""
+        """Return the value for the driver."""
         if value is None or dialect.name == "postgresql":
             return value
         return " ".join(map(as_word, value))
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Sequence[int] | None:  # noqa: ANN401 - the driver's
-        """Return what the driver gave as numbers."""
+        """Return the driver's value as numbers."""
         if value is None or dialect.name == "postgresql":
-            found: Sequence[int] | None = value
-            return found
+            numbers: Sequence[int] | None = value
+            return numbers
         return [_number(word) for word in value.split()]
 
 
 def as_word(key: int) -> str:
-    """Write a number down in the 16 digits by which SQLite's full text knows it."""
+    """Write a number as the 16 digits that it has in SQLite's full text."""
     return f"{key & _ALL_BITS:016x}"
 
 
@@ -60,13 +60,13 @@ def _number(word: str) -> int:
 
 metadata: Final = MetaData()
 
-#: Text that rows are found by. Compared byte by byte: SQLite does so by itself, and Postgres would
-#: else ask the language of the database, whose rules may change with the machine's libraries.
+#: Text in keys and indexes. Compared byte by byte, as SQLite does by default; Postgres would use
+#: the collation of the database, which may change with the machine's libraries.
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
-#: Numbers that the database gives out; SQLite does so for INTEGER alone, which has 64 bits there.
+#: Numbers that the database generates; SQLite does so for INTEGER only, which has 64 bits there.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
 
-#: One row an owner. Its update is the first statement of every append, and locks the owner.
+#: One row per owner. Every append updates it first, which locks the owner.
 owners: Final = Table(
     "owners",
     metadata,
@@ -74,11 +74,11 @@ owners: Final = Table(
     Column("last_sequence", BigInteger, nullable=False),
 )
 
-#: Columns are there to find rows by; what callers stored and get back is ``body``. The totals run
-#: along (sort_time, sequence), up to and including the row, and sum ``printed_tokens``, or in the
-#: native ones ``native_tokens``; pruned rows have totals as well, but count nothing in them. Rows
-#: expire from the old end and are still counted in the totals of the others, so that none has to be
-#: written anew: what counts is by how much the totals of two rows differ.
+#: Callers store and get back ``body``; the other columns are for finding rows. The totals run in
+#: the order of (sort_time, sequence), up to and including the row, and sum ``printed_tokens``, or
+#: in the native ones ``native_tokens``; pruned rows have totals too, but add nothing. Rows expire
+#: from the old end and stay in the totals of the others, so that these needn't be rewritten: only
+#: the differences between totals are used.
 messages: Final = Table(
     "messages",
     metadata,
@@ -94,16 +94,16 @@ messages: Final = Table(
     Column("owner_tokens", BigInteger, nullable=False),
     Column("conversation_rows", BigInteger, nullable=False),
     Column("conversation_tokens", BigInteger, nullable=False),
-    Column("body", Text, nullable=False),  # behind what is read most: nothing is read past it
-    Column("pruned", Integer, nullable=False, server_default=text("0")),  # 1 where hidden by hand
+    Column("body", Text, nullable=False),  # after the columns that are read most, as it is long
+    Column("pruned", Integer, nullable=False, server_default=text("0")),  # 1 if hidden by hand
     Column("native_tokens", Integer, nullable=False, server_default=text("0")),
     Column("owner_native", BigInteger, nullable=False, server_default=text("0")),
     Column("conversation_native", BigInteger, nullable=False, server_default=text("0")),
     Index("messages_by_owner", "owner_key", "sort_time", "sequence"),
-    Index("messages_by_time", "sort_time"),  # of all owners: what expires next
+    Index("messages_by_time", "sort_time"),  # over all owners: what expires next
     Index("messages_by_conversation", "owner_key", "conversation_id", "sort_time", "sequence"),
-    # A total never falls along the order, so these two are in that order as well: a bound on
-    # tokens is a range, without the rows that are pruned.
+    # Totals never decrease in the order of rows, so these two indexes are in that order too: a
+    # bound on tokens is a range, without pruned rows.
     Index(
         "messages_by_owner_tokens", "owner_key", "pruned", "owner_tokens", "sort_time", "sequence"
     ),
@@ -118,7 +118,7 @@ messages: Final = Table(
     ),
 )
 
-#: Rows that once fell out of their owner's context; each is told of once.
+#: Rows that once fell out of their owner's context; each is reported once.
 fallen: Final = Table(
     "fallen",
     metadata,
@@ -126,7 +126,7 @@ fallen: Final = Table(
     Column("id", _NAME, primary_key=True),
 )
 
-#: Copies of rows that fell out, for a while.
+#: Copies of rows that fell out; they expire.
 archive: Final = Table(
     "archive",
     metadata,
@@ -148,7 +148,7 @@ profiles: Final = Table(
     Column("body", Text, nullable=False),
 )
 
-#: Numbered in the order in which they were put, over all owners.
+#: Numbered in the order of insertion, over all owners.
 summaries: Final = Table(
     "summaries",
     metadata,
@@ -161,7 +161,7 @@ summaries: Final = Table(
     Index("summaries_by_scope", "owner_key", "conversation_id", "number"),
 )
 
-#: Who may summarise an owner's history, and until when.
+#: Leases on summarising an owner's history.
 claims: Final = Table(
     "claims",
     metadata,
@@ -170,8 +170,9 @@ claims: Final = Table(
     Column("until", BigInteger, nullable=False),  # microseconds since 1970, UTC
 )
 
-#: What the rows that are shown are found by. SQLite has the virtual table ``full_text`` over it,
-#: which triggers keep in step, and Postgres the GIN index ``searched_by_term``.
+#: The search index: the keys of all rows that are not pruned. SQLite has the virtual table
+#: ``full_text`` over it, which triggers keep in step, and Postgres the GIN index
+#: ``searched_by_term``.
 searched: Final = Table(
     "searched",
     metadata,
@@ -184,7 +185,7 @@ searched: Final = Table(
     Index("searched_by_owner", "owner_key", "sequence", unique=True),
 )
 
-#: How many of an owner's rows in ``searched`` have a term.
+#: How many of an owner's rows in ``searched`` have a key.
 term_counts: Final = Table(
     "term_counts",
     metadata,
@@ -193,9 +194,9 @@ term_counts: Final = Table(
     Column("rows", BigInteger, nullable=False),
 )
 
-#: Up to which row a pass over all of them has come; no row where there is no pass. Without
-#: ``rules`` it puts rows into ``searched`` that were stored before there was that, else it brings
-#: those in it to these rules.
+#: The last row that a pass over all rows has handled; empty if no pass is running. Without
+#: ``rules`` the pass indexes rows that were stored before there was an index, else it brings the
+#: index to these rules.
 indexing: Final = Table(
     "indexing",
     metadata,
@@ -204,21 +205,21 @@ indexing: Final = Table(
     Column("rules", Text),
 )
 
-#: One row: the rules of `service.recall.terms` that the terms in ``searched`` were made by.
+#: One row: the rules of `service.recall.terms` by which the keys in ``searched`` were made.
 index_rules: Final = Table("index_rules", metadata, Column("rules", Text, primary_key=True))
 
-#: INSERT … ON CONFLICT, which SQLAlchemy has by dialect; SQLite's form is made of Postgres' one.
+#: INSERT … ON CONFLICT. SQLAlchemy has one for each dialect; Postgres' also works with SQLite.
 insert: Final = postgresql.insert
 
 
 def key(name: str) -> str:
-    """Return text that tells rows apart in a key column: a NUL, which Postgres refuses, escaped."""
+    """Return text for a key column: NUL, which Postgres refuses, is escaped."""
     return name.replace("\\", "\\\\").replace("\0", "\\0")
 
 
 def from_key(text: str) -> str:
     """Return the text that `key` was given."""
-    return _ESCAPED.sub(lambda found: "\0" if found[1] == "0" else "\\", text)
+    return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else "\\", text)
 
 
 _ESCAPED: Final = re.compile(r"\\([\\0])")

@@ -1,4 +1,4 @@
-"""What SQLite needs: one writer, a file, and a journal that lets readers be."""
+"""The SQLite driver: one writer, and a write-ahead log that doesn't block readers."""
 
 import re
 import sqlite3
@@ -17,22 +17,22 @@ from service.errors import StoreError
 
 #: Seconds that a transaction waits for another process's to end.
 BUSY_SECONDS: Final = 10.0
-#: Transactions that read at a time; each connection has a thread of its own.
+#: Reading transactions at a time; each connection has its own thread.
 READERS: Final = 4
 
-#: What SQLite says of tables that are not those of their revision: it has no code for that alone.
+#: Messages about tables that are not those of their revision; SQLite has no error code for it.
 _MISFIT: Final = re.compile("no such (?:table|column|index)|already exists|duplicate column name")
 
 
 def sqlite_driver(url: str) -> Driver:
-    """Return the driver of a database file, which is made where there is none.
+    """Return the driver of a database file, which is created if it is missing.
 
     Raises:
         StoreError: The URL names no file, or the file cannot be opened.
     """
     path = sqlite_path(url)
     try:
-        # Tried here, because the driver leaves a thread behind where it cannot open a file.
+        # tried here, because the driver leaks a thread if it cannot open a file
         with closing(sqlite3.connect(path)):
             pass
     except sqlite3.Error as error:
@@ -45,7 +45,7 @@ def sqlite_driver(url: str) -> Driver:
         begin_write=lambda _: writer.begin(),
         dispose=engine.dispose,
         readers=READERS,
-        writers=1,  # SQLite has one, for which it would wait by polling
+        writers=1,  # SQLite has one, and polls while it waits for it
         errors=(sqlite3.Error,),
         cause=_cause,
         refused=_refused,
@@ -78,11 +78,11 @@ def sqlite_path(url: str) -> Path:
 def _engine(path: Path) -> AsyncEngine:
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
-        # isolation_level None: the driver begins no transactions of its own.
+        # isolation_level None: the driver begins no transactions itself
         connect_args={"timeout": BUSY_SECONDS, "isolation_level": None},
         pool_size=READERS + 1,
         max_overflow=0,
-        hide_parameters=True,  # they are what users said
+        hide_parameters=True,  # they hold what users wrote
     )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
@@ -91,19 +91,19 @@ def _engine(path: Path) -> AsyncEngine:
 
 def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
-    # Readers and the writer do not block one another. The file keeps this mode; it cannot be set,
-    # and SQLite does not wait, while others use a new file: then one of them has set it, or a
-    # later connection will. What else may fail here fails again in the first statement.
+    # Readers and the writer don't block each other. The file keeps this mode. While others use a
+    # new file it cannot be set, and SQLite doesn't wait: then one of them has set it, or a later
+    # connection will. Any other failure here is repeated by the first statement.
     with suppress(sqlite3.DatabaseError):
         cursor.execute("PRAGMA journal_mode=WAL")
-    # A crash of the machine, unlike one of the process, may lose the last commits; never the file.
+    # A crash of the machine, not of the process, may lose the last commits, but never the file.
     with suppress(sqlite3.DatabaseError):
         cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
 
 
 def _begin(connection: Connection) -> None:
-    # A transaction that reads before it writes may lose its snapshot: writers begin as such.
+    # A transaction that reads before it writes may lose its snapshot, so writers lock at once.
     immediate = connection.get_execution_options().get("immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
@@ -113,8 +113,8 @@ def _cause(error: Exception) -> str:
 
 
 def _refused(error: Exception) -> bool:
-    found = getattr(error, "orig", None) or error
-    return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError)
+    original = getattr(error, "orig", None) or error
+    return isinstance(original, sqlite3.IntegrityError | sqlite3.DataError)
 
 
 def _misfit(error: Exception) -> bool:

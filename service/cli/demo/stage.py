@@ -7,7 +7,7 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from service.app import connect_client, open_bus, open_observed_worker
 from service.cli.history_files import read_history
 from service.config.content import ToolsSettings
 from service.config.endpoints import HealthSettings, HttpSettings, StoreSettings
-from service.config.settings import BusSettings, ManifestSettings, Settings
+from service.config.settings import BusSettings, ReportSettings, Settings
 from service.connect import open_stores
 from service.errors import ContextBuilderError
 from service.ports.bus import Bus
@@ -69,45 +69,37 @@ async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIter
 
     With ``serve`` the worker serves the inspector, which shows all text.
     """
-    port = free_port() if serve else None
-    inspector = None if port is None else f"http://127.0.0.1:{port}"
+    port = _free_port() if serve else None
     settings = Settings(
         bus=BusSettings(url="memory://" if in_memory else None),
         store=StoreSettings(url=f"sqlite:///{folder / 'demo.db'}"),
         tools=ToolsSettings(paths=(TOOLS,)),
         health=HealthSettings(port=None),  # another worker on this machine may use it
         http=HttpSettings(port=port, content="full"),
-        manifests=ManifestSettings(ttl_seconds=SHOWN_SECONDS),
+        reports=ReportSettings(ttl_seconds=SHOWN_SECONDS),
     )
-    async with open_stores(settings) as stores:
+    async with AsyncExitStack() as stack:
+        stores = await stack.enter_async_context(open_stores(settings))
         await stores.history.append(OWNER, read_history(HISTORY.read_bytes()).rows)
-        async with (
-            open_bus(settings) as connected,
-            connect_client(settings, connected.bus) as client,
-        ):
-            bus = connected.bus
-            if connected.url is None:
-                async with _worker_in_process(settings, bus):
-                    where = "in memory, with the worker in this process"
-                    yield Stage(
-                        bus=bus,
-                        client=client,
-                        history=stores.history,
-                        where=where,
-                        inspector=inspector,
-                    )
-                return
+        connected = await stack.enter_async_context(open_bus(settings))
+        client = await stack.enter_async_context(connect_client(settings, connected.bus))
+        worker = None
+        if connected.url is None:
+            await stack.enter_async_context(_worker_in_process(settings, connected.bus))
+            where = "in memory, with the worker in this process"
+        else:
             variables = _variables(settings, connected.url)
-            async with worker_process(variables, folder) as worker:
-                yield Stage(
-                    bus=bus,
-                    client=client,
-                    history=stores.history,
-                    where=f"{connected.origin}; worker: process {worker.process.pid}",
-                    bus_url=connected.url,
-                    inspector=inspector,
-                    worker=worker,
-                )
+            worker = await stack.enter_async_context(_worker_process(variables, folder))
+            where = f"{connected.origin}; worker: process {worker.process.pid}"
+        yield Stage(
+            bus=connected.bus,
+            client=client,
+            history=stores.history,
+            where=where,
+            bus_url=connected.url,
+            inspector=None if port is None else f"http://127.0.0.1:{port}",
+            worker=worker,
+        )
 
 
 @asynccontextmanager
@@ -158,7 +150,7 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def worker_process(
+async def _worker_process(
     variables: Mapping[str, str], folder: Path
 ) -> AsyncIterator[WorkerProcess]:
     """Run a worker with environment variables, logging into a folder, until the context exits."""
@@ -190,13 +182,13 @@ def _variables(settings: Settings, url: str) -> dict[str, str]:
         "CTXB_HEALTH__PORT": "null",
         "CTXB_HTTP__PORT": json.dumps(settings.http.port),
         "CTXB_HTTP__CONTENT": settings.http.content,
-        "CTXB_MANIFESTS__TTL_SECONDS": str(settings.manifests.ttl_seconds),
+        "CTXB_REPORTS__TTL_SECONDS": str(settings.reports.ttl_seconds),
         "CTXB_STORE__URL": settings.store.url.get_secret_value(),
         "CTXB_TOOLS__PATHS": json.dumps([str(TOOLS)]),
     }
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a port that no process of this machine listens on."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))

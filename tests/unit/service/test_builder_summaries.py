@@ -6,8 +6,6 @@ import pytest
 
 from formatters.model import Summary
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
-from service.audit.manifest import ground, make_manifest
-from service.audit.replay import SummarySnapshot, replay
 from service.builder import ContextBuilder
 from service.errors import StoreError
 from service.ports.summaries import Expected, Scope, fingerprint
@@ -138,33 +136,3 @@ async def test_the_warning_is_of_one_scope(
     assert await codes(asking(make_request, strategy="oldest_first")) == []
     assert await codes(asking(make_request, past=[])) == []
     assert await codes(asking(make_request, owner_key="p")) == []
-
-
-async def test_a_build_with_a_summary_is_repeated(
-    builder: ContextBuilder, make_request: MakeRequest
-) -> None:
-    """With the summaries that it had; once they are gone, the messages differ."""
-    built = await builder.built(asking(make_request))
-    manifest = make_manifest(built, ground(builder.settings))
-    assert manifest.summaries == ["s"]
-    assert (await replay(manifest, builder)).identical
-
-    assert builder.sources.summaries
-    await builder.sources.summaries.forget("o", ["m1"])
-    assert not (await replay(manifest, builder)).identical
-
-
-async def test_a_snapshot_of_summaries_is_never_written_to(builder: ContextBuilder) -> None:
-    """It has those that are named, and takes no others."""
-    store = builder.sources.summaries
-    assert store
-    (summary,) = await store.read("o")
-    named, unnamed = SummarySnapshot(store, ["s"]), SummarySnapshot(store, [])
-
-    assert await named.read("o") == [summary]
-    assert await unnamed.read("o") == []
-    assert not await named.put(summary, Expected(summaries=frozenset(), last_id="m9", rows=10))
-    assert await named.forget("o", ["m1"]) == 0
-    assert not await named.claim("o", "t", 1)
-    await named.release("o", "t")
-    assert await store.read("o") == [summary]

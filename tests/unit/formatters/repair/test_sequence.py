@@ -11,7 +11,6 @@ from formatters.repair.sequence import (
     EMPTY,
     PENDING,
     RepairedSequence,
-    RepairNote,
     repair,
 )
 
@@ -45,8 +44,10 @@ def outcome_of(
     specs: str, *, in_flight: bool = False, taken: Collection[str] = ()
 ) -> tuple[str, str]:
     """Return the ids of the messages that there are, and the notes."""
-    done = repair(messages(specs), in_flight=in_flight, taken=taken)
-    notes = " ".join(f"{note.message_id}={note.reason}" for note in done.notes)
+    given = messages(specs)
+    done = repair(given, in_flight=in_flight, taken=taken)
+    reasons = {**done.filtered, **done.changed}
+    notes = " ".join(f"{each.id}={reasons[each.id]}" for each in given if each.id in reasons)
     return " ".join(each.id for each in done.messages), notes
 
 
@@ -72,7 +73,7 @@ def test_what_is_right_stays(specs: str) -> None:
     done = repair(messages(specs))
 
     assert done == RepairedSequence(
-        messages=tuple(messages(specs)), notes=(), synthetic=frozenset()
+        messages=tuple(messages(specs)), filtered={}, changed={}, synthetic=frozenset()
     )
 
 
@@ -88,7 +89,7 @@ def test_what_is_right_stays(specs: str) -> None:
 def test_what_is_left_out(specs: str, kept: str, notes: str) -> None:
     """Other roles, empty messages, and results that answer nothing are left out."""
     assert outcome_of(specs) == (kept, notes)
-    assert {note.outcome for note in repair(messages(specs)).notes} == {"filtered"}
+    assert repair(messages(specs)).changed == {}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,8 @@ def test_a_result_that_is_made_up() -> None:
     )
     assert done == RepairedSequence(
         messages=(asked, made),
-        notes=(RepairNote("a", "repaired", "result_missing"),),
+        filtered={},
+        changed={"a": "result_missing"},
         synthetic=frozenset({"result_of_c1"}),
     )
 
@@ -197,10 +199,7 @@ def test_renamed_calls() -> None:
 
     assert first.tool_call_id == "c"
     assert second.tool_call_id == called.tool_calls[0].id != "c"
-    assert done.notes == (
-        RepairNote("a2", "repaired", "call_renamed"),
-        RepairNote("t2", "repaired", "call_renamed"),
-    )
+    assert done.changed == {"a2": "call_renamed", "t2": "call_renamed"}
 
 
 def test_ids_of_other_parts() -> None:
@@ -222,7 +221,7 @@ def test_mended_calls() -> None:
     done = repair([replace(message("a"), tool_calls=(call,)), message("t:c1")])
 
     assert done.messages[0].tool_calls == (ToolCall(id="c1", name="a_b", arguments={}, text="{}"),)
-    assert done.notes == (RepairNote("a", "repaired", "arguments_mended"),)
+    assert done.changed == {"a": "arguments_mended"}
 
 
 def test_empty_results() -> None:
@@ -237,7 +236,7 @@ def test_stray_calls(spec: str) -> None:
     done = repair(messages(spec))
 
     assert only(done).tool_calls == ()
-    assert done.notes == (RepairNote(spec[:-3], "repaired", "stray_calls"),)
+    assert done.changed == {spec[:-3]: "stray_calls"}
 
 
 def test_stray_calls_of_a_result() -> None:
@@ -246,14 +245,14 @@ def test_stray_calls_of_a_result() -> None:
     done = repair([message("a:c1"), stray])
 
     assert done.messages == (message("a:c1"), message("t:c1"))
-    assert done.notes == (RepairNote("t", "repaired", "stray_calls"),)
+    assert done.changed == {"t": "stray_calls"}
 
 
 def test_stray_ids_of_calls() -> None:
     """Only results answer calls; elsewhere an id of a call means nothing."""
     done = repair([replace(message("a"), tool_call_id="c1")])
 
-    assert (only(done), done.notes) == (message("a"), ())
+    assert (only(done), done.changed) == (message("a"), {})
 
 
 @pytest.mark.parametrize(

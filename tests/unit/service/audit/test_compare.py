@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from service.audit.compare import Change, block_of, compare, named_changes
+from service.audit.compare import Change, Comparison, named_changes
+from service.audit.compare import compare as compare_reports
+from service.audit.reports import block_of, report_content
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
 MEMORY = "[SHARED_MEMORY count=2]\nRecent conversation memory:\n[10:00] Human: one"
@@ -25,6 +27,11 @@ def build(*messages: dict[str, Any], **more: Any) -> BuildSuccess:
     ).model_copy(update=more.pop("usage", {}))
     given = {"tools": [], "usage": usage, "build_id": "bld_1", "kept": 0, "dropped": 0, **more}
     return BuildSuccess(messages=list(messages), **given)
+
+
+def compare(a: BuildSuccess, b: BuildSuccess) -> Comparison:
+    """Compare the reports of two builds, with their texts."""
+    return compare_reports(report_content(a, full=True), report_content(b, full=True))
 
 
 def said(role: str, content: str, **more: Any) -> dict[str, Any]:
@@ -149,7 +156,8 @@ def test_calls_are_lines_too() -> None:
         build({"role": "assistant", "content": None, "tool_calls": [other]}),
     ).messages
 
-    assert any(line.startswith("+") and '"id": "b"' in line for line in changed.lines)
+    lines = changed.lines or ()
+    assert any(line.startswith("+") and '"id": "b"' in line for line in lines)
 
 
 def test_warnings_of_one_side_are_told() -> None:
@@ -168,3 +176,26 @@ def test_only_a_tag_at_the_beginning_names_a_block() -> None:
     for text in ("see [THIS_MOMENT]", "[this]", ""):
         assert block_of(said("user", text)) is None
     assert block_of({"role": "assistant", "content": None}) is None
+
+
+def test_without_texts_it_is_still_known_what_differs() -> None:
+    """By their digests; the lines are not known."""
+    before, after = build(said("user", MEMORY)), build(said("user", MEMORY.replace("one", "two")))
+    a, b = (report_content(each, full=False) for each in (before, after))
+
+    (changed,) = compare_reports(a, b).messages
+
+    assert (changed.block, changed.lines) == ("SHARED_MEMORY", None)
+    assert not compare_reports(a, b).identical
+    assert compare_reports(a, a).identical
+
+
+def test_settings_of_the_workers_that_differ_are_listed() -> None:
+    """By their dotted paths, after those of the request."""
+    report = report_content(build(), full=False)
+    a = report.model_copy(update={"settings": {"memory.limit": 5, "prompts.sections": "set"}})
+    b = report.model_copy(update={"settings": {"prompts.sections": "set", "memory.header": "x"}})
+    assert compare_reports(a, b).settings == (
+        Change(name="memory.header", a=None, b="x"),
+        Change(name="memory.limit", a=5, b=None),
+    )

@@ -7,8 +7,6 @@ import pytest
 
 from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
-from service.audit.manifest import ground, make_manifest
-from service.audit.replay import replay
 from service.budget.decisions import Decision
 from service.build.report import Built
 from service.builder import ContextBuilder
@@ -100,20 +98,6 @@ async def test_there_may_be_nothing_to_search_for(
     read = found.gathered.history
     assert (read.not_read == 0) is (length == WHOLE)
     assert not read.found
-
-
-async def test_a_search_can_be_repeated(builder: ContextBuilder, make_request: MakeRequest) -> None:
-    """A replay has the rows of then; those that were left unread among them are not new."""
-    found = await built(builder, make_request, "Where is the spare key?", history())
-    manifest = make_manifest(found, ground(builder.settings))
-    await builder.history.append("o", [row(ROWS, "human", "Where is the spare key?", id="in_q")])
-    await builder.history.append("o", [row(ROWS + 1, "ai", "Nowhere")])
-
-    again = await replay(manifest, builder)
-
-    assert manifest.read.found == found.gathered.history.found
-    assert again.identical
-    assert again.rows.added == (f"m{ROWS + 1}",)
 
 
 class Growing(MemoryHistory):

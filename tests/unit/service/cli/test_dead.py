@@ -1,11 +1,20 @@
 """Dead letters on the command line, without a bus."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import Result
 
+from service.cli.dead import letter_dict, print_letter, print_summaries, summarize, summary_dict
 from service.cli.exits import Exit
+from service.observe.logs import owner_hash
+from service.ports.bus import DeadLetter
+from service.wire.payload import payload_id
+from service.wire.protocol import Topics
 
 Ctxb = Callable[..., Result]
 
@@ -41,3 +50,90 @@ def test_a_bus_of_ones_own_has_no_dead(arguments: list[str], ctxb: Ctxb) -> None
 
     assert result.exit_code == Exit.CONFIGURATION
     assert "CTXB_BUS__URL" in result.stderr
+
+
+LETTER = DeadLetter(
+    id="1765353600000-0",
+    payload=b'{"id": "msg_1", "owner_key": "ana", "content": {"current_input": "Hello"}}',
+    reason="delivered 3 times without an answer",
+    source=Topics.CONTEXT_BUILD_REQUEST,
+    entry="1765353500000-0",
+    attempts=4,
+    at=datetime(2025, 12, 10, 8, tzinfo=UTC),
+)
+
+
+def test_a_listed_entry_names_its_request_and_hides_its_owner() -> None:
+    """The hash is the one of the logs; the key is shown on demand, what was said never."""
+    hidden = summary_dict(summarize(LETTER), owners=False)
+
+    assert hidden == {
+        "id": "1765353600000-0",
+        "at": "2025-12-10T08:00:00+00:00",
+        "source": "context.build.request",
+        "request_id": "msg_1",
+        "owner": owner_hash("ana"),
+        "reason": "delivered 3 times without an answer",
+        "attempts": 4,
+        "bytes": len(LETTER.payload),
+    }
+    assert summary_dict(summarize(LETTER), owners=True)["owner_key"] == "ana"
+
+
+def test_a_request_without_an_id_has_the_name_that_logs_use() -> None:
+    """It is made of the payload; a result has none."""
+    nameless = replace(LETTER, payload=b"{}")
+
+    assert summarize(nameless).request_id == payload_id(b"{}")
+    assert summarize(replace(nameless, source=Topics.LLM_RESULTS)).request_id is None
+
+
+@given(st.one_of(st.binary(), st.builds(lambda t: b'{"id": "%b"}' % t, st.binary())))
+def test_any_payload_can_be_listed(payload: bytes) -> None:
+    """What can't be read has no names; what can, has names that a terminal takes."""
+    letter = summarize(replace(LETTER, payload=payload))
+
+    (letter.request_id or "").encode()
+    assert letter.bytes == len(payload)
+
+
+def test_half_a_letter_is_a_whole_character() -> None:
+    """Half of a surrogate pair in a name can be printed all the same."""
+    assert summarize(replace(LETTER, payload=b'{"id": "\\ud83d"}')).request_id == "\ufffd"
+
+
+def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order given, and with nothing that could steer a terminal."""
+    odd = DeadLetter(
+        id="1-1", payload=b"?", reason="\x1b[2J", source="", entry="", attempts=0, at=None
+    )
+    print_summaries([summarize(LETTER), summarize(odd)], owners=False)
+
+    shown = capsys.readouterr().out
+    for part in (LETTER.id, "2025-12-10 08:00", "msg_1", owner_hash("ana"), "Unknown time"):
+        assert part in shown
+    assert shown.index(LETTER.id) < shown.index("1-1")
+    assert "ana" not in shown
+    assert "Hello" not in shown
+    assert "\x1b" not in shown
+
+
+def test_the_table_shows_owners_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    """As their keys."""
+    print_summaries([summarize(LETTER)], owners=True)
+
+    assert "ana" in capsys.readouterr().out
+
+
+def test_a_shown_entry_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    """The payload is cut, and it is said how much is missing; nothing steers a terminal."""
+    letter = replace(LETTER, payload=b"ab\xff\x1bcd", at=None)
+    print_letter(letter, 4)
+
+    shown = capsys.readouterr().out
+    assert "attempts: 4\n" in shown
+    assert "at: -\n" in shown
+    assert shown.endswith("\nab\ufffd\ufffd\n… 2 more bytes\n")
+    print_letter(letter, 6)
+    assert "more bytes" not in capsys.readouterr().out
+    assert letter_dict(letter, 4)["payload"] == "ab\ufffd\x1b"

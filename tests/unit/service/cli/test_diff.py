@@ -103,8 +103,8 @@ def test_without_decisions_it_says_how_to_get_them(ctxb: Ctxb, request_file: str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a.json"], "two responses are needed"),
-        ([], "two responses are needed"),
+        (["a.json"], "two builds or responses are needed"),
+        ([], "two builds or responses are needed"),
         (["-", "-"], "only one of them"),
         (["a.json", "a.json", "--model", "m"], "go with"),
         (["missing.json", "a.json"], "No such file"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.history_files import HistoryFile, read_history
+from service.cli.history_files import HistoryFile, as_lines, as_openai, read_history
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID
 
@@ -192,3 +192,36 @@ def test_whatever_a_file_holds_is_read_or_told(values: list[object], tail: bytes
     """No file is a surprise: every line is a row, a problem, or an instruction."""
     found = read_history(_lines(*values) + b"\n" + tail)
     assert all(1 <= len(row["id"]) <= MAX_ID for row in found.rows)
+
+
+EXCHANGE = [
+    {"role": "user", "content": "One?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "1"},
+    {"role": "assistant", "content": "Ein überraschender Tag."},
+]
+
+
+def test_messages_come_out_as_they_went_in() -> None:
+    """What is read from messages can be written as the same messages."""
+    rows = read_history(json.dumps(EXCHANGE).encode()).rows
+    assert as_openai(rows) == EXCHANGE
+
+
+def test_lines_come_out_as_they_went_in() -> None:
+    """What is written as lines reads as the same rows."""
+    rows = read_history(json.dumps(EXCHANGE).encode()).rows
+    lines = "\n".join(as_lines(rows))
+    assert read_history(lines.encode()).rows == rows
+    assert "überraschender" in lines
+
+
+def test_other_roles_are_left_out_of_messages() -> None:
+    """Rows whose role the API doesn't know are no messages."""
+    assert as_openai([{"id": "1", "role": "narrator", "content": "Once"}]) == []

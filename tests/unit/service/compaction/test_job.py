@@ -82,5 +82,5 @@ async def test_a_job_tells_what_the_build_had(make: Any) -> None:
     chat = await make(layout="chat")
     assert chat.layout == "chat"
     assert 3_000 < chat.room < 6_000
-    assert chat.kind == replace(chat, room=chat.room + 1).kind
-    assert chat.kind != replace(chat, room=chat.room * 2).kind
+    assert chat.key == replace(chat, room=chat.room + 1).key
+    assert chat.key != replace(chat, room=chat.room * 2).key

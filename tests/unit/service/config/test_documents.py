@@ -48,7 +48,7 @@ def test_without_its_marks_a_new_file_is_the_example() -> None:
 def test_each_setting_is_explained() -> None:
     """By the comment in the example, or that of its neighbour above."""
     said = comments()
-    assert said[("bus", "prefix")].startswith("Put before every topic and key")
+    assert said[("bus", "prefix")].startswith("Prefix of every topic and key")
     assert said[("bus", "tls", "key_file")] == said[("bus", "tls", "cert_file")]
     assert said[("preset",)].splitlines()[1].startswith("  budget: ")  # an example stays set in
     assert said.keys() >= {keys for keys, _ in leaves(Settings()) if keys[0] != "user_defaults"}

@@ -1,13 +1,12 @@
 """An owner's builds: found by nobody else, compared, and made again in another way."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from service.adapters.memory.hub import MemoryReports
-from service.audit.replay import NotReplayableError
-from service.audit.store import Filing
+from service.audit.reports import BuildReports, Content
+from service.audit.what_if import NotReplayableError
 from service.build.report import Built
 from service.builder import ContextBuilder
 from service.config.settings import Settings
@@ -15,7 +14,7 @@ from service.errors import ContextBuilderError
 from service.http.builds import Builds
 from service.http.error_responses import NotFoundError
 from service.http.recent_builds import RecentBuilds
-from service.http.views import Content
+from service.http.views import Page
 from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
@@ -37,53 +36,56 @@ class CountingReports(MemoryReports):
 
 
 class Worker:
-    """Builds, files and shows, as a worker does; others share its bus and its store."""
+    """Builds, reports and shows, as a worker does; others share its bus and its store."""
 
-    def __init__(self, builder: ContextBuilder, manifests: MemoryReports) -> None:
+    def __init__(
+        self, builder: ContextBuilder, store: MemoryReports, keeps: Content = "full"
+    ) -> None:
         self.builder = builder
-        self.manifests = manifests
-        self.recent = RecentBuilds(size=10, seconds=60, now=lambda: NOW)
-        self.filing = Filing(manifests, builder.settings, self.recent.add)
+        self.store = store
+        self.recent = RecentBuilds(size=10, seconds=60)
+        http = builder.settings.http.model_copy(update={"content": keeps})
+        settings = builder.settings.model_copy(update={"http": http})
+        self.reports = BuildReports(store, settings, lambda: NOW, self.recent.add)
 
     async def built(self, request: BuildRequest) -> Built:
-        """Build and file."""
+        """Build, and store the report."""
         built = await self.builder.built(request)
-        await self.filing.file(built)
+        await self.reports.store([built])
         return built
 
     def builds(self, shows: Content = "full") -> Builds:
         """Return what it shows."""
-        return Builds(self.recent, self.filing, self.builder, shows)
+        return Builds(self.recent, self.reports, self.builder, shows)
 
 
 @pytest.fixture
-async def manifests() -> MemoryReports:
+async def store() -> MemoryReports:
     """What the bus keeps."""
     return MemoryReports()
 
 
 @pytest.fixture
-async def worker(make_builder: MakeBuilder, manifests: MemoryReports) -> Worker:
+async def worker(make_builder: MakeBuilder, store: MemoryReports) -> Worker:
     """A worker whose owner has a history, and the input recorded in it."""
     builder = make_builder(tools=[SEARCH])
     rows = [row(n, "ai" if n % 2 else "human", f"Secret number {n}.") for n in range(8)]
     await builder.history.append("o", [*rows, row(100, "human", "Hello there", id="in_q")])
-    return Worker(builder, manifests)
+    return Worker(builder, store)
 
 
 @pytest.fixture
-def other(worker: Worker, manifests: MemoryReports) -> Worker:
+def other(worker: Worker, store: MemoryReports) -> Worker:
     """Another worker on the same bus and the same store."""
-    return Worker(worker.builder, manifests)
+    return Worker(worker.builder, store)
 
 
 async def test_a_build_is_shown_whole(worker: Worker, make_request: MakeRequest) -> None:
     """Its usage, and every decision though nobody asked for an explanation."""
     built = await worker.built(make_request())
-    known = await worker.builds().find("o", built.content.build_id)
-    shown = await worker.builds().show(known)
+    shown = await worker.builds().show("o", built.content.build_id)
 
-    assert shown.source == "memory"
+    assert shown.source == "report"
     assert shown.usage == built.content.usage
     assert [each.message for each in shown.messages] == built.content.messages
     assert {name for each in shown.decisions for name in each.message_ids} >= {"m0", "m7"}
@@ -93,8 +95,7 @@ async def test_a_build_is_shown_whole(worker: Worker, make_request: MakeRequest)
 async def test_words_are_not_shown(worker: Worker, make_request: MakeRequest) -> None:
     """Unless the settings say so; how long they were is."""
     built = await worker.built(make_request())
-    builds = worker.builds("redacted")
-    shown = await builds.show(await builds.find("o", built.content.build_id))
+    shown = await worker.builds("redacted").show("o", built.content.build_id)
 
     assert {each.message for each in shown.messages} == {None}
     assert shown.messages[0].characters == len(built.content.messages[0]["content"])
@@ -111,19 +112,19 @@ async def test_nobody_else_finds_a_build(worker: Worker, make_request: MakeReque
         refusals.append(refused.value.detail)
 
     assert len(set(refusals)) == 1
-    assert await worker.builds().newest("p", 10) == ([], None)
+    assert await worker.builds().newest("p", 10) == Page(builds=[], next=None)
 
 
 async def test_what_is_erased_on_the_bus_is_shown_no_more(
-    worker: Worker, manifests: MemoryReports, make_request: MakeRequest
+    worker: Worker, store: MemoryReports, make_request: MakeRequest
 ) -> None:
     """Though it is still in the memory of the worker, which gives it up then."""
     built = await worker.built(make_request())
-    assert len((await worker.builds().newest("o", 10))[0]) == 1
-    manifests.kept.drop(built.content.build_id)
+    assert len((await worker.builds().newest("o", 10)).builds) == 1
+    store.kept.drop(built.content.build_id)
 
-    assert await worker.builds().newest("o", 10) == ([], None)
-    assert worker.recent.find(built.content.build_id) is None
+    assert await worker.builds().newest("o", 10) == Page(builds=[], next=None)
+    assert not list(worker.recent.of("o"))
 
 
 async def test_builds_come_in_pages(worker: Worker, make_request: MakeRequest) -> None:
@@ -131,8 +132,9 @@ async def test_builds_come_in_pages(worker: Worker, make_request: MakeRequest) -
     names = [(await worker.built(make_request(f"Question {n}"))).content.build_id for n in range(5)]
     seen, before = [], None
     for _ in range(3):
-        page, before = await worker.builds().newest("o", 2, before=before)
-        seen += [held.built.content.build_id for held in page]
+        page = await worker.builds().newest("o", 2, before=before)
+        before = page.next
+        seen += [summary.build_id for summary in page.builds]
 
     assert seen == names[::-1]
     assert before is None
@@ -142,72 +144,65 @@ async def test_a_page_costs_the_bus_one_question(worker: Worker, make_request: M
     """However many builds it has: the worker's own requests need the connections too."""
     for number in range(5):
         await worker.built(make_request(f"Question {number}"))
-    manifests = CountingReports()
-    manifests.kept = worker.manifests.kept
-    builds = Builds(worker.recent, Filing(manifests, Settings()), worker.builder, "full")
+    store = CountingReports()
+    store.kept = worker.store.kept
+    reports = BuildReports(store, Settings(), lambda: NOW)
+    page = await Builds(worker.recent, reports, worker.builder, "full").newest("o", 10)
 
-    page, _ = await builds.newest("o", 10)
-
-    assert len(page) == 5
-    assert manifests.asked == 1
+    assert len(page.builds) == 5
+    assert store.asked == 1
 
 
-async def test_what_another_worker_built_is_shown_by_its_manifest(
+async def test_any_worker_shows_any_build(
     worker: Worker, other: Worker, make_request: MakeRequest
 ) -> None:
-    """With the words only where the same comes of it again."""
-    built = await other.built(make_request(memory_limit=4))
-    name = built.content.build_id
-    short = await worker.builds("redacted").show(await worker.builds().find("o", name))
-    whole = await worker.builds().show(await worker.builds().find("o", name))
-
-    assert (short.source, short.messages[0].characters) == ("manifest", None)
-    assert short.usage == whole.usage == built.content.usage
-    assert [each.message for each in whole.messages] == built.content.messages
-    told = {(*each.message_ids, each.decision, each.reason) for each in short.decisions}
-    assert ("m1", "dropped", "memory_limit") in told
-    assert ("m7", "kept", "fits") in told
-    assert (short.summary.kept, short.summary.dropped) == (
-        built.content.kept,
-        built.content.dropped,
-    )
-
-
-async def test_words_that_changed_since_are_not_shown_for_those_that_were_sent(
-    worker: Worker, other: Worker, make_request: MakeRequest
-) -> None:
-    """It is said why instead."""
-    built = await other.built(make_request())
+    """Just as the worker that built it, whatever has changed since."""
+    built = await other.built(make_request(memory_limit=4, blocks={"MOOD": "calm"}))
     await worker.builder.sources.profiles.put(
         "o", {"prompt_overrides": {"friends_profile": "Likes tea."}}
     )
-    known = await worker.builds().find("o", built.content.build_id)
-    shown = await worker.builds().show(known)
+    shown = await worker.builds().show("o", built.content.build_id)
+
+    assert shown == await other.builds().show("o", built.content.build_id)
+    assert [each.message for each in shown.messages] == built.content.messages
+    assert (shown.summary.kept, shown.summary.dropped) == (
+        built.content.kept,
+        built.content.dropped,
+    )
+    assert shown.unavailable is None
+
+
+async def test_texts_that_were_not_kept_are_not_shown(
+    worker: Worker, store: MemoryReports, make_request: MakeRequest
+) -> None:
+    """It is said why instead; comparing still tells what differs."""
+    silent = Worker(worker.builder, store, keeps="redacted")
+    a, b = await silent.built(make_request()), await silent.built(make_request(memory_limit=2))
+    shown = await worker.builds().show("o", a.content.build_id)
+    form = await worker.builds().in_form("o", a.content.build_id, "openai")
+    found = await worker.builds().compare("o", a.content.build_id, b.content.build_id)
 
     assert {each.message for each in shown.messages} == {None}
-    assert shown.unavailable is not None
-    assert "changed since" in shown.unavailable
-    with pytest.raises(NotReplayableError):
-        await worker.builds().compare(known, known)
+    assert "http.content" in (shown.unavailable or "")
+    assert (form.body, form.unavailable) == (None, shown.unavailable)
+    assert [(each.block, each.added, each.lines) for each in found.messages] == [
+        ("SHARED_MEMORY", None, None)
+    ]
 
 
-async def test_what_cannot_be_built_any_more_is_told(
-    worker: Worker, other: Worker, manifests: MemoryReports, make_request: MakeRequest
+async def test_a_build_is_shown_in_the_form_of_a_provider(
+    worker: Worker, make_request: MakeRequest
 ) -> None:
-    """As where a strategy is gone that another worker has."""
-    built = await other.built(make_request())
-    poorer = Worker(replace(worker.builder, strategies={}), manifests)
-    shown = await poorer.builds().show(await poorer.builds().find("o", built.content.build_id))
-    assert "can't be built any more" in (shown.unavailable or "")
+    """As it would have been sent to it, whichever form the request asked for."""
+    request = make_request(format="anthropic")
+    built = await worker.built(request)
+    name = built.content.build_id
 
+    anthropic = await worker.builds().in_form("o", name, "anthropic")
+    openai = await worker.builds().in_form("o", name, "openai")
 
-async def test_what_came_along_with_a_request_is_gone_with_its_worker(
-    worker: Worker, other: Worker, make_request: MakeRequest
-) -> None:
-    """Another one says so."""
-    built = await other.built(make_request(blocks={"MOOD": "calm"}))
-    shown = await worker.builds().show(await worker.builds().find("o", built.content.build_id))
-    assert "blocks" in (shown.unavailable or "")
+    assert anthropic.body == built.content.provider_request
+    assert openai.body == {"messages": built.content.messages, "tools": built.content.tools}
 
 
 @pytest.mark.parametrize("shows", ["full", "redacted"])
@@ -220,35 +215,37 @@ async def test_two_builds_are_compared(
         await other.built(make_request(memory_limit=2)),
     )
     builds = worker.builds(shows)
-    a, b = [await builds.find("o", each.content.build_id) for each in (first, second)]
-    found = await builds.compare(a, b)
+    a, b = [each.content.build_id for each in (first, second)]
+    found = await builds.compare("o", a, b)
 
     assert (found.a, found.b) == (first.content.build_id, second.content.build_id)
     assert not found.identical
     assert "m0" in [change.message_id for change in found.history]
     (change,) = [each for each in found.messages if each.block == "SHARED_MEMORY"]
-    assert change.removed > change.added > 0
+    assert (change.removed or 0) > (change.added or 0) > 0
     assert (change.lines is not None) == (shows == "full")
     assert ("Secret" in str(found)) == (shows == "full")
-    assert (await builds.compare(a, a)).identical
+    assert (await builds.compare("o", a, a)).identical
 
 
 @pytest.mark.parametrize("mine", [True, False])
 async def test_a_build_in_another_way(
     worker: Worker, other: Worker, make_request: MakeRequest, *, mine: bool
 ) -> None:
-    """With other options, on the same rows, at the same moment; nothing is stored."""
+    """With other options, at the same moment, on the history of now; nothing is stored."""
     built = await (worker if mine else other).built(make_request())
     await worker.builder.history.append("o", [row(200, "human", "Since then.")])
     before = await worker.builder.history.stats("o")
-    known = await worker.builds().find("o", built.content.build_id)
-    found = await worker.builds().what_if(known, {"memory_limit": 2, "strategy": "middle_out"})
+    found = await worker.builds().what_if(
+        "o", built.content.build_id, {"memory_limit": 2, "strategy": "middle_out"}
+    )
 
     assert found.build.strategy["name"] == "middle_out"
     assert found.build.summary.kept == 2
     assert found.comparison.a == built.content.build_id
-    assert {change.message_id for change in found.comparison.history} == {f"m{n}" for n in range(6)}
-    assert "Since then" not in str(found)
+    changed = {change.message_id for change in found.comparison.history}
+    assert changed == {*(f"m{n}" for n in range(7)), "m200"}
+    assert "Since then" in str(found.build.messages)
     assert await worker.builder.history.stats("o") == before
     assert worker.recent.last == int(mine)
     with pytest.raises(NotFoundError):
@@ -259,8 +256,9 @@ async def test_the_same_options_come_to_the_same(worker: Worker, make_request: M
     """With all that the request brought along."""
     request = make_request(blocks={"MOOD": "calm"}, past=[row(1, "human", "Brought along.")])
     built = await worker.built(request)
-    known = await worker.builds().find("o", built.content.build_id)
-    found = await worker.builds().what_if(known, {"max_tokens": 8000, "reserve_tokens": 2000})
+    found = await worker.builds().what_if(
+        "o", built.content.build_id, {"max_tokens": 8000, "reserve_tokens": 2000}
+    )
 
     assert found.comparison.identical
     assert "Brought along" in str(found.build.messages)
@@ -280,17 +278,16 @@ async def test_what_cannot_be_built_is_said(
 ) -> None:
     """As on the bus."""
     built = await worker.built(make_request())
-    known = await worker.builds().find("o", built.content.build_id)
     with pytest.raises(ContextBuilderError) as refused:
-        await worker.builds().what_if(known, wishes)
+        await worker.builds().what_if("o", built.content.build_id, wishes)
     assert refused.value.code == code
 
 
-async def test_without_manifests_nothing_is_shown(
-    make_builder: MakeBuilder, make_request: MakeRequest
+async def test_what_a_request_brought_is_needed_for_another_way(
+    worker: Worker, store: MemoryReports, make_request: MakeRequest
 ) -> None:
-    """Who keeps none wants none kept."""
-    settings = Settings.model_validate({"manifests": {"ttl_seconds": 0}})
-    worker = Worker(make_builder(settings=settings), MemoryReports())
-    await worker.built(make_request())
-    assert worker.recent.last == 0
+    """A worker that keeps no texts has it no more."""
+    silent = Worker(worker.builder, store, keeps="redacted")
+    built = await silent.built(make_request(blocks={"MOOD": "calm"}))
+    with pytest.raises(NotReplayableError, match="blocks"):
+        await worker.builds().what_if("o", built.content.build_id, {"memory_limit": 2})

@@ -9,26 +9,29 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from service.adapters.memory.hub import MemoryReports
-from service.audit.store import Filing
+from service.audit.reports import BuildReports
 from service.http.app import make_app
 from service.http.recent_builds import RecentBuilds
+from service.http.submit import Submitter
 from service.wire.response import BuildResponse
 from tests.support import NOW, MakeBuilder
 
 
 @pytest.fixture
-def app(make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch) -> ASGIApp:
+async def app(make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch) -> ASGIApp:
     """Return the application, in which one may listen."""
     monkeypatch.setattr("service.http.handlers.MOST_LISTENERS", 1)
     builder = make_builder()
-    recent = RecentBuilds(size=1, seconds=60, now=lambda: NOW)
+    recent = RecentBuilds(size=1, seconds=60)
 
     async def send(
         request: Mapping[str, Any], *, timeout_seconds: float | None = None
     ) -> BuildResponse:
         raise AssertionError(request)
 
-    return make_app(builder, recent, Filing(MemoryReports(), builder.settings), send)
+    settings = builder.settings
+    reports = BuildReports(MemoryReports(), settings, lambda: NOW)
+    return make_app(builder, recent, reports, Submitter(send, settings, lambda: NOW))
 
 
 @dataclass

@@ -1,31 +1,31 @@
 """The live feed, without a connection."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
-from service.build.report import Built
+from service.audit.reports import BuildReport, make_report
 from service.http import live
-from service.http.live import Position, events, position
+from service.http.live import Position, events, start_position
 from service.http.recent_builds import RecentBuilds
 from tests.support import NOW, MakeBuilder, MakeRequest
 
 
 @pytest.fixture
-async def built(make_builder: MakeBuilder, make_request: MakeRequest) -> Built:
-    """Return a build."""
-    return await make_builder().built(make_request())
+async def built(make_builder: MakeBuilder, make_request: MakeRequest) -> BuildReport:
+    """Return the report of a build."""
+    built = await make_builder().built(make_request())
+    return make_report(built, at=NOW, content="redacted", settings={})
 
 
-def named(built: Built, name: str) -> Built:
+def named(built: BuildReport, name: str) -> BuildReport:
     """Return the build under another id."""
-    return replace(built, content=built.content.model_copy(update={"build_id": name}))
+    return built.model_copy(update={"build_id": name})
 
 
 def make(size: int = 10) -> RecentBuilds:
     """Make a place for recent builds."""
-    return RecentBuilds(size=size, seconds=60, now=lambda: NOW)
+    return RecentBuilds(size=size, seconds=60)
 
 
 async def following(stream: AsyncIterator[bytes]) -> str:
@@ -33,12 +33,12 @@ async def following(stream: AsyncIterator[bytes]) -> str:
     return (await anext(stream)).decode()
 
 
-async def test_listeners_go_on_where_they_were(built: Built) -> None:
+async def test_listeners_go_on_where_they_were(built: BuildReport) -> None:
     """Each build comes once, in its order, those that waited in one piece; ids lead behind them."""
     recent = make()
     for name in "abc":
         recent.add(named(built, name))
-    begin = position(recent, f"{recent.era}.1")
+    begin = start_position(recent, f"{recent.era}.1")
     stream = events(recent, "o", begin)
 
     assert begin == Position(1)
@@ -47,14 +47,14 @@ async def test_listeners_go_on_where_they_were(built: Built) -> None:
     assert rest == ""
     assert second.startswith(f'id: {recent.era}.2\nevent: build\ndata: {{"build_id":"b"')
     assert '"build_id":"c"' in third
-    assert position(recent, third.split("\n")[0].removeprefix("id: ")) == Position(3)
+    assert start_position(recent, third.split("\n")[0].removeprefix("id: ")) == Position(3)
 
 
-async def test_who_comes_new_hears_what_comes(built: Built) -> None:
+async def test_who_comes_new_hears_what_comes(built: BuildReport) -> None:
     """And nothing of before."""
     recent = make()
     recent.add(named(built, "a"))
-    stream = events(recent, "o", position(recent, None))
+    stream = events(recent, "o", start_position(recent, None))
     await following(stream)
     recent.add(named(built, "b"))
 
@@ -62,11 +62,11 @@ async def test_who_comes_new_hears_what_comes(built: Built) -> None:
 
 
 @pytest.mark.parametrize("last", ["other.7", "", "nonsense", "{era}.x", "{era}.-1", "{era}.²"])
-async def test_ids_of_another_process_tell_of_a_gap(built: Built, last: str) -> None:
+async def test_ids_of_another_process_tell_of_a_gap(built: BuildReport, last: str) -> None:
     """Then all that is kept follows."""
     recent = make()
     recent.add(named(built, "a"))
-    begin = position(recent, last.format(era=recent.era))
+    begin = start_position(recent, last.format(era=recent.era))
     stream = events(recent, "o", begin)
     await following(stream)
 
@@ -75,17 +75,17 @@ async def test_ids_of_another_process_tell_of_a_gap(built: Built, last: str) -> 
     assert '"build_id":"a"' in await following(stream)
 
 
-async def test_an_id_of_the_future_waits_for_nothing(built: Built) -> None:
+async def test_an_id_of_the_future_waits_for_nothing(built: BuildReport) -> None:
     """It stands for the newest build."""
     recent = make()
     recent.add(built)
-    assert position(recent, f"{recent.era}.99") == Position(1)
+    assert start_position(recent, f"{recent.era}.99") == Position(1)
 
 
-async def test_who_is_too_slow_is_told(built: Built) -> None:
+async def test_who_is_too_slow_is_told(built: BuildReport) -> None:
     """Builds that were pushed out before they could be sent are a gap."""
     recent = make(size=1)
-    stream = events(recent, "o", position(recent, None))
+    stream = events(recent, "o", start_position(recent, None))
     await following(stream)
     recent.add(named(built, "a"))
     assert '"build_id":"a"' in await following(stream)
@@ -101,7 +101,7 @@ async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) ->
     """So that both sides notice where the connection is gone."""
     monkeypatch.setattr(live, "PING_SECONDS", 0)
     recent = make()
-    stream = events(recent, "o", position(recent, None))
+    stream = events(recent, "o", start_position(recent, None))
     await following(stream)
     assert await following(stream) == ": ping\n\n"
 
@@ -109,7 +109,7 @@ async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) ->
 async def test_the_feed_ends_with_its_worker() -> None:
     """Nobody holds the process up."""
     recent = make()
-    stream = events(recent, "o", position(recent, None))
+    stream = events(recent, "o", start_position(recent, None))
     await following(stream)
     recent.close()
     assert [piece async for piece in stream] == []

@@ -5,7 +5,8 @@ import pytest
 from service.builder import ContextBuilder
 from service.config.settings import BudgetSettings, MemorySettings, Settings
 from service.errors import InvalidRequestError
-from service.http.pruning import Aim, Pruning
+from service.http.pruning import Pruning
+from service.http.requests import PruningTarget
 from tests.support import MakeBuilder, row
 
 #: Five tokens.
@@ -30,7 +31,7 @@ async def test_preview_and_status_count_alike(builder: ContextBuilder) -> None:
     """What is freed by a commit is what the preview promised."""
     pruning = Pruning(builder, "redacted")
     before = await pruning.status("o", None)
-    preview = await pruning.preview("o", Aim(target_tokens=50))
+    preview = await pruning.preview("o", PruningTarget(target_tokens=50))
     marked = await pruning.commit("o", preview.ids)
     after = await pruning.status("o", None)
 
@@ -47,7 +48,7 @@ async def test_long_rows_count_as_they_are_printed(make_builder: MakeBuilder) ->
     await builder.history.append("o", [said(1, text=FIVE * 200), said(2, "tool", FIVE)])
     pruning = Pruning(builder, "redacted")
 
-    tokens = (await pruning.preview("o", Aim())).tokens_before
+    tokens = (await pruning.preview("o", PruningTarget())).tokens_before
     assert tokens == (await pruning.status("o", None)).tokens
     assert 0 < tokens < 200
 
@@ -56,7 +57,7 @@ async def test_undo_gives_everything_back(builder: ContextBuilder) -> None:
     """In its old place; and a second time there is nothing to do."""
     pruning = Pruning(builder, "redacted")
     before = await builder.history.get_history("o", 100)
-    ids = (await pruning.preview("o", Aim(target_tokens=50))).ids
+    ids = (await pruning.preview("o", PruningTarget(target_tokens=50))).ids
     await pruning.commit("o", ids)
 
     assert (await pruning.undo("o", ids)).changed == len(ids)
@@ -67,7 +68,7 @@ async def test_undo_gives_everything_back(builder: ContextBuilder) -> None:
 async def test_what_comes_after_the_preview_stays(builder: ContextBuilder) -> None:
     """Only the rows that were shown are hidden."""
     pruning = Pruning(builder, "redacted")
-    ids = (await pruning.preview("o", Aim(target_tokens=50))).ids
+    ids = (await pruning.preview("o", PruningTarget(target_tokens=50))).ids
     await builder.history.append("o", [said(99)])
     await pruning.commit("o", ids)
 
@@ -78,7 +79,9 @@ async def test_what_comes_after_the_preview_stays(builder: ContextBuilder) -> No
 async def test_a_preview_changes_nothing(builder: ContextBuilder) -> None:
     """However often it is asked for."""
     pruning = Pruning(builder, "redacted")
-    assert await pruning.preview("o", Aim()) == await pruning.preview("o", Aim())
+    assert await pruning.preview("o", PruningTarget()) == await pruning.preview(
+        "o", PruningTarget()
+    )
     assert (await builder.history.stats("o")).pruned == 0
 
 
@@ -96,14 +99,14 @@ async def test_pruning_is_due_above_four_fifths(make_builder: MakeBuilder) -> No
     assert (full.tokens, full.target, full.state) == (80, 80, "active")
     assert (full.utilization_percent, full.available, full.message) == (80.0, 100, "Healthy")
     assert (over.state, over.needs_pruning, over.message) == ("warning", True, "Needs pruning")
-    assert (await pruning.preview("o", Aim())).target_tokens == 80
+    assert (await pruning.preview("o", PruningTarget())).target_tokens == 80
 
 
 async def test_the_window_is_the_same_for_status_and_preview(builder: ContextBuilder) -> None:
     """That of the model that is named; one button must not prune to another model's limit."""
     pruning = Pruning(builder, "redacted")
     status = await pruning.status("o", "gpt-5")
-    preview = await pruning.preview("o", Aim(model="gpt-5"))
+    preview = await pruning.preview("o", PruningTarget(model="gpt-5"))
 
     assert status.limit > 100_000
     assert (status.target, preview.ids) == (preview.target_tokens, [])
@@ -120,7 +123,7 @@ async def test_calls_go_with_their_results(make_builder: MakeBuilder) -> None:
         said(4, "human", "The question itself."),
     ]
     await builder.history.append("o", rows)
-    preview = await Pruning(builder, "full").preview("o", Aim(target_tokens=0))
+    preview = await Pruning(builder, "full").preview("o", PruningTarget(target_tokens=0))
 
     assert preview.ids == ["m1", "m2", "m3"]
     assert preview.over_target
@@ -129,7 +132,7 @@ async def test_calls_go_with_their_results(make_builder: MakeBuilder) -> None:
 
 async def test_words_are_not_shown(builder: ContextBuilder) -> None:
     """Unless the settings say so."""
-    preview = await Pruning(builder, "redacted").preview("o", Aim(target_tokens=0))
+    preview = await Pruning(builder, "redacted").preview("o", PruningTarget(target_tokens=0))
     assert {each.content for each in preview.rows} == {None}
     assert {each.tokens for each in preview.rows} == {5}
 
@@ -138,7 +141,7 @@ async def test_what_was_not_looked_at_is_told(make_builder: MakeBuilder) -> None
     """A history of more rows than are read."""
     builder = make_builder(settings=Settings(memory=MemorySettings(max_rows=3)))
     await builder.history.append("o", [said(n) for n in range(5)])
-    preview = await Pruning(builder, "redacted").preview("o", Aim())
+    preview = await Pruning(builder, "redacted").preview("o", PruningTarget())
     assert (preview.messages_before, preview.not_read) == (3, 2)
 
 
@@ -148,7 +151,7 @@ async def test_one_conversation_can_be_pruned(make_builder: MakeBuilder) -> None
     for name in ("trip", "work"):
         rows = [{**said(n), "id": f"{name}{n}"} for n in range(3)]
         await builder.history.append("o", rows, conversation_id=name)
-    aim = Aim(target_tokens=0, conversation_id="trip")
+    aim = PruningTarget(target_tokens=0, conversation_id="trip")
     preview = await Pruning(builder, "redacted").preview("o", aim)
 
     assert preview.ids == ["trip0", "trip1"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.http.app import FOLDER
+from service.http.static_files import FOLDER
 
 SCRIPT = (FOLDER / "context-manager-widget.js").read_text(encoding="utf-8")
 PAGE = (Path(__file__).parents[4] / "docs" / "widget.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ def test_a_fingerprint_tells_contents_and_order() -> None:
 
 def test_lacking_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest of too many is forgotten."""
-    monkeypatch.setattr("service.ports.summaries.REMEMBERED", 2)
+    monkeypatch.setattr("service.ports.summaries.MAX_REMEMBERED", 2)
     lacking = FailedScopes()
     for owner in "abc":
         lacking.add(Scope(owner))

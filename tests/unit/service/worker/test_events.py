@@ -10,14 +10,14 @@ from service.adapters.memory.bus import open_memory_bus
 from service.errors import BusError
 from service.wire.events import EventMetadata
 from service.wire.protocol import Topics
-from service.worker.events import BusEvents
+from service.worker.events import EventPublisher
 
 
 async def test_an_event_is_heard_on_its_topic() -> None:
     """With owner, run and what led to it; each has an id of its own."""
     async with open_memory_bus() as bus, bus.listen(Topics.CONTEXT_COMPACTED) as heard:
         for cause in (EventMetadata(), EventMetadata(request_id="msg_1", build_id="bld_1")):
-            await BusEvents(bus).publish(
+            await EventPublisher(bus).publish(
                 Topics.CONTEXT_COMPACTED, {"n": 1}, owner_key="ana", run_id="run_1", cause=cause
             )
         first, second = [json.loads(await anext(heard)) for _ in range(2)]
@@ -53,7 +53,7 @@ class Away:
 @pytest.mark.parametrize("content", [{"n": 1}, {"n": object()}])
 async def test_what_cannot_be_told_is_logged(content: dict[str, object]) -> None:
     """A bus that is away, and content that is no JSON, cost a line and raise nothing."""
-    events = BusEvents(Away())  # type: ignore[arg-type] # of a bus, it has what events need
+    events = EventPublisher(Away())  # type: ignore[arg-type] # of a bus, it has what events need
     with capture_logs() as lines:
         await events.publish(Topics.CONTEXT_PRUNED, content, owner_key="ana", run_id=None)
     assert [line["event"] for line in lines] == ["event.lost"]

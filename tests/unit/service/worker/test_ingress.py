@@ -28,7 +28,7 @@ class Channel:
 
     async def until(self, *payloads: bytes) -> None:
         """Wait until these, and no others, have been enqueued."""
-        async with asyncio.timeout(30), self._taken:
+        async with asyncio.timeout(60), self._taken:
             await self._taken.wait_for(lambda: len(self.enqueued) >= len(payloads))
         assert self.enqueued == [*payloads]
 

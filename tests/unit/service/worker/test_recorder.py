@@ -51,7 +51,7 @@ async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatc
             await bus.append(Topics.LLM_RESULTS, json.dumps(row).encode())
         with capture_logs() as logs:
             running = asyncio.create_task(Recorder(history, bus, settings).run())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(history.ids) < 3:  # noqa: ASYNC110 - nothing tells when a row is written
                     await asyncio.sleep(0.01)
             running.cancel()

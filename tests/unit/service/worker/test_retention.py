@@ -120,7 +120,7 @@ async def test_workers_do_it_in_the_background(
         await builder.history.append("o", rows)
         stop = asyncio.Event()
         running = asyncio.create_task(make_worker(bus, builder).run(stop))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await builder.history.recent("o")).total == 2:  # noqa: ASYNC110 - in the background
                 await asyncio.sleep(0.01)
         stop.set()

@@ -12,7 +12,7 @@ from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError, OverloadedError
 from service.ports.bus import Answer, Identity, Outcome, Receipt
 from service.worker import loop
-from service.worker.sender import BATCH, TRIES, Sender
+from service.worker.sender import BATCH, MAX_ATTEMPTS, Sender
 
 
 class FullError(BusError, OverloadedError):
@@ -69,7 +69,7 @@ async def sending(bus: FailingBus) -> AsyncIterator[Sender]:
     """Run a sender, for some seconds at most."""
     sender = Sender(bus)
     running = asyncio.create_task(sender.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         yield sender
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -123,7 +123,7 @@ async def test_bad_answer_does_not_hold_up_others() -> None:
     assert [first, last] == [Receipt(outcome=Outcome.SENT)] * 2
     assert later == [Receipt(outcome=Outcome.SENT)] * 2
     assert len(bus._hub.read_replies("replies")) == 4
-    alone = [["a"], ["bad"], ["b"], *[["bad"]] * (TRIES - 1)]
+    alone = [["a"], ["bad"], ["b"], *[["bad"]] * (MAX_ATTEMPTS - 1)]
     assert bus.batches == [["a", "bad", "b"], *alone, ["c", "d"]]
 
 
@@ -135,7 +135,7 @@ async def test_bad_answer_that_is_told_is_tried_alone() -> None:
 
     assert isinstance(bad, BusError)
     assert [first, last] == [Receipt(outcome=Outcome.SENT)] * 2
-    assert bus.batches == [["a", "bad", "b"], *[["bad"]] * (TRIES - 1)]
+    assert bus.batches == [["a", "bad", "b"], *[["bad"]] * (MAX_ATTEMPTS - 1)]
 
 
 async def test_answers_that_are_told_to_fail_are_given_up() -> None:
@@ -147,7 +147,7 @@ async def test_answers_that_are_told_to_fail_are_given_up() -> None:
 
     assert [str(error) for error in errors] == ["at fault"] * 2
     assert later == Receipt(outcome=Outcome.SENT)
-    assert bus.batches == [*[["bad", "worse"]] * TRIES, ["good"]]
+    assert bus.batches == [*[["bad", "worse"]] * MAX_ATTEMPTS, ["good"]]
 
 
 async def test_bus_that_is_full_for_some_costs_no_answer() -> None:
@@ -156,7 +156,7 @@ async def test_bus_that_is_full_for_some_costs_no_answer() -> None:
     bus.own_error = FullError()
     async with sending(bus) as sender:
         waiting = asyncio.create_task(sent(sender, await answers_to(bus, "a", "bad")))
-        while len(bus.batches) < TRIES * 2:  # noqa: ASYNC110 - the fake has nothing to wait for
+        while len(bus.batches) < MAX_ATTEMPTS * 2:  # noqa: ASYNC110 - the fake has nothing to wait for
             await asyncio.sleep(0)
         bus.bad = ()
         receipts = await waiting
@@ -193,7 +193,7 @@ async def test_nobody_waits_for_a_bad_answer_any_more() -> None:
 async def test_outage_costs_no_answer(outage: str) -> None:
     """While the bus is away, or takes nothing from anybody, answers wait, however often tried."""
     bus = FailingBus()
-    setattr(bus, outage, TRIES * 10)
+    setattr(bus, outage, MAX_ATTEMPTS * 10)
     async with sending(bus) as sender:
         receipts = await sent(sender, await answers_to(bus, "a", "b"))
 
@@ -208,7 +208,7 @@ async def test_outage_is_not_counted_against_a_bad_answer() -> None:
         waiting = asyncio.create_task(sent(sender, await answers_to(bus, "bad", "good")))
         while not bus.batches:  # noqa: ASYNC110 - the fake has nothing to wait for
             await asyncio.sleep(0)
-        bus.away = TRIES * 10
+        bus.away = MAX_ATTEMPTS * 10
         bad, good = await waiting
 
     assert isinstance(bad, BusError)

@@ -83,14 +83,14 @@ def test_a_row_falls_out_once(rows: OwnerRows) -> None:
 
 def test_old_copies_go_when_new_ones_come(rows: OwnerRows) -> None:
     """Of those that are as old as they may get, none goes."""
-    rows.copy(["a"], archiving(days=2), NOW)
-    rows.copy(["b"], archiving(days=2), NOW + timedelta(days=2))
+    rows.archive_rows(["a"], archiving(days=2), NOW)
+    rows.archive_rows(["b"], archiving(days=2), NOW + timedelta(days=2))
     assert [(each.row["id"], each.reason) for each in rows.archive] == [
         ("a", "older"),
         ("b", "older"),
     ]
 
-    rows.copy([], archiving(days=2), NOW + timedelta(days=3))
+    rows.archive_rows([], archiving(days=2), NOW + timedelta(days=3))
     assert [each.row["id"] for each in rows.archive] == ["b"]
 
 
@@ -99,7 +99,7 @@ def test_what_there_is_is_counted(rows: OwnerRows) -> None:
     assert OwnerRows().stats() == HistoryStats()
     rows.prune(["a"])
     rows.flag_fallen(["b", "c"])
-    rows.copy(["b"], archiving(days=1), NOW)
+    rows.archive_rows(["b"], archiving(days=1), NOW)
 
     expected = HistoryStats(rows=3, tokens=9, pruned=1, fallen=2, archived=1)
     assert rows.stats() == expected

@@ -8,7 +8,13 @@ import pytest
 from formatters.model import MemoryView, Row
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.compaction.job import Job
-from service.compaction.summarize import Stretch, allowance, chronological, oldest_stretch, whole
+from service.compaction.summarize import (
+    Segment,
+    allowance,
+    select_segment,
+    sort_rows,
+    whole_segment,
+)
 from service.config.content import SummariesSettings
 from service.ports.summaries import Scope
 from tests.support import row
@@ -37,10 +43,10 @@ def job(**fields: Any) -> Job:
     return replace(made, **fields)
 
 
-def stretch(rows: list[Row], settings: SummariesSettings = SETTINGS, **fields: Any) -> Stretch:
+def stretch(rows: list[Row], settings: SummariesSettings = SETTINGS, **fields: Any) -> Segment:
     """Choose from rows."""
     count = TiktokenTokenizers().counter("o200k_base").count
-    return oldest_stretch(rows, job(**fields), settings, count)
+    return select_segment(rows, job(**fields), settings, count)
 
 
 def names(number: int) -> tuple[str, ...]:
@@ -51,7 +57,7 @@ def names(number: int) -> tuple[str, ...]:
 def test_the_target_is_reached_and_no_more() -> None:
     """What is left takes at most the target less the summaries' share."""
     chosen = stretch(TURNS)
-    left = whole(TURNS, job(), TiktokenTokenizers().counter("o200k_base").count)
+    left = whole_segment(TURNS, job(), TiktokenTokenizers().counter("o200k_base").count)
 
     assert chosen.ids == names(len(chosen.ids))
     assert len(chosen.ids) % 2 == 0
@@ -136,4 +142,4 @@ def test_rows_are_put_in_order() -> None:
         {"id": name, "role": "human", "content": name, "timestamp": time}
         for name, time in (("late", "2025-01-02"), ("early", "2025-01-01"), ("odd", "2025-01-02"))
     )
-    assert chronological([late, early, odd]) == [early, late, odd]
+    assert sort_rows([late, early, odd]) == [early, late, odd]

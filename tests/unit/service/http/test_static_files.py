@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx2
 from starlette.applications import Starlette
 
-from service.http.app import FOLDER, TYPES, static_routes
+from service.http.static_files import FOLDER, MEDIA_TYPES, static_routes
 
 
 def asking(folder: Path) -> httpx2.AsyncClient:
@@ -24,7 +24,7 @@ async def test_files_have_their_types(tmp_path: Path) -> None:
         page, script = await client.get("/"), await client.get("/parts/bar.js")
         again = await client.get("/", headers={"If-None-Match": page.headers["etag"]})
 
-        assert (page.text, page.headers["content-type"]) == ("<p>ü", TYPES[".html"])
+        assert (page.text, page.headers["content-type"]) == ("<p>ü", MEDIA_TYPES[".html"])
         assert script.headers["content-type"] == "text/javascript; charset=utf-8"
         assert (again.status_code, again.content) == (304, b"")
         assert (await client.get("/notes.md")).status_code == 404
@@ -47,4 +47,4 @@ async def test_nothing_else_can_be_reached(tmp_path: Path) -> None:
 
 def test_every_file_that_is_shipped_has_a_type() -> None:
     """So that each is served."""
-    assert {path.suffix for path in FOLDER.rglob("*") if path.is_file()} <= set(TYPES)
+    assert {path.suffix for path in FOLDER.rglob("*") if path.is_file()} <= set(MEDIA_TYPES)

@@ -19,8 +19,8 @@ from service.config.settings import EventSettings
 from service.ports.stores import Archiving
 from service.wire.events import UNCAUSED, EventMetadata
 from service.wire.protocol import Topics
-from service.worker import events as departures_module
-from service.worker.events import Departures, left_out
+from service.worker import events as pruned_module
+from service.worker.events import PrunedRows, left_out
 from tests.support import NOW, BrokenHistory, MakeBuilder, MakeRequest, row
 
 
@@ -79,10 +79,10 @@ def told() -> Told:
     return Told()
 
 
-def watching(builder: ContextBuilder, told: Told, **settings: Any) -> Departures:
+def watching(builder: ContextBuilder, told: Told, **settings: Any) -> PrunedRows:
     """Return what watches a builder's history."""
     chosen = EventSettings.model_validate(settings)
-    return Departures(builder.history, told, builder.tokenizers, chosen)
+    return PrunedRows(builder.history, told, builder.tokenizers, chosen)
 
 
 def turns(count: int) -> list[Row]:
@@ -108,7 +108,7 @@ async def test_what_is_recalled_has_not_fallen_out(
     request = make_request("question 6", strategy="relevance", memory_tokens=150)
     built = await builder.built(request)
     (there,) = [d.message_ids for d in built.fitted.decisions if "m6" in d.message_ids]
-    await watching(builder, told).tell(built)
+    await watching(builder, told).publish(built)
 
     (removed,) = told.removed
     assert there == ("m6",)
@@ -120,16 +120,16 @@ async def test_a_row_is_told_of_when_it_first_falls_out(
     builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
 ) -> None:
     """The second build with the same rows tells nothing; the next row to fall out is told alone."""
-    departures = watching(builder, told)
+    pruned = watching(builder, told)
     await history.append("o", turns(4))
     for _ in range(2):
-        await departures.tell(await builder.built(make_request(memory_limit=4)))
+        await pruned.publish(await builder.built(make_request(memory_limit=4)))
     assert told.removed == [named(0, 1, 2, 3)]
     assert history.asked == 1
 
-    await departures.tell(await builder.built(make_request(memory_limit=2)))
-    await departures.tell(await builder.built(make_request(memory_limit=8)))
-    await departures.tell(await builder.built(make_request(memory_limit=4)))
+    await pruned.publish(await builder.built(make_request(memory_limit=2)))
+    await pruned.publish(await builder.built(make_request(memory_limit=8)))
+    await pruned.publish(await builder.built(make_request(memory_limit=4)))
     assert told.removed == [named(0, 1, 2, 3), named(4, 5)]
 
 
@@ -139,7 +139,7 @@ async def test_an_event_says_what_it_comes_from(
     """Counts before and after, tokens of the texts, ids, run, request and build."""
     await history.append("o", turns(3))
     built = await builder.built(make_request(memory_limit=4))
-    await watching(builder, told).tell(built)
+    await watching(builder, told).publish(built)
 
     count = builder.tokenizers.counter("o200k_base").count
     ((topic, content, owner, cause),) = told.events
@@ -162,7 +162,7 @@ async def test_rows_are_sent_along_where_that_is_wanted(
     """With `events.content` an event carries the rows as they are stored."""
     rows = turns(2)
     await history.append("o", rows)
-    await watching(builder, told, content=True).tell(
+    await watching(builder, told, content=True).publish(
         await builder.built(make_request(memory_limit=2))
     )
     assert told.events[0][1]["rows"] == rows[:2]
@@ -191,7 +191,7 @@ async def test_a_history_that_the_request_brought_is_nobodys(
     await history.append("o", turns(3))
     built = await builder.built(make_request(memory_limit=2, past=turns(3)))
     assert built.content.dropped
-    await watching(builder, told).tell(built)
+    await watching(builder, told).publish(built)
     assert told.events == []
     assert history.asked == 0
 
@@ -203,7 +203,7 @@ async def test_a_summarized_row_has_fallen_out(
     await history.append("o", turns(8))
     strategy = {"name": "count_summary", "max_items": 4}
     request = make_request(strategy=strategy, memory_limit=None, memory_tokens=120)
-    await watching(builder, told, archive=True).tell(await builder.built(request))
+    await watching(builder, told, archive=True).publish(await builder.built(request))
     assert told.removed == [named(*range(12))]
     assert {copy.reason for copy in await history.archived("o", 99)} == {"summarized"}
 
@@ -219,7 +219,7 @@ async def test_the_archive_is_kept_without_events(
     await silent.queue.drain()
     assert history.asked == 0
 
-    await watching(builder, told, pruned=False, archive=True).tell(built)
+    await watching(builder, told, pruned=False, archive=True).publish(built)
     copies = await history.archived("o", 10)
     assert [(copy.row["id"], copy.reason, copy.run_id) for copy in copies] == [
         ("m1", "memory_limit", "run_q"),
@@ -233,12 +233,12 @@ async def test_it_is_done_in_the_background(
     builder: ContextBuilder, make_request: MakeRequest, told: Told, history: Asked
 ) -> None:
     """Builds are kept until `run` gets to them; those that left nothing out are not."""
-    departures = watching(builder, told)
-    departures.queue.keep(await builder.built(make_request()))
+    pruned = watching(builder, told)
+    pruned.queue.keep(await builder.built(make_request()))
     await history.append("o", turns(2))
-    departures.queue.keep(await builder.built(make_request(memory_limit=2)))
-    task = asyncio.create_task(departures.queue.run())
-    await departures.queue.drain()
+    pruned.queue.keep(await builder.built(make_request(memory_limit=2)))
+    task = asyncio.create_task(pruned.queue.run())
+    await pruned.queue.drain()
     task.cancel()
     await asyncio.wait([task])
     assert told.removed == [named(0, 1)]
@@ -250,11 +250,11 @@ async def test_builds_beyond_a_bound_are_let_go(
     """What waits is bounded, and it is logged what is lost."""
     await history.append("o", turns(2))
     built = await builder.built(make_request(memory_limit=2))
-    departures = watching(builder, told)
+    pruned = watching(builder, told)
     with capture_logs() as lines:
         for _ in range(MAX_BUILDS + 1):
-            departures.queue.keep(built)
-    assert [line["event"] for line in lines] == ["departures.lost"]
+            pruned.queue.keep(built)
+    assert [line["event"] for line in lines] == ["pruned.lost"]
 
 
 async def test_a_store_that_is_away_costs_a_line(
@@ -263,15 +263,15 @@ async def test_a_store_that_is_away_costs_a_line(
     """And the rows are told of with a later build."""
     await history.append("o", turns(2))
     built: Built = await builder.built(make_request(memory_limit=2))
-    departures = watching(builder, told)
-    departures._history = BrokenHistory()
+    pruned = watching(builder, told)
+    pruned._history = BrokenHistory()
     with capture_logs() as lines:
-        await departures.tell(built)
-    assert [line["event"] for line in lines] == ["departures.lost"]
+        await pruned.publish(built)
+    assert [line["event"] for line in lines] == ["pruned.lost"]
     assert told.events == []
 
-    departures._history = history
-    await departures.tell(built)
+    pruned._history = history
+    await pruned.publish(built)
     assert told.removed == [named(0, 1)]
 
 
@@ -281,16 +281,16 @@ async def test_an_outage_costs_two_lines(
     """However many builds come meanwhile: one with the reason, one with their number."""
     await history.append("o", turns(2))
     built = await builder.built(make_request(memory_limit=2))
-    departures = watching(builder, told)
-    departures._history = BrokenHistory()
+    pruned = watching(builder, told)
+    pruned._history = BrokenHistory()
     with capture_logs() as lines:
         for _ in range(3):
-            await departures.tell(built)
-        departures._history = history
-        await departures.tell(built)
+            await pruned.publish(built)
+        pruned._history = history
+        await pruned.publish(built)
     assert [(line["event"], line.get("lost")) for line in lines] == [
-        ("departures.lost", None),
-        ("departures.resumed", 3),
+        ("pruned.lost", None),
+        ("pruned.resumed", 3),
     ]
     assert told.removed == [named(0, 1)]
 
@@ -301,14 +301,14 @@ async def test_large_texts_are_counted_elsewhere(
     """Their tokens come to the same in a thread."""
     long = "word " * (LARGE_TEXT // 5)
     await history.append("o", [row(0, "human", long), *turns(2)[2:]])
-    await watching(builder, told).tell(await builder.built(make_request(memory_limit=2)))
+    await watching(builder, told).publish(await builder.built(make_request(memory_limit=2)))
     counted = builder.tokenizers.counter("o200k_base").count(long)
     assert told.events[0][1]["token_reduction"] == counted
 
 
 @pytest.mark.parametrize(
     ("bound", "most", "owners", "asked", "times"),
-    [("REMEMBERED", 1, "opo", 3, 2), ("REMEMBERED_IDS", 4, "ooppqpo", 4, 3)],
+    [("MAX_HISTORIES", 1, "opo", 3, 2), ("MAX_IDS", 4, "ooppqpo", 4, 3)],
     ids=["histories", "ids"],
 )
 async def test_what_is_remembered_is_bounded(
@@ -324,12 +324,12 @@ async def test_what_is_remembered_is_bounded(
     times: int,
 ) -> None:
     """What was built long ago, or before long histories, is asked again, and told once for all."""
-    assert getattr(departures_module, bound) > most
-    monkeypatch.setattr(departures_module, bound, most)
-    departures = watching(builder, told)
+    assert getattr(pruned_module, bound) > most
+    monkeypatch.setattr(pruned_module, bound, most)
+    pruned = watching(builder, told)
     for owner in owners:
         await history.append(owner, turns(2))
-        await departures.tell(await builder.built(make_request(owner_key=owner, memory_limit=2)))
+        await pruned.publish(await builder.built(make_request(owner_key=owner, memory_limit=2)))
     assert history.asked == asked
     assert told.removed == [named(0, 1)] * times
 
@@ -340,9 +340,9 @@ async def test_a_build_that_leaves_out_nothing_new_does_not_wait(
     """However many come, they take none of the places of those that do."""
     await history.append("o", turns(2))
     built = await builder.built(make_request(memory_limit=2))
-    departures = watching(builder, told)
-    await departures.tell(built)
+    pruned = watching(builder, told)
+    await pruned.publish(built)
     with capture_logs() as lines:
         for _ in range(MAX_BUILDS + 1):
-            departures.queue.keep(built)
+            pruned.queue.keep(built)
     assert lines == []

@@ -1,0 +1,61 @@
+"""The files of the page, read once when the worker starts."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from service.http.error_responses import NotFoundError
+
+FOLDER: Final = Path(__file__).parent / "static"
+#: The file that the path / returns.
+INDEX: Final = "index.html"
+
+#: Media types by suffix, whatever the system's tables say; other files aren't served.
+MEDIA_TYPES: Final[Mapping[str, str]] = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+
+_Serve = Callable[[Request], Awaitable[Response]]
+
+
+def static_routes(folder: Path = FOLDER) -> list[Route]:
+    """Return a route for each file of a folder, and one for the page itself."""
+    files = {
+        path.relative_to(folder).as_posix(): _serve(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in MEDIA_TYPES
+    }
+    page = files.get(INDEX, _no_page)
+    return [Route("/", page), *(Route(f"/{name}", serve) for name, serve in files.items())]
+
+
+def _serve(path: Path) -> _Serve:
+    content = path.read_bytes()
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    media_type = MEDIA_TYPES[path.suffix]
+
+    async def serve(request: Request) -> Response:
+        if request.headers.get("If-None-Match") == etag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers={**headers, "Content-Type": media_type})
+
+    return serve
+
+
+async def _no_page(_request: Request) -> Response:
+    raise NotFoundError("there is no page here; /v1/openapi.json describes the endpoints")
