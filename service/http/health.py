@@ -1,4 +1,4 @@
-"""Show over HTTP how a worker is."""
+"""The HTTP health checks and the metrics page of a worker."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,8 +16,11 @@ from service.config.settings import Settings
 from service.http.gauges import Watched
 from service.http.prometheus import PrometheusMetrics
 from service.http.server import serving
-from service.observe.health import Probe, Pulse, Readiness, stuck_after
+from service.observe.health import Probe, Readiness, stuck_after
 from service.ports.bus import Bus
+from service.worker.loop import Pulse
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +69,6 @@ def _code(well: bool) -> int:
     return 200 if well else 503
 
 
-log = structlog.get_logger(__name__)
-
-
 class Observed(Protocol):
     """A worker, as it can be looked at."""
 
@@ -99,7 +99,7 @@ async def open_health(
     pages = Pages(
         pulse=worker.pulse,
         stuck_after=stuck_after(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
-        readiness=Readiness(worker.pulse, worker.probes),
+        readiness=Readiness(lambda: worker.pulse.state, worker.probes),
         metrics=metrics,
         watched=Watched(bus, lambda: worker.in_flight),
     )
