@@ -29,7 +29,7 @@ from service.ports.summaries import FailedScopes, Scope, SummaryStore
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
