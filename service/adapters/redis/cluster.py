@@ -99,6 +99,10 @@ class Cluster:
             raise next(filter(is_unavailable, replies))
         return replies
 
+    async def get(self, keys: Sequence[str]) -> Sequence[Any]:
+        """Return the values of keys, by a command each."""
+        return await self.execute([Command(key, ("GET", key)) for key in keys])
+
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams, or wait for them on a connection for each stream."""
         if reading.has_few_slots:
