@@ -6,7 +6,7 @@ from typing import Any
 
 from formatters.providers.formats import provider_request
 from service.audit.compare import compare
-from service.audit.reports import BUILD_ID, BuildReport, BuildReports, Content, make_report
+from service.audit.reports import BUILD_ID, BuildReport, BuildReports, ContentMode, make_report
 from service.audit.what_if import build_with_options
 from service.builder import ContextBuilder
 from service.http.error_responses import NotFoundError
@@ -32,7 +32,7 @@ class Builds:
         recent: RecentBuilds,
         reports: BuildReports,
         builder: ContextBuilder,
-        content: Content,
+        content: ContentMode,
     ) -> None:
         self._recent = recent
         self._reports = reports
