@@ -61,7 +61,9 @@ class Builds:
 
         Raises `NotFoundError`, with the same text for builds of other owners and unknown ones.
         """
-        missing = NotFoundError("this owner has no such build, or none any longer")
+        missing = NotFoundError(
+            "this owner has no such build: it has expired, was erased, or belongs to another owner"
+        )
         if not BUILD_ID.fullmatch(build_id):
             raise missing
         report = await self._reports.find(build_id)
