@@ -14,6 +14,7 @@ from formatters.guard import one_line, quoted
 from formatters.lookalikes import HINT, readings
 from formatters.model import Count, Message, Role, ToolCall
 from formatters.redaction import redact_secrets
+from formatters.repair.sequence import split_units
 from formatters.rows import fix_surrogates
 from formatters.structure import OPEN
 from formatters.turns import group_turns
@@ -179,7 +180,7 @@ def _split_turns(
                 for message in step
                 for part in _split_message(transcribe(message, redact=redact), max_tokens, count)
             ]
-            for step in _group_steps(turn.messages)
+            for step in split_units(turn.messages)
         ]
         whole = _join(list(chain.from_iterable(steps)))
         for parts in [[whole]] if whole.tokens <= max_tokens else steps:
@@ -190,17 +191,6 @@ def _split_turns(
 def _join(parts: Sequence[Chunk]) -> Chunk:
     entries = chain.from_iterable(part.entries for part in parts)
     return Chunk(tuple(entries), sum(part.tokens for part in parts))
-
-
-def _group_steps(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group the messages of a turn: tool results stay with the message before them."""
-    steps: list[list[Message]] = []
-    for message in messages:
-        if message.role is Role.TOOL and steps:
-            steps[-1].append(message)
-        else:
-            steps.append([message])
-    return steps
 
 
 def _split_message(entry: TranscriptEntry, max_tokens: int, count: Count) -> Iterator[Chunk]:

@@ -15,7 +15,7 @@ from bench.recall.cases import Case
 from bench.recall.terms import terms
 from bench.recounts import OVERHEAD, tokens
 from formatters.rows import read_row
-from service.recall.features import bm25, postings
+from service.recall.bm25 import bm25, find_postings
 
 HEADER: Final = "[SHARED_MEMORY count=9999]\nRecent conversation memory:\n\n"
 #: Characters that a line shows of a message.
@@ -76,7 +76,7 @@ def with_neighbours(lines: Lines, text: str) -> Sequence[float]:
 def _scores(text: str, found: Sequence[Mapping[str, int]]) -> Sequence[float]:
     query = {term: float(count) for term, count in terms(text).items()}
     lengths = [sum(each.values()) for each in found]
-    return bm25(query, postings(query, found), lengths)
+    return bm25(query, find_postings(query, found), lengths)
 
 
 def both(lines: Lines, text: str) -> Sequence[float]:

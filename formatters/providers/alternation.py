@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
-
-from formatters.model import ChatMessage
+from typing import Final
 
 #: The user message before an assistant's message that would be the first.
 OPENING: Final = "(This is how the conversation went so far.)"
@@ -17,18 +15,14 @@ CONTINUE: Final = "(Please go on.)"
 class ProviderMessage:
     """A canonical message as the provider has it."""
 
-    role: Literal["user", "assistant"]
+    #: ``user`` or ``assistant``.
+    role: str
     #: Blocks or parts in the provider's form.
     blocks: tuple[object, ...]
     #: True if its blocks must be the first of a message.
     leads: bool = False
     #: True if it is only merged with other separate messages; for Gemini's tool results.
     separate: bool = False
-
-
-def read_role(message: ChatMessage) -> Literal["user", "assistant"]:
-    """Return the role of a message for an API with two roles: a tool result is a user's."""
-    return "assistant" if message.role == "assistant" else "user"
 
 
 def alternate_roles(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from formatters.model import ChatMessage
-from formatters.providers.alternation import ProviderMessage, alternate_roles, read_role
+from formatters.providers.alternation import ProviderMessage, alternate_roles
 from formatters.providers.canonical import (
     Canonical,
     JsonObject,
@@ -101,7 +101,7 @@ def _convert(message: ChatMessage, opaque: OpaqueParts, references: References) 
         blocks.append(_text(message.content))
     if not opaque.calls:
         blocks += _convert_calls(message, references)
-    return ProviderMessage(role=read_role(message), blocks=tuple(blocks), leads=opaque.leads)
+    return ProviderMessage(role=message.role, blocks=tuple(blocks), leads=opaque.leads)
 
 
 def _convert_calls(message: ChatMessage, references: References) -> Iterator[JsonObject]:

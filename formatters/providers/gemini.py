@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from formatters.model import ChatMessage
-from formatters.providers.alternation import ProviderMessage, alternate_roles, read_role
+from formatters.providers.alternation import ProviderMessage, alternate_roles
 from formatters.providers.canonical import Canonical, JsonObject, read_arguments, read_description
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
 from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
@@ -77,7 +77,7 @@ def _convert(message: ChatMessage, opaque: OpaqueParts, references: References) 
         parts.append(_text(message.content))
     if not opaque.calls:
         parts += _convert_calls(message, references)
-    return ProviderMessage(role=read_role(message), blocks=tuple(parts), leads=opaque.leads)
+    return ProviderMessage(role=message.role, blocks=tuple(parts), leads=opaque.leads)
 
 
 def _convert_calls(message: ChatMessage, references: References) -> Iterator[JsonObject]:

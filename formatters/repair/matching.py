@@ -1,6 +1,6 @@
 """Match tool results with the calls that they answer."""
 
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -69,7 +69,7 @@ def read_result_id(message: Message) -> str | None:
 
 
 class _Matcher:
-    """Matches calls and results in passes, each of which compares other keys."""
+    """Matches results with calls in several passes, each by another key."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.by_call: dict[CallPosition, int] = {}
@@ -78,43 +78,29 @@ class _Matcher:
         self._messages = messages
 
     def match(self, order: Iterable[int], keys_of: _CallKeys, key_of: _ResultKey) -> None:
-        """Go through the messages in order, and give each result the last call of its key."""
+        """Go through the messages in order, and give each result the last call with its key."""
         keys = {index: key_of(self._messages[index]) for index in self.unmatched}
         if not any(keys.values()):
             return
-        # for each key, the unanswered calls of each message
-        calls: dict[_Key, list[deque[CallPosition]]] = {}
+        calls: defaultdict[_Key, list[CallPosition]] = defaultdict(list)
         for index in order:
             message = self._messages[index]
             if message.role is Role.AI:
-                for key, queue in _queue_calls(index, message, keys_of).items():
-                    calls.setdefault(key, []).append(queue)
-            elif wanted := keys.get(index):
-                found = self._take(calls.get(wanted, []))
-                if found is not None:
-                    self.by_call[found] = index
-                    del keys[index]
+                # the last call first, so that the first one is on top
+                for position, call in reversed([*enumerate(message.tool_calls)]):
+                    for key in keys_of(message, call):
+                        calls[key].append((index, position))
+            elif (wanted := keys.get(index)) and self._match(index, calls[wanted]):
+                del keys[index]
         self.unmatched = list(keys)
 
-    def _take(self, calls: list[deque[CallPosition]]) -> CallPosition | None:
-        """Take the first unanswered call of the last message that has one."""
+    def _match(self, result: int, calls: list[CallPosition]) -> bool:
         while calls:
-            while calls[-1]:
-                position = calls[-1].popleft()
-                if position not in self.by_call:
-                    return position
-            calls.pop()
-        return None
-
-
-def _queue_calls(
-    index: int, message: Message, keys_of: _CallKeys
-) -> dict[_Key, deque[CallPosition]]:
-    queues: dict[_Key, deque[CallPosition]] = {}
-    for position, call in enumerate(message.tool_calls):
-        for key in keys_of(message, call):
-            queues.setdefault(key, deque()).append((index, position))
-    return queues
+            call = calls.pop()
+            if call not in self.by_call:
+                self.by_call[call] = result
+                return True
+        return False
 
 
 def _id_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:

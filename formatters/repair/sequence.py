@@ -67,13 +67,13 @@ def collect_call_ids(messages: Iterable[Message | ChatMessage]) -> frozenset[str
 
 
 def split_units(messages: Sequence[Message]) -> tuple[AtomicUnit, ...]:
-    """Split a repaired sequence into atomic units: [U], [A, T, T], [A].
+    """Split messages into atomic units: [U], [A, T, T], [A].
 
-    An AI message and its results are one unit, every other message is a unit of its own.
+    Tool results are in the unit of the message before them; every other message begins a unit.
     """
     units: list[list[Message]] = []
     for message in messages:
-        if message.role is Role.TOOL:
+        if message.role is Role.TOOL and units:
             units[-1].append(message)
         else:
             units.append([message])

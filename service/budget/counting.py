@@ -3,13 +3,14 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, Message, ToolCall
 from formatters.native import clear_result
 from formatters.render import BLOCK_SEPARATOR, group_by_message
 from formatters.rows import read_content, read_tool_calls
 from service.budget.groups import Group
+from service.ports.services import TokenCounter
 
 #: Tokens that every message costs besides its content, by the source systems' convention.
 MESSAGE_OVERHEAD: Final = 4
@@ -29,15 +30,7 @@ class Estimate(ABC):
         """Return the tokens of texts sent as one, which was split where exact counts add up."""
 
 
-class Counter(Protocol):
-    """Counts the tokens of a text."""
-
-    def count(self, text: str, /) -> int:
-        """Return the number of tokens."""
-        ...
-
-
-def count_function(counter: Counter) -> Count:
+def count_function(counter: TokenCounter) -> Count:
     """Return the function that counts blocks; an estimate itself, which rounds once a message."""
     return counter if isinstance(counter, Estimate) else counter.count
 

@@ -1,70 +1,58 @@
-"""Estimate tokens from bytes, for models whose tokenizer is not to be had."""
+"""Estimate tokens, for models whose tokenizer is not available."""
 
 import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from formatters.rows import fix_surrogates
 from service.budget.counting import MESSAGE_OVERHEAD, AnyMessage, Estimate, messages_tokens
+from service.ports.services import TokenCounter
 
-#: ``o200k_base*1.25``: the counts of a tokenizer, raised by a factor.
+#: The counts of a tokenizer, raised by a factor: ``o200k_base*1.25``.
 _RAISED: Final = re.compile(r"(\w+)\*(\d+(?:\.\d+)?)")
 
-#: Units of UTF-16 that REPLOID takes for a token.
+#: UTF-16 code units per token, by REPLOID's rule.
 UNITS_PER_TOKEN: Final = 4
 
 
 class SimpleTokenCounter:
-    """Estimates tokens as a quarter of the characters; the rule is NEXUS3's."""
+    """Estimates tokens as a quarter of the characters, by NEXUS3's rule."""
 
     name = "simple"
     exact = False
 
     def count(self, text: str) -> int:
-        """Return 0 for no text, else at least 1."""
+        """Return 0 for an empty text, else at least 1."""
         return max(1, len(text) // 4) if text else 0
 
     def count_messages(self, messages: Iterable[AnyMessage]) -> int:
-        """Return the tokens of messages, 4 for each and those of what it says and calls."""
+        """Return the tokens of messages: 4 each, and those of content and calls."""
         return messages_tokens(messages, self.count)
-
-
-class Counter(Protocol):
-    """What an estimate starts from."""
-
-    @property
-    def name(self) -> str:
-        """The tokenizer's name."""
-        ...
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class RaisedTokenCounter(Estimate):
-    """Multiplies another counter's counts, and rounds each up, so that it rather takes too many."""
+    """Multiplies the counts of another counter and rounds up, so as not to count too few."""
 
-    base: Counter
+    base: TokenCounter
     factor: float
     exact: bool = False
 
     @property
     def name(self) -> str:
-        """Return what is counted with, and by how much that is raised: ``o200k_base*1.25``."""
+        """Return the name of the base with the factor: ``o200k_base*1.25``."""
         return counter_name(self.base.name, self.factor)
 
     def count_joined(self, texts: Iterable[str]) -> int:
-        """Return the tokens of texts in one piece, where the base's counts add up."""
-        # without the rounding, the 110.00000000000001 of 100 * 1.1 would be 111
+        """Return the tokens of texts sent as one, rounded once."""
+        # rounded first, since 100 * 1.1 is 110.00000000000001, and would be 111
         return math.ceil(round(sum(map(self.base.count, texts)) * self.factor, 6))
 
     def count_messages(self, messages: Iterable[AnyMessage]) -> int:
-        """Return the tokens of messages, 4 for each and those of what it says and calls."""
+        """Return the tokens of messages: 4 each, and those of content and calls."""
         return messages_tokens(messages, self.count)
 
 
@@ -74,7 +62,7 @@ def counter_name(tokenizer: str, factor: float) -> str:
 
 
 def read_counter_name(name: str) -> tuple[str, float]:
-    """Return the tokenizer and the factor of a name; a factor below 1 is none."""
+    """Return tokenizer and factor; a name with a factor below 1 is taken as a tokenizer's."""
     raised = _RAISED.fullmatch(name)
     if raised is None or float(raised[2]) < 1:
         return name, 1.0
@@ -84,7 +72,7 @@ def read_counter_name(name: str) -> tuple[str, float]:
 def estimate_tokens(content: str | Mapping[str, object]) -> int:
     """Return REPLOID's estimate: a quarter of a text's UTF-16 units, rounded up.
 
-    An item of history is taken as its whole JSON without blanks, role and keys included.
+    For an item of history, its whole JSON without blanks counts, role and keys included.
     """
     text = content if isinstance(content, str) else _json(content)
     return math.ceil(len(text.encode("utf-16-le", "surrogatepass")) / 2 / UNITS_PER_TOKEN)
@@ -94,10 +82,10 @@ def _json(item: Mapping[str, object]) -> str:
     return json.dumps(item, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-#: Tokens of a block whose text says nothing of its cost (neuron-context's table).
+#: Tokens of content blocks whose text doesn't reflect their cost (neuron-context's table).
 FLAT_TOKENS: Final[Mapping[str, int]] = {"image": 300, "document": 500}
 
-#: Where the text of a block stands, by the block's type.
+#: The key of a content block's text, by its type.
 TEXT_KEYS: Final[Mapping[str, str]] = {
     "text": "text",
     "thinking": "thinking",
@@ -108,7 +96,7 @@ TEXT_KEYS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class HeuristicTokenCounter(Estimate):
-    """Takes so many bytes of UTF-8 for a token, rounded up for each text by itself.
+    """Divides the UTF-8 bytes of each text by a ratio, and rounds up.
 
     The rule and the ratio of 4 are neuron-context's.
     """
@@ -127,7 +115,7 @@ class HeuristicTokenCounter(Estimate):
         return cls(chars_per_token)
 
     def count_joined(self, texts: Iterable[str]) -> int:
-        """Return the tokens of texts in one piece, rounded once."""
+        """Return the tokens of texts sent as one, rounded once."""
         size = sum(len(fix_surrogates(text).encode()) for text in texts)
         return math.ceil(size / self.chars_per_token)
 
@@ -136,10 +124,10 @@ class HeuristicTokenCounter(Estimate):
         return self.count(text)
 
     def estimate_messages(self, messages: Sequence[Mapping[str, object]]) -> int:
-        """Return the tokens of messages, 4 for each and those of its ``content``.
+        """Return the tokens of messages: 4 each, and those of ``content``.
 
-        Content is a text, or a list of blocks: text, thinking, redacted_thinking, tool_use,
-        tool_result, image, document, compaction. Others count nothing.
+        Content is a text or a list of blocks: text, thinking, redacted_thinking, tool_use,
+        tool_result, image, document, compaction. Other blocks count as 0.
         """
         return sum(MESSAGE_OVERHEAD + self._content(m.get("content")) for m in messages)
 

@@ -1,4 +1,4 @@
-"""How many tokens a model takes, and how many of them a context may use."""
+"""How many tokens a model accepts, and how many of them a context may use."""
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLimits:
-    """What a model takes, and how its tokens are counted."""
+    """The token limits of a model, and how its tokens are counted."""
 
-    #: Tokens of input at most; None where only the tokenizer of the model's family is known.
+    #: The most tokens of input; None if only the tokenizer of the model's family is known.
     max_input: int | None
-    #: Tokens of an answer at most; None where that is not known.
+    #: The most tokens of a completion; None if unknown.
     max_output: int | None = None
     tokenizer: str = "o200k_base"
-    #: What the tokenizer's counts are multiplied by, for a model that it only estimates.
+    #: The factor by which the tokenizer's counts are raised for a model of another tokenizer.
     factor: float = 1.0
-    #: False where the tokenizer only estimates what the model counts.
+    #: False if the counts are only estimates for this model.
     exact: bool = True
 
     @property
     def counter(self) -> str:
-        """Return the name of the counter: the tokenizer's, and the factor's where there is one."""
+        """Return the name of the counter: the tokenizer, with the factor if it isn't 1."""
         return counter_name(self.tokenizer, self.factor)
 
 
@@ -36,15 +36,15 @@ Models = Mapping[str, ModelLimits]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTable:
-    """The limits that come with the service."""
+    """The table of limits that is shipped with the service."""
 
-    #: The day on which they were taken from their source, as in 2026-11-22.
+    #: The day on which it was taken from its source, such as 2026-11-22.
     date: str
     source: str
     models: Models
 
 
-#: REPLOID's limits by the exact name of a model, for the functions that are named after its own.
+#: REPLOID's limits by the exact name of a model, for the functions that keep its names.
 SEED_LIMITS: Final[Mapping[str, int]] = {
     "gemini-2.5-flash": 1_000_000,
     "gemini-2.5-flash-lite": 1_000_000,
@@ -55,66 +55,66 @@ SEED_LIMITS: Final[Mapping[str, int]] = {
     "default": 100_000,
 }
 
-#: What may follow the start of a name by which a model is known.
+#: Characters that may follow a known prefix of a model's name.
 BOUNDARIES: Final = "-.@:"
 
-#: The limit taken for a model that is not in the table.
+#: The limit for a model that is not in the table.
 UNKNOWN_MODEL_LIMIT: Final = 100_000
-#: Limit and reserve where neither a model nor a limit is given (the source system's defaults).
+#: Limit and reserve if neither a model nor a limit is given (the source system's defaults).
 DEFAULT_LIMIT: Final = 8_000
 DEFAULT_RESERVE: Final = 2_000
-#: The share of a limit that a context may use where no reserve is set.
+#: The share of a limit that a context may use if no reserve is set.
 USABLE_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A model's window as one build uses it, in tokens."""
+    """The context window of a build, in tokens."""
 
     limit: int
     available: int
-    #: Code and sentence of what the caller should know.
+    #: Code and sentence of each warning for the caller.
     warnings: tuple[tuple[str, str], ...] = field(default=())
 
     @property
     def reserve(self) -> int:
-        """Return what is kept free."""
+        """Return the tokens that are kept free."""
         return self.limit - self.available
 
 
 def lookup(model: str, table: Mapping[str, T]) -> T | None:
-    """Return the value of the longest start of a model's name that a table has, or None."""
+    """Return the value of the longest prefix of a model's name in a table, or None."""
     known = longest_known_prefix(model, table)
     return None if known is None else table[known]
 
 
 def longest_known_prefix(model: str, names: Container[str]) -> str | None:
-    """Return the longest start of a model's name that is among others, or None.
+    """Return the longest prefix of a model's name that is among ``names``, or None.
 
-    Those are in lower case; the model's name is read in any. What a router puts before a name
-    (``openai/gpt-5``), and the mark of a fine-tuned model (``ft:gpt-4o:…``), are passed over.
+    ``names`` are in lower case, the model's name in any case. A router's prefix (``openai/gpt-5``)
+    and that of a fine-tuned model (``ft:gpt-4o:…``) are ignored.
     """
     name = model.lower()
     bare = name.rpartition("/")[2]
     for form in (name, bare, bare.removeprefix("ft:")):
-        for start in _starts(form):
-            if start in names:
-                return start
+        for prefix in _prefixes(form):
+            if prefix in names:
+                return prefix
     return None
 
 
-def _starts(name: str) -> Iterator[str]:
-    """Yield the name and what stands before each boundary in it, the longest first."""
+def _prefixes(name: str) -> Iterator[str]:
+    """Yield the name and its prefixes that end at a boundary, the longest first."""
     yield name
-    for place in reversed(range(len(name))):
-        if name[place] in BOUNDARIES:
-            yield name[:place]
+    for index in reversed(range(len(name))):
+        if name[index] in BOUNDARIES:
+            yield name[:index]
 
 
 def compute_window(
     model: str | None, limits: ModelLimits | None, max_tokens: int | None, reserve: int | None
 ) -> Window:
-    """Return the window for a model with these ``limits`` (None: unknown), and what it leaves.
+    """Return the window of a model with these ``limits`` (None if unknown).
 
     Raises:
         InvalidRequestError: The reserve leaves nothing.
@@ -126,12 +126,12 @@ def compute_window(
     elif known is None:
         limit = max_tokens or UNKNOWN_MODEL_LIMIT
         if model is not None:
-            taken = f"the limit of {shown(model)} is not known; {limit} tokens are taken for it"
-            warnings.append(("unknown_model", taken))
+            detail = f"the limit of {shown(model)} is not known; {limit} tokens are assumed"
+            warnings.append(("unknown_model", detail))
     else:
         limit = min(max_tokens or known, known)
         if max_tokens and max_tokens > limit:
-            warnings.append(("limit_lowered", f"{model} takes {limit} tokens at most"))
+            warnings.append(("limit_lowered", f"{model} accepts {limit} tokens at most"))
     if reserve is not None and reserve >= limit:
         raise InvalidRequestError(f"a reserve of {reserve} tokens leaves nothing of {limit}")
     available = int(limit * USABLE_SHARE) if reserve is None else limit - reserve

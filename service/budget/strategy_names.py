@@ -1,4 +1,4 @@
-"""Read which strategy is asked for: a name, a name with parameters, or a list of these."""
+"""Read a strategy from a request or setting: a name, a name with parameters, or a list of these."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -10,82 +10,88 @@ from service.budget.strategies.composite import Composite
 from service.errors import shown
 from service.wire.payload import escaped
 
-#: What a strategy says of itself, and no caller sets.
+#: Fields that describe a strategy and can't be set.
 _FIXED: Final = frozenset({"name", "reads_all"})
 
-#: The strategy that is also written as a list.
+#: The strategy that can also be written as a list.
 COMPOSITE: Final = "composite"
 
-#: No parameter is larger, or smaller below 0.
-MOST: Final = 1_000_000_000
+#: The largest absolute value of a parameter.
+MAX_VALUE: Final = 1_000_000_000
 
-#: What may be set from outside: plain values, not tables of weights.
+#: The types of parameters that can be set: plain values, not tables of weights.
 PLAIN: Final = (bool, int, float)
 
 
 class UnknownStrategyError(ValueError):
-    """There is no such strategy or parameter; ``place`` says which part is meant."""
+    """A strategy or parameter doesn't exist, or its value is wrong."""
 
-    def __init__(self, place: str, detail: str) -> None:
+    def __init__(self, pointer: str, detail: str) -> None:
         super().__init__(detail)
-        #: The rest of a JSON pointer, below the strategy.
-        self.place = place
+        #: A JSON pointer to the wrong part, relative to the strategy.
+        self.pointer = pointer
 
 
 def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> Strategy:
     """Return the strategy of a name, of ``{"name": …, parameters}``, or of a list of these.
 
-    ``{"name": "composite", "strategies": […]}`` is that list.
+    ``{"name": "composite", "strategies": […]}`` is another way to write the list.
 
     Raises:
         UnknownStrategyError: The name, a parameter or its value is wrong.
     """
-    listed, place = spec, ""
+    listed, pointer = spec, ""
     if isinstance(spec, Mapping) and spec.keys() == {"name", "strategies"}:
-        listed, place = spec["strategies"] if spec["name"] == COMPOSITE else spec, "/strategies"
-    return _several(listed, known, place) if _is_list(listed) else _read(spec, known, "")
+        listed, pointer = spec["strategies"] if spec["name"] == COMPOSITE else spec, "/strategies"
+    return _read_list(listed, known, pointer) if _is_list(listed) else _read_one(spec, known, "")
 
 
 def _is_list(spec: object) -> TypeGuard[Sequence[object]]:
     return isinstance(spec, Sequence) and not isinstance(spec, str)
 
 
-def _several(specs: Sequence[object], known: Mapping[str, Strategy], place: str) -> Strategy:
+def _read_list(specs: Sequence[object], known: Mapping[str, Strategy], pointer: str) -> Strategy:
     if not specs:
-        raise UnknownStrategyError(place, "a list of strategies needs at least one")
-    strategies = tuple(_read(each, known, f"{place}/{n}") for n, each in enumerate(specs))
+        raise UnknownStrategyError(pointer, "a list of strategies needs at least one")
+    strategies = tuple(
+        _read_one(spec, known, f"{pointer}/{index}") for index, spec in enumerate(specs)
+    )
     return Composite(strategies=strategies) if len(strategies) > 1 else strategies[0]
 
 
-def _read(spec: object, known: Mapping[str, Strategy], place: str) -> Strategy:
+def _read_one(spec: object, known: Mapping[str, Strategy], pointer: str) -> Strategy:
     parameters = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
     name = parameters.pop("name", None)
     strategy = known.get(name) if isinstance(name, str) else None
     if strategy is None:
         detail = f"{shown(name)} is no strategy; there are {', '.join(sorted(known))}"
-        raise UnknownStrategyError(place, detail)
-    return _with(strategy, parameters, place) if parameters else strategy
+        raise UnknownStrategyError(pointer, detail)
+    return _set_parameters(strategy, parameters, pointer) if parameters else strategy
 
 
-def _with(strategy: Strategy, parameters: Mapping[str, object], place: str) -> Strategy:
-    settable = _settable(strategy)
+def _set_parameters(strategy: Strategy, parameters: Mapping[str, object], pointer: str) -> Strategy:
+    """Return the strategy with other parameters, of the types of their defaults."""
     for name, value in parameters.items():
-        if name not in settable:
-            has = ", ".join(sorted(settable)) or "none"
-            detail = f"{strategy.name} has no parameter {shown(name)}; it has {has}"
-            raise UnknownStrategyError(f"{place}/{escaped(str(name))}", detail)
-        if type(value) is not settable[name] and not (
-            type(value) is int and settable[name] is float
-        ):
-            detail = f"{name} has to be of the type {settable[name].__name__}"
-            raise UnknownStrategyError(f"{place}/{escaped(str(name))}", detail)
-        if isinstance(value, int | float) and not abs(value) <= MOST:
-            detail = f"{name} has to lie between -{MOST} and {MOST}"
-            raise UnknownStrategyError(f"{place}/{escaped(str(name))}", detail)
+        if problem := _problem(strategy, name, value):
+            raise UnknownStrategyError(f"{pointer}/{escaped(str(name))}", problem)
     try:
         return replace(strategy, **parameters)  # type: ignore[type-var] # `_settable` has looked
     except ValueError as error:
-        raise UnknownStrategyError(place, str(error)) from error
+        raise UnknownStrategyError(pointer, str(error)) from error
+
+
+def _problem(strategy: Strategy, name: str, value: object) -> str | None:
+    """Return why a parameter can't have a value, or None if it can."""
+    settable = _settable(strategy)
+    if name not in settable:
+        names = ", ".join(sorted(settable)) or "none"
+        return f"{strategy.name} has no parameter {shown(name)}; it has {names}"
+    is_whole_float = type(value) is int and settable[name] is float
+    if type(value) is not settable[name] and not is_whole_float:
+        return f"{name} has to be of the type {settable[name].__name__}"
+    if isinstance(value, int | float) and not abs(value) <= MAX_VALUE:
+        return f"{name} has to lie between -{MAX_VALUE} and {MAX_VALUE}"
+    return None
 
 
 def _settable(strategy: Strategy) -> dict[str, type]:

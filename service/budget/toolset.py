@@ -1,19 +1,20 @@
-"""Tools that are offered together, and what a build makes of them, made once."""
+"""Sets of tools that are offered together, with what builds derive from them, computed once."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from formatters.model import Block, Tool
+from service.ports.services import TokenCounter
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Sets that are remembered at most; their number is up to those who ask.
-KNOWN_SETS: Final = 32
-#: Blocks that are remembered of a set at most; tags are chosen by those who ask.
-KNOWN_BLOCKS: Final = 8
+#: The most sets that are remembered; requests can name any number of them.
+MAX_SETS: Final = 32
+#: The most values that are remembered of a set, by the tags of blocks, which requests choose.
+MAX_VALUES: Final = 8
 
 
 def tools_json(tools: Sequence[Tool]) -> str:
@@ -21,84 +22,72 @@ def tools_json(tools: Sequence[Tool]) -> str:
     return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
 
 
-class Counter(Protocol):
-    """What tells two counts of one text apart."""
-
-    @property
-    def name(self) -> str:
-        """The tokenizer's name."""
-        ...
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens."""
-        ...
-
-
 class Toolset:
-    """Definitions of tools in their order, which nobody may change."""
+    """Definitions of tools in their order, which must not be changed."""
 
     def __init__(self, tools: Sequence[Tool] = (), *, chosen: bool = False) -> None:
         self.tools = tuple(tools)
-        #: Whether others were left out for what was asked: another question may get other tools.
+        #: True if the tools were chosen for the input, so that another one may get others.
         self.chosen = chosen
         #: The ``tools`` array.
         self.json = tools_json(self.tools)
         self._tokens: dict[str, int] = {}
         self._blocks: dict[frozenset[str], Block] = {}
         self._costs: dict[tuple[str, frozenset[str]], Sequence[int]] = {}
-        self._parts: dict[tuple[int, ...], Toolset] = {}
+        self._subsets: dict[tuple[int, ...], Toolset] = {}
 
-    def tokens(self, counter: Counter) -> int:
-        """Return the tokens of the array, 0 where it is empty; counted once by each counter."""
-        if counter.name not in self._tokens:
-            self._tokens[counter.name] = counter.count(self.json) if self.tools else 0
-        return self._tokens[counter.name]
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return the tokens of the array, 0 if it is empty."""
+        if not self.tools:
+            return 0
+        return _remember(
+            self._tokens, counter.name, lambda: counter.count(self.json), limit=MAX_VALUES
+        )
 
     def block(self, tags: frozenset[str], show: Callable[[], Block]) -> Block:
-        """Return the block that shows the tools, made once for the tags it has to guard."""
-        block = self._blocks.get(tags)
-        if block is None:
-            block = replace(show(), volatile=self.chosen)
-            _remember(self._blocks, tags, block, KNOWN_BLOCKS)
-        return block
+        """Return the block that shows the tools and guards these tags."""
+        return _remember(
+            self._blocks, tags, lambda: replace(show(), volatile=self.chosen), limit=MAX_VALUES
+        )
 
     def costs(
-        self, counter: Counter, tags: frozenset[str], price: Callable[[], Sequence[int]]
+        self, counter: TokenCounter, tags: frozenset[str], compute: Callable[[], Sequence[int]]
     ) -> Sequence[int]:
-        """Return the tokens of each tool, counted once by each counter for the tags."""
-        costs = self._costs.get((counter.name, tags))
-        if costs is None:
-            costs = price()
-            _remember(self._costs, (counter.name, tags), costs, KNOWN_BLOCKS)
-        return costs
+        """Return the tokens of each tool in a block that guards these tags."""
+        return _remember(self._costs, (counter.name, tags), compute, limit=MAX_VALUES)
 
-    def part(self, places: Iterable[int]) -> "Toolset":
-        """Return the set of some of the tools, in their order; made once while it is known."""
-        chosen = tuple(sorted(places))
-        part = self._parts.get(chosen)
-        if part is None:
-            part = Toolset([self.tools[place] for place in chosen], chosen=True)
-            _remember(self._parts, chosen, part, KNOWN_SETS)
-        return part
+    def subset(self, indices: Iterable[int]) -> "Toolset":
+        """Return the set of some of the tools, in their order, as chosen for an input."""
+        chosen = tuple(sorted(indices))
+        return _remember(
+            self._subsets,
+            chosen,
+            lambda: Toolset([self.tools[index] for index in chosen], chosen=True),
+            limit=MAX_SETS,
+        )
 
 
 class Toolsets:
-    """The toolsets of a registry, by its version and the names that were asked for."""
+    """The toolsets of a registry, by its version and the requested names."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[str, ...]], Toolset] = {}
 
     def get(self, version: int, names: tuple[str, ...]) -> Toolset | None:
-        """Return the set of these names, of all tools where there are none, if it is known."""
+        """Return the set of these names, or of all tools if there are none; None if unknown."""
         return self._known.get((version, names))
 
     def put(self, version: int, names: tuple[str, ...], toolset: Toolset) -> None:
         """Remember a set."""
-        _remember(self._known, (version, names), toolset, KNOWN_SETS)
+        _remember(self._known, (version, names), lambda: toolset, limit=MAX_SETS)
 
 
-def _remember(known: dict[K, V], key: K, value: V, most: int) -> None:
-    """Keep a value; a table that is full begins anew, since few ever are."""
-    if len(known) >= most:
-        known.clear()
-    known[key] = value
+def _remember(table: dict[K, V], key: K, make: Callable[[], V], *, limit: int) -> V:
+    """Return the value of a key, made on first use; a full table is emptied, which is rare."""
+    value = table.get(key)
+    if value is None:
+        value = make()
+        if len(table) >= limit:
+            table.clear()
+        table[key] = value
+    return value

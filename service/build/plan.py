@@ -192,7 +192,7 @@ def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) ->
     try:
         return read_strategy(spec, strategies)
     except UnknownStrategyError as error:
-        problem = Problem(f"{pointer}/strategy{error.place}", str(error))
+        problem = Problem(f"{pointer}/strategy{error.pointer}", str(error))
         raise InvalidRequestError(problem.detail, [problem]) from error
 
 

@@ -69,9 +69,9 @@ class _Selection:
                 kept.append(index)
                 remaining -= costs[index]
         # an array may have a token more than the sum of its parts
-        while self.tokens(self.toolset.part(kept)) > limit and len(kept) > required:
+        while self.tokens(self.toolset.subset(kept)) > limit and len(kept) > required:
             kept.pop()
-        return self.toolset.part(kept)
+        return self.toolset.subset(kept)
 
     def tokens(self, toolset: Toolset) -> int:
         """Return the tokens of tools: of the array and of the full block."""

@@ -60,13 +60,9 @@ class McpServerSettings(Section):
 class ToolsSettings(Section):
     """Where tool definitions come from."""
 
-    #: Files and folders, relative to the working directory.
     paths: tuple[Path, ...] = ()
-    #: Python modules.
     modules: tuple[Text, ...] = ()
-    #: If two servers list a tool of the same name, the first server's is used.
     mcp: tuple[McpServerSettings, ...] = ()
-    #: A folder for the last listing of each server; None keeps listings in memory only.
     snapshots: Path | None = None
 
     @field_validator("mcp")
@@ -120,44 +116,29 @@ class Injection(Section):
 class PromptsSettings(Section):
     """The operator's instructions to models."""
 
-    #: Replaces the identity that comes with the service.
     identity_file: Path | None = None
-    #: Whether a request may bring its own identity.
     allow_request_identity: bool = False
-    #: A folder whose instruction files follow the identity, after those of the folders above it.
     project_folder: Path | None = None
-    #: In each folder, the first of these that exists is read.
     instruction_files: tuple[Text, ...] = ("NEXUS.md", "AGENTS.md", "CLAUDE.md", "README.md")
     sections: tuple[PromptSection, ...] = ()
     injections: tuple[Injection, ...] = ()
-    #: How often files are checked for changes.
     reload_seconds: Seconds = 5.0
 
 
 class SummarizerSettings(Section):
     """What writes summaries: an extractive summarizer, or a model over HTTP."""
 
-    #: ``extractive`` selects sentences and needs no model; ``openai`` requests summaries over HTTP.
     kind: Literal["extractive", "openai"] = "extractive"
     model: Text | None = None
-    #: A server with OpenAI's chat completions interface; None is OpenAI's own.
     base_url: WebUrl | None = None
     api_key: SecretStr | None = None
-    #: For one chunk, including retries.
     timeout_seconds: Seconds = 60.0
-    #: After status 429, 5xx and lost connections.
     retries: Annotated[int, Field(ge=0, le=10)] = 2
-    #: Chunks that are summarised at the same time.
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
-    #: Tokens of the conversation in one prompt.
     chunk_tokens: Annotated[int, Field(ge=256)] = 12_000
-    #: None omits it, for models that accept only their default.
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = 0.0
-    #: The request's field for the most tokens of the answer.
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    #: Remove secrets from what is sent.
     redact: bool = True
-    #: Consecutive failures after which the summarizer isn't called for ``breaker_seconds``.
     breaker_failures: Count = 3
     breaker_seconds: Seconds = 60.0
 
@@ -187,20 +168,12 @@ class SummariesSettings(Section):
     The ratios are shares of the tokens that history may use.
     """
 
-    #: False makes no more summaries; stored ones are still shown.
     enabled: bool = True
-    #: Summarise when turns without a summary take more than this.
     trigger_ratio: Ratio = 0.9
-    #: What summaries and the turns without one may take afterwards.
     target_ratio: Ratio = 0.8
-    #: The newest turns, which are never summarised.
     recent_preserve_ratio: Ratio = 0.25
-    #: What summaries may take.
     summary_budget_ratio: Ratio = 0.25
-    #: For one summary, including all its chunks.
     timeout_seconds: Seconds = 300.0
-    #: Summaries that are made at the same time.
     concurrency: Annotated[int, Field(ge=1, le=100)] = 1
-    #: Length of the queue of histories to summarise.
     max_waiting: Count = 256
     summarizer: SummarizerSettings = SummarizerSettings()

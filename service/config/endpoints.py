@@ -16,12 +16,9 @@ from service.config.section import Days, Port, Section, Text
 class TlsSettings(Section):
     """TLS of connections to the bus."""
 
-    #: Trusted certificate authorities, in PEM; None for those of the system.
     ca_file: Path | None = None
-    #: The client's certificate and key, in PEM, for servers that require one.
     cert_file: Path | None = None
     key_file: Path | None = None
-    #: Whether the server's certificate must name the host of the URL.
     check_hostname: bool = True
 
 
@@ -29,22 +26,16 @@ class StoreSettings(Section):
     """Where history and profiles are stored, and for how long."""
 
     url: SecretStr = SecretStr("memory://")
-    #: Age, by a row's own time, after which workers delete rows of history; None keeps them.
     retention_days: Days | None = None
-    #: Postgres connections of a process. Half are reserved for reading, so that no writer delays
-    #: builds.
     pool_size: Annotated[int, Field(ge=2, le=1_000)] = 10
     connect_timeout_seconds: Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)] = 5.0
-    #: Time limit of a statement, including the wait for locks of other workers.
     statement_timeout_seconds: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 30.0
 
 
 class HealthSettings(Section):
     """The server for probes and metrics."""
 
-    #: Anyone who reaches this address can read all of it.
     host: Text = "127.0.0.1"
-    #: 0 takes a free port, which is logged; so does the default if it is in use. None disables it.
     port: Port | None = 8765
 
 
@@ -78,21 +69,13 @@ class HttpSettings(Section):
     """The HTTP interface of a worker: requests, and the inspector of its builds."""
 
     host: Text = "127.0.0.1"
-    #: 0 takes a free port, which is logged; None disables the interface.
     port: Port | None = None
-    #: The bearer token of callers; required unless ``host`` is a loopback address.
     token: SecretStr | None = None
-    #: Host names under which callers reach it, besides its address.
     allowed_hosts: tuple[Text, ...] = ()
-    #: Origins of other sites whose pages may send requests and read the responses.
     allowed_origins: tuple[Origin, ...] = ()
-    #: Whether messages and rows are shown with their text.
     content: Literal["redacted", "full"] = "redacted"
-    #: Whether contexts can be requested.
     build: bool = True
-    #: Expensive requests at the same time.
     concurrency: Annotated[int, Field(ge=1, le=1_000)] = 8
-    #: The newest builds of the worker that are kept for the inspector.
     builds: Annotated[int, Field(ge=1, le=10_000)] = 200
 
     @field_validator("token")
@@ -138,7 +121,6 @@ DEFAULT_ENDPOINT: Final = "http://localhost:4318"
 class TelemetrySettings(Section):
     """Whether spans are exported; endpoint and sampling come from OpenTelemetry's variables."""
 
-    #: auto exports if the variables name an endpoint; otlp always does, none never.
     traces: Literal["auto", "otlp", "none"] = "auto"
 
     def exports(self, variables: Mapping[str, str] = os.environ) -> bool:

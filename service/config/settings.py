@@ -1,4 +1,8 @@
-"""All settings with their defaults and bounds; `service.config.load` fills them in."""
+"""All settings with their defaults and bounds; `service.config.load` fills them in.
+
+`config.example.yml` describes each setting. Comments in the models add what programs need to know,
+and describe the items of lists and mappings, which have no line there.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,25 +52,17 @@ OWN_KEYS: Final = (
 class BusSettings(Section):
     """Where requests come from and responses go to."""
 
-    #: None starts a server of the process's own, for demonstrations and tests.
     url: SecretStr | None = None
-    #: Prefix of every topic and key.
     prefix: str = ""
-    #: A request is handed to another worker if its worker sends no heartbeat for this long.
     lease_seconds: Seconds = 5.0
     heartbeat_seconds: Seconds = 1.0
-    #: Deliveries of a request before it goes to the dead-letter stream.
     max_deliveries: Count = 3
     result_ttl_seconds: Seconds = 60.0
     #: Larger responses are sent but not stored; compressed size.
     result_max_bytes: Count = 1_048_576
-    #: With this many requests waiting, new ones are refused as `overloaded`.
     max_backlog: Count = 100_000
-    #: Allowed prefixes of a request's `reply_to`.
     reply_prefixes: tuple[Text, ...] = ("context.reply.",)
-    #: Lifetime of replies in lists and streams.
     reply_ttl_seconds: Seconds = 300.0
-    #: For requests with neither a timeout nor a deadline.
     default_timeout_ms: Count = 15_000
     max_payload_bytes: Count = 4_194_304
     socket_timeout_seconds: Seconds = 5.0
@@ -93,13 +89,9 @@ class BusSettings(Section):
 class WorkerSettings(Section):
     """The process that builds contexts."""
 
-    #: Builds at the same time.
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 16
-    #: Time for running builds when the worker is stopped.
     shutdown_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
-    #: Touched by the loop that reads requests, for liveness probes.
     heartbeat_file: Path | None = None
-    #: The worker's name in the consumer group; None generates a unique one.
     consumer: Text | None = None
 
 
@@ -144,16 +136,11 @@ class BudgetSettings(Section):
 class MemorySettings(Section):
     """How history is shown."""
 
-    #: Most rows that are printed; None for no limit.
     limit: Annotated[int, Field(ge=0)] | None = 20
-    #: Most characters of a message; None for no limit.
     message_chars: Annotated[int, Field(ge=20)] | None = 500
     timezone: Literal["utc", "client"] = "utc"
-    #: still omits the number of rows from the header, so that the header is the same each turn.
     header: Literal["counted", "still"] = "counted"
-    #: Most rows that are read of a history.
     max_rows: Count = 5000
-    #: A strategy that searches reads histories of up to this many rows whole instead.
     whole_rows: Count = 1000
 
 
@@ -163,7 +150,6 @@ class GatherSettings(Section):
     history_timeout_seconds: Seconds = 2.0
     tools_timeout_seconds: Seconds = 1.0
     profile_timeout_seconds: Seconds = 1.0
-    #: Build without history if it can't be read, instead of answering with an error.
     degrade_history: bool = False
 
 
@@ -176,33 +162,24 @@ class RecorderSettings(Section):
 class ReportSettings(Section):
     """How long the reports of builds are kept on the bus."""
 
-    #: 0 keeps none.
     ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
-    #: Larger reports are kept without texts, or not at all; compressed size.
     max_bytes: Count = 262_144
 
 
 class EventSettings(Section):
     """Events about contexts, and the archive of rows that drop out of them."""
 
-    #: Publish rows that drop out of their owner's context on `context.pruned`.
     pruned: bool = True
-    #: Whether those events carry the rows, and not only their ids.
     content: bool = False
-    #: Copy rows that drop out to the archive, with the reason.
     archive: bool = False
-    #: Age after which copies are deleted.
     retention_days: Days = 90.0
 
 
 class ProfilePrompt(Section):
     """The profile of owners who have none."""
 
-    #: Shown in [FRIENDS_INFO].
     content: str = ""
-    #: For programs in which people edit profiles; this service has no use for it.
     editable: bool = True
-    #: Likewise.
     description: str = "About this friend: preferences, patterns and context"
 
 
@@ -228,16 +205,13 @@ class LogSettings(Section):
     level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
     ] = "info"
-    #: auto is console if stderr is a terminal, otherwise json.
     format: Annotated[Literal["auto", "json", "console"], BeforeValidator(_lower)] = "auto"
-    #: Whether fields with the text of messages are logged.
     content: bool = False
 
 
 class Settings(Section):
     """The configuration of a process; made directly, it reads no files and no environment."""
 
-    #: A set of defaults for other settings.
     preset: Preset = "classic"
     bus: BusSettings = BusSettings()
     worker: WorkerSettings = WorkerSettings()

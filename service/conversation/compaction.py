@@ -66,7 +66,7 @@ class Compaction:
     """A conversation, which part of it to summarise, and how long the summary may be."""
 
     messages: Sequence[Row]
-    selection: "Selection"
+    selection: "SelectedMessages"
     row_cost: RowCost
     #: Most tokens of a summary's text.
     max_tokens: int
@@ -118,7 +118,7 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedMessages:
     """A conversation in two parts, each in its order."""
 
     to_summarize: list[Row]
@@ -155,7 +155,7 @@ def select_messages_for_compaction(
     return selection.to_summarize, selection.to_preserve
 
 
-def select(messages: Sequence[Row], row_cost: RowCost, budget: int) -> Selection:
+def select(messages: Sequence[Row], row_cost: RowCost, budget: int) -> SelectedMessages:
     """Split a conversation so that its newest part has at most ``budget`` tokens."""
     units = read_units(messages)
     groups = [group for group in units.groups(row_cost) if not _is_own(units.units[group.index])]
@@ -167,7 +167,7 @@ def select(messages: Sequence[Row], row_cost: RowCost, budget: int) -> Selection
         # what repair leaves out is summarised with its neighbours
         start = min(_indexes(units.units[group.index] for group in newest), default=0)
         indexes |= set(range(start)) - _indexes(units.units)
-    return Selection(
+    return SelectedMessages(
         to_summarize=[row for index, row in enumerate(messages) if index in indexes],
         to_preserve=[row for index, row in enumerate(messages) if index not in indexes],
         dialogue=tuple(chain.from_iterable(group.messages for group in old)),

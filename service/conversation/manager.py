@@ -84,8 +84,6 @@ class ContextManager(MessageLog):
         if system_prompt is not None:
             self.set_system_prompt(system_prompt)
 
-    # --- prompt and tools --------------------------------------------------------------------
-
     @property
     def system_prompt(self) -> str:
         """Return the system prompt as it was set; an empty one is not sent."""
@@ -108,8 +106,6 @@ class ContextManager(MessageLog):
     def get_tool_definitions(self) -> list[Tool] | None:
         """Return the tools, or None instead of an empty list, which APIs refuse."""
         return deepcopy(self._tools) or None
-
-    # --- building ----------------------------------------------------------------------------
 
     def build_messages(self, *, conversation_id: str | None = None) -> list[dict[str, Any]]:
         """Return the messages for the next call, with the current date and time."""
@@ -159,8 +155,6 @@ class ContextManager(MessageLog):
             "tokens": built.usage["total"],
             "over_budget": built.over_budget,
         }
-
-    # --- compaction --------------------------------------------------------------------------
 
     def should_compact(self, *, conversation_id: str | None = None) -> bool:
         """Return whether a conversation exceeds `CompactionConfig.trigger`."""
@@ -229,8 +223,6 @@ class ContextManager(MessageLog):
             self._logger.log_user(str(summary.get("content")))
         if prompt is not None:
             self.set_system_prompt(prompt)
-
-    # --- inside ------------------------------------------------------------------------------
 
     def _build(self, conversation_id: str | None, time: str) -> tuple[BuiltContext, list[Row]]:
         """Return the context, and the messages of the history that are in it."""

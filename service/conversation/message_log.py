@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from datetime import datetime
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 from formatters.guard import one_line
 from formatters.model import Row, ToolCall
@@ -42,8 +42,6 @@ class MessageLog:
         self._clock = clock
         #: The messages themselves, without copying, for callers that store them elsewhere too.
         self.histories = Histories()
-
-    # --- adding ------------------------------------------------------------------------------
 
     def add_user_message(
         self,
@@ -136,10 +134,8 @@ class MessageLog:
         self.histories.select(self.histories.resolve(conversation_id))
 
     def _warn(self, message: str) -> None:
-        if isinstance(self._logger, LogsWarnings):
-            self._logger.log_warning(message)
-
-    # --- reading and clearing ----------------------------------------------------------------
+        if log_warning := getattr(self._logger, "log_warning", None):
+            log_warning(message)
 
     @property
     def messages(self) -> list[Row]:
@@ -173,7 +169,10 @@ class MessageLog:
 
 
 class ContextLogger(Protocol):
-    """Is called with each message, in their order (NEXUS3's session log)."""
+    """Is called with each message, in their order (NEXUS3's session log).
+
+    A logger that has ``log_warning(message)`` also gets the reasons why messages were left out.
+    """
 
     def log_system(self, content: str) -> None:
         """Log the system prompt, whenever it is set."""
@@ -189,15 +188,6 @@ class ContextLogger(Protocol):
 
     def log_tool_result(self, tool_call_id: str, name: str, result: str) -> None:
         """Log a tool's result."""
-        ...
-
-
-@runtime_checkable
-class LogsWarnings(Protocol):
-    """An optional method of a logger."""
-
-    def log_warning(self, message: str) -> None:
-        """Log why a message was left out."""
         ...
 
 

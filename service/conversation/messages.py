@@ -10,8 +10,6 @@ from formatters.guard import quoted
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import is_partial, read_role, read_tool_calls
 
-# --- constructing ----------------------------------------------------------------------------
-
 
 class SystemMessage(TypedDict):
     """Instructions."""
@@ -151,8 +149,6 @@ def bare_address(address: str) -> str:
     """Return an agent's address without its resource: ``a@x`` of ``a@x/phone``."""
     return address.partition("/")[0]
 
-
-# --- reading ---------------------------------------------------------------------------------
 
 #: Roles of instructions, which no strategy drops.
 _SYSTEM: Final = frozenset({"system", "developer"})

@@ -45,19 +45,21 @@ class PartShape:
 
     def write(self, row: Row, name: str, messages: Sequence[Message]) -> Row:
         """Return the row with the parts of these messages, changed where a message changed."""
-        current = {message.id: message for message in messages}
+        form, current = self._form, {message.id: message for message in messages}
         calls = iter(current[name].tool_calls) if name in current else iter(())
         parts: list[object] = []
         for part, content in self._read_parts(row, name):
             if isinstance(content, Message):
                 if result := current.get(content.id):
-                    parts.append(self._write_result(as_mapping(part), content, result))
+                    changed = result != content
+                    parts.append(form.with_result(as_mapping(part), result) if changed else part)
             elif isinstance(content, ToolCall):
                 if call := next(calls, None):
-                    parts.append(self._write_call(as_mapping(part), content, call))
+                    changed = not is_same_call(content, call)
+                    parts.append(form.with_call(as_mapping(part), call) if changed else part)
             elif name in current:
                 parts.append(part)
-        return {**row, self._form.key: parts}
+        return {**row, form.key: parts}
 
     def join(self, rows: Sequence[Row]) -> Row | None:
         """Return the last of several messages with the parts of all."""
@@ -80,12 +82,6 @@ class PartShape:
         """Return whether the provider needs the parts back exactly as they came."""
         signed = (self._form.is_signed(as_mapping(part)) for part, _ in self._read_parts(row, ""))
         return is_opaque(others) or any(signed)
-
-    def _write_call(self, part: Row, before: ToolCall, call: ToolCall) -> Row:
-        return part if is_same_call(before, call) else self._form.with_call(part, call)
-
-    def _write_result(self, part: Row, before: Message, result: Message) -> Row:
-        return part if before == result else self._form.with_result(part, result)
 
 
 class BlockForm:

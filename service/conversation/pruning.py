@@ -32,7 +32,7 @@ class PruneStats(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class PrunedHistory:
     """A history within its target."""
 
     #: The list that was passed in, if nothing had to be done.
@@ -50,7 +50,7 @@ def prune_context(
     model_name: str = "default",
     *,
     importance: Importance = IMPORTANCE,
-) -> Pruned:
+) -> PrunedHistory:
     """Remove the items with the lowest scores until a history has at most ``max_tokens``.
 
     Without ``max_tokens``, the target is 80 % of the model's limit. System items, the newest item
@@ -66,7 +66,7 @@ def prune_context(
     removed = _removed(history, whole, kept)
     rows = _same(history, [item.row for item in kept])
     final = _tokens(rows)
-    return Pruned(
+    return PrunedHistory(
         pruned=rows,
         removed=removed,
         stats={
@@ -90,7 +90,7 @@ def _removed(history: Sequence[Row], whole: Sequence[Item], kept: Sequence[Item]
     return [row for _, row in sorted([*pruned, *left_out], key=itemgetter(0))]
 
 
-def auto_manage_context(history: Sequence[Row], model_name: str = "default") -> Pruned:
+def auto_manage_context(history: Sequence[Row], model_name: str = "default") -> PrunedHistory:
     """Prune a history that has more than 80 % of the model's limit."""
     return prune_context(history, model_name=model_name)
 
@@ -103,7 +103,7 @@ class SummaryStats(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summarized:
+class SummarizedHistory:
     """A history with a sentence in place of its older part."""
 
     #: The list that was passed in, if nothing had to be done.
@@ -113,7 +113,7 @@ class Summarized:
     stats: SummaryStats
 
 
-def summarize_context(history: Sequence[Row], max_items: int = 10) -> Summarized:
+def summarize_context(history: Sequence[Row], max_items: int = 10) -> SummarizedHistory:
     """Replace all but the newest ``max_items`` items with a sentence that counts them.
 
     The sentence is a system message. System items are kept and not counted.
@@ -129,10 +129,10 @@ def summarize_context(history: Sequence[Row], max_items: int = 10) -> Summarized
         "kept_items": len(rows),
     }
     if fit.summary is None or not dropped:
-        return Summarized(summarized=_same(history, rows), summary=None, stats=stats)
+        return SummarizedHistory(summarized=_same(history, rows), summary=None, stats=stats)
     summary = _system_message(fit.summary(dropped), history)
     rows = units.rows_with(summary, dropped[0].index, fit.kept)
-    return Summarized(summarized=rows, summary=summary, stats=stats)
+    return SummarizedHistory(summarized=rows, summary=summary, stats=stats)
 
 
 def _system_message(text: str, history: Sequence[Row]) -> Row:

@@ -62,8 +62,6 @@ class Conversation:
         self._known: set[str] = set()
         self._lock = asyncio.Lock()
 
-    # --- adding ------------------------------------------------------------------------------
-
     def add_user_message(self, content: str, *, name: str | None = None) -> None:
         """Add a message of the user."""
         self.manager.add_user_message(content, conversation_id=self.conversation_id, name=name)
@@ -87,8 +85,6 @@ class Conversation:
             conversation_id=self.conversation_id,
         )
         self._stamp()
-
-    # --- the store ---------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Store new messages, and load those that others stored."""
@@ -118,8 +114,6 @@ class Conversation:
         for id_ in rows:
             del self._pending[id_]
 
-    # --- building ----------------------------------------------------------------------------
-
     async def build_messages(self) -> list[dict[str, Any]]:
         """Return the messages for the next call, including those that others stored."""
         await self.load()
@@ -133,8 +127,6 @@ class Conversation:
         return await self.manager.compact(
             summarizer, force=force, conversation_id=self.conversation_id
         )
-
-    # --- inside ------------------------------------------------------------------------------
 
     def _stamp(self) -> None:
         """Give new messages an id, a time, and the form of stored rows."""

@@ -16,10 +16,10 @@ from service.config.settings import Settings
 from service.http.gauges import WorkerState
 from service.http.prometheus import PrometheusMetrics
 from service.http.server import serving
-from service.observe.health import Probe, Pulse, Readiness, patience
+from service.observe.health import Probe, Pulse, Readiness, stuck_after
 from service.ports.bus import Bus
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class WatchedWorker(Protocol):
@@ -51,7 +51,7 @@ async def open_health(
     """
     pages = HealthPages(
         pulse=worker.pulse,
-        patience=patience(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
+        stuck_after=stuck_after(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
         readiness=Readiness(worker.pulse, worker.probes),
         metrics=metrics,
         state=WorkerState(bus, lambda: worker.in_flight),
@@ -70,7 +70,7 @@ class HealthPages:
 
     pulse: Pulse
     #: Seconds without a beat after which the worker counts as stuck.
-    patience: float
+    stuck_after: float
     readiness: Readiness
     metrics: PrometheusMetrics
     state: WorkerState
@@ -88,7 +88,7 @@ class HealthPages:
 
     async def live(self, _request: Request) -> Response:
         """Report whether the loop that reads requests makes progress; needs no bus or store."""
-        alive = self.pulse.alive(self.patience)
+        alive = self.pulse.alive(self.stuck_after)
         report = {"alive": alive, "silent_seconds": round(self.pulse.silent_seconds, 3)}
         return JSONResponse(report, status_code=_status(alive))
 

@@ -18,9 +18,10 @@ from prometheus_client import (
 from service.errors import CODES
 from service.observe.metrics import (
     OTHER_MODEL,
-    Burial,
+    DeadLetterReason,
     Duplicate,
     HttpRequest,
+    Metrics,
     Part,
     Refresh,
     Reload,
@@ -115,7 +116,7 @@ METRICS: Final = (
         "Entries sent to the dead-letter stream: no one can be answered (`unreadable`), delivered "
         "too often (`deliveries`), not a row or one that the store refuses (`result`).",
         labels=("reason",),
-        values=get_args(Burial),
+        values=get_args(DeadLetterReason),
     ),
     Metric(
         "reply_dropped",
@@ -161,7 +162,7 @@ METRICS: Final = (
 )
 
 
-class PrometheusMetrics:
+class PrometheusMetrics(Metrics):
     """The `Metrics` of one worker, in a registry of its own.
 
     Labels have few values, all of them from the code or the configuration.
@@ -209,7 +210,7 @@ class PrometheusMetrics:
         """Count a reply on a channel without subscribers."""
         self._count("reply_dropped", "no_subscriber")
 
-    def buried(self, reason: Burial) -> None:
+    def buried(self, reason: DeadLetterReason) -> None:
         """Count an entry sent to the dead-letter stream."""
         self._count("dead_letters", reason)
 

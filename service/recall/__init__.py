@@ -1,1 +1,1 @@
-"""Rank passages of a conversation by what they tell about a question; no model, and no I/O."""
+"""Rank passages of a conversation by their relevance to a question, without a model or I/O."""

@@ -1,4 +1,4 @@
-"""The days that a question speaks of: dates, months and years, and days told from its moment."""
+"""Find the days that a question names: dates, months, years, and days relative to its moment."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
-#: The names of months in languages that write them out, from January on; those of a month are
-#: parted by blanks.
+#: The names of the months in several languages, from January on, separated by blanks.
 _NAMES: Final = (
     "january januar janvier enero gennaio janeiro januari",
     "february februar février febrero febbraio fevereiro februari",
@@ -25,7 +24,7 @@ _NAMES: Final = (
 _MONTHS: Final = {
     name: month for month, names in enumerate(_NAMES, start=1) for name in names.split()
 }
-#: Words besides that only a capital makes a month, or what stands around them.
+#: Months that are words as well, unless they are capitalized or part of a date.
 _AMBIGUOUS: Final = frozenset({"may", "march", "mars", "mei"})
 
 _WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -51,18 +50,18 @@ _AGO: Final = re.compile(r"\b(\d{1,3}|a|one|two|three|four|five|six)\s+(day|week
 _NUMBERS: Final = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _LAST_WEEKDAY: Final = re.compile(rf"\blast\s+({'|'.join(_WEEKDAYS)})\b")
 
-#: Characters before a month that tell whether it is one.
+#: Characters before a month by which it is recognized.
 LEADING_CHARS: Final = 20
-#: Dates that a question names at most; one that names more is no question.
+#: The most dates of a question; a text with more is hardly a question.
 MAX_DATES: Final = 10
 
-#: For so many days after a time people still speak of what happened then.
+#: Days after an event on which people still talk about it.
 DAYS_AFTER: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """The days that parts of a date leave open, or those from one day to another."""
+    """The days that match the given parts of a date, or those of a span, both ends included."""
 
     year: int | None = None
     month: int | None = None
@@ -74,85 +73,86 @@ class Days:
         if self.span:
             return self.span[0] <= day <= self.span[1]
         parts = ((self.year, day.year), (self.month, day.month), (self.day, day.day))
-        return all(own is None or own == other for own, other in parts)
+        return all(given is None or given == actual for given, actual in parts)
 
     def just_before(self, day: date) -> bool:
-        """Tell whether a day is none of them, but comes soon after one."""
+        """Tell whether a day is not among them, but follows one of them soon."""
         if self.has(day) or day.toordinal() <= DAYS_AFTER:
             return False
         return any(self.has(day - timedelta(days=back)) for back in range(1, DAYS_AFTER + 1))
 
 
 def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
-    """Return the days that a question names; what it tells from today needs its moment."""
+    """Return the days that a question names; relative ones need its moment, ``now``."""
     today = now.date() if now else None
-    # a year that belongs to a month says nothing alone
-    rest = _CJK.sub(" ", _NAMED.sub(" ", question))
-    found = (
-        *_iso(question),
+    # a year that belongs to a month is not a date of its own
+    remaining = _CJK.sub(" ", _NAMED.sub(" ", question))
+    days = (
+        *_iso_dates(question),
         *(Days(_int(y), int(m), _int(d)) for y, m, d in _CJK.findall(question)),
-        *_named(question, today),
-        *(Days(year=int(year)) for year in _LONE_YEAR.findall(rest)),
-        *(_relative(question.lower(), today) if today else ()),
+        *_named_months(question, today),
+        *(Days(year=int(year)) for year in _LONE_YEAR.findall(remaining)),
+        *(_relative_days(question.lower(), today) if today else ()),
     )
-    return tuple(dict.fromkeys(found))[:MAX_DATES]
+    return tuple(dict.fromkeys(days))[:MAX_DATES]
 
 
 def _int(digits: str | None) -> int | None:
     return int(digits) if digits else None
 
 
-def _iso(question: str) -> Iterator[Days]:
+def _iso_dates(question: str) -> Iterator[Days]:
     for year, month, day in _ISO.findall(question):
         yield Days(int(year), int(month), _int(day))
 
 
-def _named(question: str, today: date | None) -> Iterator[Days]:
-    for found in _NAMED.finditer(question):
-        before, name, behind, year = found.groups()
-        leading = question[max(found.start() - LEADING_CHARS, 0) : found.start()]
+def _named_months(question: str, today: date | None) -> Iterator[Days]:
+    for match in _NAMED.finditer(question):
+        day_before, name, day_after, digits = match.groups()
+        leading = question[max(match.start() - LEADING_CHARS, 0) : match.start()]
         # "may" and "march" are words as well
-        plain = name.lower() not in _AMBIGUOUS or (name[0].isupper() and bool(leading.strip()))
-        if not (plain or before or behind or year or _BEFORE_MONTH.search(leading)):
+        is_month = name.lower() not in _AMBIGUOUS or (name[0].isupper() and bool(leading.strip()))
+        is_date = day_before or day_after or digits or _BEFORE_MONTH.search(leading)
+        if not (is_month or is_date):
             continue
         month = _MONTHS[name.lower()]
-        told = _int(year)
-        if told is None and today and _LAST.search(leading):
-            told = today.year - (month >= today.month)
-        yield Days(told, month, _int(before or behind))
+        year = _int(digits)
+        if year is None and today and _LAST.search(leading):
+            year = today.year - (month >= today.month)
+        yield Days(year, month, _int(day_before or day_after))
 
 
-def _relative(question: str, today: date) -> Iterator[Days]:
+def _relative_days(question: str, today: date) -> Iterator[Days]:
     for phrase, span in _PHRASES:
         if re.search(phrase, question):
             yield Days(span=span(today))
     for number, unit in _AGO.findall(question):
         count = _NUMBERS.get(number) or int(number)
-        # of two weeks ago nobody knows the day
+        # "two weeks ago" doesn't mean an exact day
         size, slack = {"day": (1, 0), "week": (7, 3), "month": (30, 15)}[unit]
-        middle = _back(today, count * size)
-        yield Days(span=(_back(middle, slack), _back(middle, -slack)))
+        middle = _days_before(today, count * size)
+        yield Days(span=(_days_before(middle, slack), _days_before(middle, -slack)))
     for name in _LAST_WEEKDAY.findall(question):
-        day = _back(today, (today.weekday() - _WEEKDAYS.index(name) - 1) % 7 + 1)
+        day = _days_before(today, (today.weekday() - _WEEKDAYS.index(name) - 1) % 7 + 1)
         yield Days(span=(day, day))
 
 
-def _back(day: date, days: int) -> date:
-    """Return the day so many days earlier, or the edge of the calendar."""
+def _days_before(day: date, days: int) -> date:
+    """Return the day ``days`` days earlier, or the first or last one of the calendar."""
     return date.fromordinal(min(max(day.toordinal() - days, 1), date.max.toordinal()))
 
 
-def _before(first: int, last: int) -> Callable[[date], tuple[date, date]]:
-    return lambda today: (_back(today, first), _back(today, last))
+def _span_before(first: int, last: int) -> Callable[[date], tuple[date, date]]:
+    return lambda today: (_days_before(today, first), _days_before(today, last))
 
 
 def _last_week(today: date) -> tuple[date, date]:
-    monday = _back(today, today.weekday() + 7)
-    return monday, _back(monday, -6)
+    monday = _days_before(today, today.weekday() + 7)
+    return monday, _days_before(monday, -6)
 
 
 def _last_month(today: date) -> tuple[date, date]:
-    end = _back(today.replace(day=1), 1)
+    end = _days_before(today.replace(day=1), 1)
     return end.replace(day=1), end
 
 
@@ -161,12 +161,12 @@ def _last_year(today: date) -> tuple[date, date]:
     return date(year, 1, 1), date(year, 12, 31)
 
 
-#: Words for days before the moment of the question.
+#: Patterns for days relative to the moment of the question.
 _PHRASES: Final[tuple[tuple[str, Callable[[date], tuple[date, date]]], ...]] = (
-    (r"(?<!before )\byesterday\b|\bgestern\b|\bhier\b|\bayer\b|昨[天日]|어제", _before(1, 1)),
+    (r"(?<!before )\byesterday\b|\bgestern\b|\bhier\b|\bayer\b|昨[天日]|어제", _span_before(1, 1)),
     (
         r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b|\banteayer\b|前天|一昨日|그저께",
-        _before(2, 2),
+        _span_before(2, 2),
     ),
     (
         r"\blast week\b|\bletzte woche\b|\bsemaine dernière\b|\bsemana pasada\b"

@@ -1,4 +1,4 @@
-"""A question as what is searched for; one without words of its own takes the last turn's."""
+"""Read a question into weighted search terms; without words of its own it takes the last turn's."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -10,75 +10,93 @@ from formatters.model import Passage, Role
 from service.recall.languages import STOP_HAN, detect_language, is_japanese, strip_question_words
 from service.recall.words import analyze, is_cjk, is_hiragana, words
 
-#: Of a longer question so many characters count at its beginning and at its end: it is asked before
-#: or behind whatever was pasted.
+#: Characters of a longer question that count at its beginning, and at its end: a question precedes
+#: or follows whatever was pasted with it.
 MAX_QUESTION_CHARS: Final = 2_000
-#: Newest passages that tell the language, with the question.
+#: Newest passages by which the language is detected, together with the question.
 LANGUAGE_PASSAGES: Final = 20
-#: What words of the last turn count: less than any of a question would. Passages that a last turn
-#: has at most.
-LAST_TURN_WEIGHT: Final = 0.5
+#: The most passages of a last turn.
 LAST_TURN_PASSAGES: Final = 2
-#: What a pair of Hiragana counts: most are endings, which tell of no subject.
+
+# Weights of terms. A word of the question has as much as it occurs in it.
+
+#: A word of the last turn: less than any of a question's own words would have.
+LAST_TURN_WEIGHT: Final = 0.5
+#: A pair of Hiragana: most are endings, which say nothing about the subject.
 HIRAGANA_WEIGHT: Final = 0.3
-#: What a Han character counts beside its pairs, and a pair for each small word of Chinese in it.
+#: A single Han character, in addition to its pairs.
 HAN_WEIGHT: Final = 0.3
+#: A factor for each stop word of Chinese in a pair of Han characters.
 STOP_HAN_WEIGHT: Final = 0.3
-#: What a pair of Han and Hiragana counts in Japanese, where the stem of a verb is often a character
-#: and the next one changes; that character counts as a word.
+#: A pair of Han and Hiragana in Japanese, where the stem of a verb is often one character and the
+#: next one is inflected; that single character counts as a word.
 HAN_HIRAGANA_WEIGHT: Final = 0.5
-_LONE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
+
+_SINGLE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The words that are searched for, and what each one counts."""
+    """The terms to search for, with their weights."""
 
     text: str
     language: str
     stems: Mapping[str, float]
+    #: Runs of characters within words.
     grams: Mapping[str, float]
+    #: The moment of the question; None if unknown.
     now: datetime | None = None
 
 
 def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
     """Read a question that was asked after these passages, oldest first."""
-    if len(text) > 2 * MAX_QUESTION_CHARS:
-        text = f"{text[:MAX_QUESTION_CHARS]} {text[-MAX_QUESTION_CHARS:]}"
-    newest = " ".join(
-        [text, *(each.text[:MAX_QUESTION_CHARS] for each in passages[-LANGUAGE_PASSAGES:])]
+    text = shorten_question(text)
+    newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
+    language = detect_language(
+        word for word in words(" ".join([text, *newest])) if not is_cjk(word)
     )
-    language = detect_language(word for word in words(newest) if not is_cjk(word))
     subject = strip_question_words(text)
-    asked = analyze(subject, language)
-    stems, grams = _weighed(asked.stems, subject), _weighed(asked.grams, subject)
-    # "and when was that?" has no word of its own
-    for passage in () if stems else _last_turn(passages):
-        borrowed = analyze(passage.text, language)
-        stems |= dict.fromkeys(borrowed.stems, LAST_TURN_WEIGHT)
-        grams |= dict.fromkeys(borrowed.grams, LAST_TURN_WEIGHT)
+    analysis = analyze(subject, language)
+    stems = _weigh_terms(analysis.stems, subject)
+    grams = _weigh_terms(analysis.grams, subject)
+    if not stems:  # such as "and when was that?"
+        for passage in _last_turn(passages):
+            last = analyze(passage.text, language)
+            stems |= dict.fromkeys(last.stems, LAST_TURN_WEIGHT)
+            grams |= dict.fromkeys(last.grams, LAST_TURN_WEIGHT)
     return Question(text=text, language=language, stems=stems, grams=grams, now=now)
 
 
-def _weighed(counts: Mapping[str, int], text: str) -> dict[str, float]:
-    """Weigh terms by how often they are there, characters and pairs of them once."""
-    stems = frozenset(_LONE_HAN.findall(text)) if is_japanese(text) else None
-    return {term: _weight(term, stems) if is_cjk(term) else n for term, n in counts.items()}
+def shorten_question(text: str) -> str:
+    """Return the beginning and the end of a long question."""
+    if len(text) <= 2 * MAX_QUESTION_CHARS:
+        return text
+    return f"{text[:MAX_QUESTION_CHARS]} {text[-MAX_QUESTION_CHARS:]}"
 
 
-def _weight(term: str, stems: Set[str] | None) -> float:
-    """Return what a term without blanks counts; ``stems`` are given where it is Japanese."""
+def _weigh_terms(counts: Mapping[str, int], text: str) -> dict[str, float]:
+    """Weigh words by their number, and characters and pairs by their script."""
+    japanese_stems = frozenset(_SINGLE_HAN.findall(text)) if is_japanese(text) else None
+    return {
+        term: _cjk_weight(term, japanese_stems) if is_cjk(term) else number
+        for term, number in counts.items()
+    }
+
+
+def _cjk_weight(term: str, japanese_stems: Set[str] | None) -> float:
+    """Return the weight of a character or a pair; ``japanese_stems`` is None for other texts."""
     if is_hiragana(term):
         return HIRAGANA_WEIGHT
     if len(term) == 1:
-        return 1.0 if stems and term in stems else HAN_WEIGHT
-    if stems is None:
-        return float(STOP_HAN_WEIGHT ** sum(map(STOP_HAN.__contains__, term)))
+        return 1.0 if japanese_stems and term in japanese_stems else HAN_WEIGHT
+    if japanese_stems is None:
+        stop_words = sum(character in STOP_HAN for character in term)
+        return float(STOP_HAN_WEIGHT**stop_words)
     return HAN_HIRAGANA_WEIGHT if any(map(is_hiragana, term)) else 1.0
 
 
 def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:
-    """Return the last human message with its answer, or the newest passages where that is far."""
+    """Return the last human message with its answer, or else the newest passages."""
     last = passages[-LAST_TURN_PASSAGES:]
-    humans = [place for place, passage in enumerate(last) if passage.speaker is Role.HUMAN]
+    humans = [index for index, passage in enumerate(last) if passage.speaker is Role.HUMAN]
     return last[humans[-1] :] if humans else last

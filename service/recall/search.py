@@ -1,8 +1,8 @@
-"""What an index is asked for, and which of the rows that it gives tell most about a question.
+"""Choose what to request of an index of terms, and rank the rows that it returns.
 
-An index gives rows in no order of worth, and a common word has half of a long history. So the
-rarest terms are asked for alone, as long as all their rows together are few, and common ones in
-pairs. Everything here is of one owner; terms are keys that a store makes of words.
+An index returns rows in no order of relevance, and a common word is in half of a long history. So
+the rarest terms are requested alone, as long as the number of their rows is small, and common ones
+in pairs. Everything here concerns one owner; terms are keys that a store makes of words.
 """
 
 from bisect import bisect_left, insort
@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from service.recall.features import idf
+from service.recall.bm25 import idf
 
-#: Rows that an index is asked for at most: to read and score so many takes some milliseconds.
+#: The most rows that are requested of an index: reading and scoring them takes some milliseconds.
 MAX_FOUND: Final = 2_000
-#: Terms that are asked for alone at most, and common ones of which pairs are.
+#: The most terms that are requested alone, and the most common ones that are paired.
 MAX_SINGLE_TERMS: Final = 24
 MAX_PAIRED_TERMS: Final = 5
-#: Rows in turn among which a row's neighbours are, and what their terms count for it.
+#: The largest distance of a row's neighbours, in rows, and the weight of a neighbour's terms.
 NEIGHBOUR_DISTANCE: Final = 4
 NEIGHBOUR_WEIGHT: Final = 0.5
-#: How far around a row its neighbours are read, in printed tokens.
+#: The distance up to which rows around a hit are read, in printed tokens.
 CONTEXT_TOKENS: Final = 150
-#: Rows that are read at most for each one that is found.
+#: The most rows that are read for each hit.
 ROWS_PER_HIT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What is looked for: rows older than the one with the id ``before``, and so many."""
+    """The terms to look for, in at most ``max_rows`` rows older than the row ``before``."""
 
     terms: Sequence[str]
     before: str
@@ -38,97 +38,131 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class TermStatistics:
-    """How many rows of an owner there are, of the scope that is asked, and with each term."""
+    """The number of an owner's rows, of those in the scope of a search, and of those per term."""
 
     rows: int
     scope: int
+    #: The number of rows with a term, by the term's key.
     having: Mapping[int, int]
 
     def weight(self, term: int) -> float:
-        """Return how telling a term is."""
+        """Return the weight of a term by its rarity."""
         return idf(self.rows, self.having[term])
 
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """Rows with any of these terms, or with both of a pair, are asked for."""
+    """Requests rows with any of the single terms, or with both terms of a pair."""
 
     alone: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
 
 
 class RowPosition(NamedTuple):
-    """Where a row stands: the tokens of its scope up to its end, and its own."""
+    """The position of a row in its scope, in printed tokens."""
 
+    #: Tokens of the scope up to the end of the row.
     total: int
+    #: Tokens of the row.
     own: int
 
 
 class Hit(NamedTuple):
-    """A row that an index has given: its number in the order of arrival, and what it has."""
+    """A row that an index returned."""
 
+    #: Its number in the order of arrival.
     sequence: int
+    #: The terms that it has.
     terms: Set[int]
 
 
-def choose_query(known: TermStatistics) -> IndexQuery:
-    """Choose what to ask for, so that no more than so many rows are found."""
+def choose_query(statistics: TermStatistics) -> IndexQuery:
+    """Choose what to request, so that at most `MAX_FOUND` rows have any of the single terms."""
+    having = statistics.having
+    by_rarity = sorted(having, key=lambda term: (having[term], term))
     alone: list[int] = []
-    left = MAX_FOUND
-    rarest = sorted(known.having, key=lambda term: (known.having[term], term))
-    for term in rarest[:MAX_SINGLE_TERMS]:
-        left -= min(known.having[term], known.scope)
-        if left < 0:
+    remaining = MAX_FOUND
+    for term in by_rarity[:MAX_SINGLE_TERMS]:
+        remaining -= min(having[term], statistics.scope)
+        if remaining < 0:
             break
         alone.append(term)
-    common = rarest[len(alone) : len(alone) + MAX_PAIRED_TERMS]
-    pairs = combinations(common, 2)
-    return IndexQuery(
-        tuple(alone), tuple(pair for pair in pairs if _expected(pair, known) < MAX_FOUND)
+    common = by_rarity[len(alone) : len(alone) + MAX_PAIRED_TERMS]
+    pairs = [
+        pair for pair in combinations(common, 2) if _expected_rows(pair, statistics) < MAX_FOUND
+    ]
+    return IndexQuery(tuple(alone), tuple(pairs))
+
+
+def _expected_rows(pair: tuple[int, int], statistics: TermStatistics) -> float:
+    """Estimate the number of rows with both terms, as if they were independent."""
+    first, second = (statistics.having[term] / statistics.rows for term in pair)
+    return first * second * statistics.scope
+
+
+def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> list[int]:
+    """Return the numbers of the best rows, the best first.
+
+    A row scores by the weights of its terms, and by a share of those of its neighbours.
+    """
+    weights = {term: statistics.weight(term) for term in statistics.having}
+    ordered = sorted(hits, key=lambda hit: hit.sequence)
+    scores = {
+        hit.sequence: _score(hit.terms, _terms_nearby(ordered, index), weights)
+        for index, hit in enumerate(ordered)
+    }
+    # of rows with equal scores the newer comes first
+    return sorted(scores, key=lambda number: (scores[number], number), reverse=True)[:limit]
+
+
+def _terms_nearby(ordered: Sequence[Hit], index: int) -> Set[int]:
+    """Return the terms of a row and its neighbours."""
+    sequence = ordered[index].sequence
+    candidates = ordered[max(index - NEIGHBOUR_DISTANCE, 0) : index + NEIGHBOUR_DISTANCE + 1]
+    return {
+        term
+        for hit in candidates
+        if abs(hit.sequence - sequence) <= NEIGHBOUR_DISTANCE
+        for term in hit.terms
+    }
+
+
+def _score(own: Set[int], nearby: Set[int], weights: Mapping[int, float]) -> float:
+    # always in the order of the weights, as a sum of floats depends on it
+    return sum(
+        weight if term in own else NEIGHBOUR_WEIGHT * weight
+        for term, weight in weights.items()
+        if term in nearby
     )
 
 
-def _expected(pair: tuple[int, int], known: TermStatistics) -> float:
-    """Return how many rows have both terms, if one says nothing of the other."""
-    one, other = (known.having[term] / known.rows for term in pair)
-    return one * other * known.scope
+def token_ranges(positions: Sequence[RowPosition], end: int) -> list[tuple[int, int]]:
+    """Return the ranges of positions to read: the hits with `CONTEXT_TOKENS` around each of them.
 
-
-def rank_hits(hits: Sequence[Hit], known: TermStatistics, most: int) -> list[int]:
-    """Return the numbers of the best rows, the best first; neighbours count for each other."""
-    weights = {term: known.weight(term) for term in known.having}
-    ordered = sorted(hits, key=lambda hit: hit.sequence)
-    scores = {
-        hit.sequence: _score(hit.terms, _around(ordered, place), weights)
-        for place, hit in enumerate(ordered)
-    }
-    # of two that score alike the newer goes first
-    return sorted(scores, key=lambda number: (scores[number], number), reverse=True)[:most]
-
-
-def token_ranges(spots: Sequence[RowPosition], end: int) -> list[tuple[int, int]]:
-    """Return the totals, first and last, between which these rows and their neighbours stand.
-
-    None goes beyond the total ``end``. They don't overlap, and come in the order of ``spots``, the
-    best first: what two rows reach is the better one's, as no more may be read than so many rows.
-    Some may have no row.
+    ``positions`` are those of the hits, the best first; ranges end at the position ``end``. They
+    come in the order of the hits and don't overlap: what is around two hits belongs to the better
+    one, as the number of rows to read is limited. A range may contain no row.
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     taken: list[tuple[int, int]] = []
-    for spot in spots:
-        if spot.total <= end:
-            last = min(spot.total + CONTEXT_TOKENS, end)
-            left = list(_left(taken, spot.total - spot.own - CONTEXT_TOKENS + 1, last))
-            found += left
-            for stretch in left:
-                insort(taken, stretch)
-    return found
+    for position in positions:
+        if position.total > end:
+            continue
+        first = position.total - position.own - CONTEXT_TOKENS + 1
+        last = min(position.total + CONTEXT_TOKENS, end)
+        free = list(_free_ranges(taken, first, last))
+        ranges += free
+        for part in free:
+            insort(taken, part)
+    return ranges
 
 
-def _left(taken: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield what lies between two totals and in none of these stretches, which are in order."""
-    place = max(bisect_left(taken, (first, first)) - 1, 0)
-    for low, high in taken[place:]:
+def _free_ranges(
+    taken: Sequence[tuple[int, int]], first: int, last: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range that are in none of the taken ranges, which are sorted."""
+    index = max(bisect_left(taken, (first, first)) - 1, 0)
+    for low, high in taken[index:]:
         if low > last:
             break
         if first < low:
@@ -136,20 +170,3 @@ def _left(taken: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[t
         first = max(first, high + 1)
     if first <= last:
         yield first, last
-
-
-def _around(ordered: Sequence[Hit], place: int) -> Set[int]:
-    """Return the terms of the rows close by."""
-    at = ordered[place].sequence
-    near = ordered[max(place - NEIGHBOUR_DISTANCE, 0) : place + NEIGHBOUR_DISTANCE + 1]
-    return frozenset().union(
-        *(hit.terms for hit in near if abs(hit.sequence - at) <= NEIGHBOUR_DISTANCE)
-    )
-
-
-def _score(own: Set[int], around: Set[int], weights: Mapping[int, float]) -> float:
-    # summed in one order, as sums of floats depend on it
-    shares = (
-        (1.0 if term in own else NEIGHBOUR_WEIGHT, term) for term in weights if term in around
-    )
-    return sum(share * weights[term] for share, term in shares)

@@ -1,4 +1,4 @@
-"""Which rules terms are made by, so that an index of terms that others made is known."""
+"""The terms that stores index for a row and look up for a question, and their version."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -11,46 +11,48 @@ from service.recall.languages import STOP_WORDS, detect_language
 from service.recall.question import read_question
 from service.recall.words import analyze, is_cjk, words
 
-#: Characters of a row that it is found by, and terms: what a store writes for one is bounded. It is
-#: all of 500 characters, as many as are shown; of Chinese each of them and each pair is a term.
+#: The characters of a row that are indexed, and its terms, so that what a store writes is limited.
+#: 500 characters, as many as are shown, are indexed whole; in Chinese each character and each pair
+#: is a term.
 MAX_ROW_CHARS: Final = 5_000
 MAX_ROW_TERMS: Final = 1_000
-#: Terms of a question that count at its beginning and at its end.
+#: The terms of a question that count at its beginning, and at its end.
 QUESTION_TERMS: Final = 100
 
 
 def row_terms(text: str) -> tuple[str, ...]:
     """Return the terms of a row: the stems of its words, the words, and pairs of characters.
 
-    A row may be too short to tell its language, and then has other stems than the question; so the
-    words themselves count as well.
+    The words themselves are included because the language of a short row may not be recognized, so
+    that its stems differ from those of the question.
     """
     text = text[:MAX_ROW_CHARS]
     plain = [word for word in words(text) if not is_cjk(word)]
     language = detect_language(plain)
-    told = (*analyze(text, language).stems, *_telling(plain, language))
-    return tuple(islice(dict.fromkeys(told), MAX_ROW_TERMS))
+    terms = (*analyze(text, language).stems, *_without_stop_words(plain, language))
+    return tuple(islice(dict.fromkeys(terms), MAX_ROW_TERMS))
 
 
-def question_terms(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """Return what is looked for, for a question that was asked after these passages."""
-    asked = read_question(question, passages, None)
-    plain = (word for word in words(asked.text) if not is_cjk(word))
-    terms = tuple(dict.fromkeys((*asked.stems, *_telling(plain, asked.language))))
+def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """Return the terms to look up for a question that was asked after these passages."""
+    question = read_question(text, passages, None)
+    plain = (word for word in words(question.text) if not is_cjk(word))
+    kept = _without_stop_words(plain, question.language)
+    terms = tuple(dict.fromkeys((*question.stems, *kept)))
     if len(terms) <= 2 * QUESTION_TERMS:
         return terms
     return (*terms[:QUESTION_TERMS], *terms[-QUESTION_TERMS:])
 
 
-def _telling(plain: Iterable[str], language: str) -> Iterator[str]:
-    stops = STOP_WORDS[language]
-    return (word for word in plain if word not in stops)
+def _without_stop_words(plain: Iterable[str], language: str) -> Iterator[str]:
+    stop_words = STOP_WORDS[language]
+    return (word for word in plain if word not in stop_words)
 
 
-#: To be raised with a change that none of the texts below shows.
+#: To be increased with a change of the rules that doesn't affect the texts below.
 VERSION: Final = 1
 
-#: What a change of stemmers, stop words, cuts or Unicode would show in.
+#: Texts whose terms depend on stemmers, stop words, limits and Unicode.
 _TEXTS: Final = (
     "She was running to the sailors' meetings about 2,500 résumés, and e-mailed them twice.",
     "Nous avons regardé les chevaux qui couraient près des maisons, c'était magnifique.",
@@ -66,7 +68,7 @@ _TEXTS: Final = (
 
 @cache
 def term_rules() -> str:
-    """Return the name of the rules: the same as long as they make the same terms."""
+    """Return the version of the rules; it changes when they produce other terms."""
     digest = blake2b(digest_size=6)
     for text in _TEXTS:
         digest.update("\n".join((*row_terms(text), "")).encode())

@@ -293,7 +293,7 @@ async def test_an_index_of_other_rules_is_made_anew(url: str) -> None:
     await fill(url)
     before = await terms(url)
     await made_by_others(url)
-    with pytest.raises(SchemaError, match="another version's rules: run `ctxb db reindex`"):
+    with pytest.raises(SchemaError, match="rules of another version: run `ctxb db reindex`"):
         await check(url)
     database = open_database(url)
     steps = [await database.write(reindex_next) for _ in range(2)]

@@ -1,10 +1,8 @@
-from formatters.model import ChatMessage
 from formatters.providers.alternation import (
     CONTINUE,
     OPENING,
     ProviderMessage,
     alternate_roles,
-    read_role,
 )
 
 
@@ -70,9 +68,3 @@ def test_messages_without_blocks_go() -> None:
     """An API refuses a message without content."""
     assert turns(user(1), assistant(), user(2)) == [("user", [block(1), block(2)])]
     assert turns() == []
-
-
-def test_a_result_is_said_by_the_user() -> None:
-    """An API with two roles has no other for it."""
-    assert read_role(ChatMessage(role="assistant")) == "assistant"
-    assert read_role(ChatMessage(role="tool")) == read_role(ChatMessage(role="user")) == "user"

@@ -109,6 +109,9 @@ def test_a_tag_stands_for_one_block() -> None:
 class Halves(Estimate):
     """A counter for which two letters are a token, rounded up."""
 
+    name = "halves"
+    exact = False
+
     def count_joined(self, texts: Iterable[str]) -> int:
         """Return half the length."""
         return -(-sum(map(len, texts)) // 2)
@@ -135,6 +138,9 @@ def test_how_a_counter_counts() -> None:
 
 class Letters:
     """A counter for which a letter is a token."""
+
+    name = "letters"
+    exact = True
 
     def count(self, text: str) -> int:
         """Return the length."""

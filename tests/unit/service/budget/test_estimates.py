@@ -18,6 +18,7 @@ class Letters:
     """A counter for which a letter is a token."""
 
     name = "letters"
+    exact = True
 
     def count(self, text: str) -> int:
         """Return the length."""

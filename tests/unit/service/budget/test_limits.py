@@ -110,7 +110,7 @@ def test_no_more_than_the_model_takes() -> None:
 
     assert (room.limit, room.available) == (272_000, 217_600)
     assert [code for code, _ in room.warnings] == ["limit_lowered"]
-    assert "gpt-5 takes 272000" in room.warnings[0][1]
+    assert "gpt-5 accepts 272000" in room.warnings[0][1]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_unknown_models_are_warned_of(
     assert (room.limit, room.available) == (limit, available)
     assert [code for code, _ in room.warnings] == ["unknown_model"]
     assert room.warnings[0][1] == (
-        f"the limit of 'llama-3' is not known; {limit} tokens are taken for it"
+        f"the limit of 'llama-3' is not known; {limit} tokens are assumed"
     )
 
 

@@ -14,6 +14,8 @@ LOOK = {"type": "function", "function": {"name": "look", "description": "Schau Ã
 class Letters:
     """A counter for which a letter is a token, and that knows what it was asked."""
 
+    exact = True
+
     def __init__(self, name: str = "letters") -> None:
         self.name = name
         self.asked: list[str] = []
@@ -82,7 +84,7 @@ def test_each_tool_is_priced_once_for_a_counter_and_tags() -> None:
 
 def test_tags_that_strangers_choose_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full table begins anew."""
-    monkeypatch.setattr(toolset, "KNOWN_BLOCKS", 2)
+    monkeypatch.setattr(toolset, "MAX_VALUES", 2)
     tools = Toolset()
     sizes: list[int] = []
     for tag in "ABCDE":

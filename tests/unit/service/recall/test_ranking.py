@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 import pytest
 
 from formatters.model import Passage, Role
-from service.recall.features import features
+from service.recall.features import compute_features
 from service.recall.question import read_question
 from service.recall.ranking import LONG_WEIGHTS, WEIGHTS, rank
 
@@ -114,7 +114,7 @@ def test_long_sessions_are_told() -> None:
     short = chat()
 
     def longness(passages: list[Passage]) -> list[float]:
-        return list(features(read_question("word", passages, NOW), passages)["long"])
+        return list(compute_features(read_question("word", passages, NOW), passages)["long"])
 
     assert longness(meeting) == [1.0] * 80
     assert longness(short) == [0.0] * 40
@@ -150,7 +150,7 @@ def test_days_at_the_edge_of_the_calendar(edge: date) -> None:
 def test_every_weight_is_of_a_feature() -> None:
     """No weight is of a name that there is not, and nothing is computed for none."""
     passages = chat()
-    found = features(read_question("soup", passages, NOW), passages)
+    found = compute_features(read_question("soup", passages, NOW), passages)
 
     assert WEIGHTS.keys() | LONG_WEIGHTS.keys() | {"long"} == found.keys()
     assert {len(column) for column in found.values()} == {len(passages)}

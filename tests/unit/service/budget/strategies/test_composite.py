@@ -119,7 +119,7 @@ def test_what_is_no_strategy_is_refused_with_its_place(spec: object, place: str,
     with pytest.raises(UnknownStrategyError, match=told) as caught:
         read_strategy(spec)
 
-    assert caught.value.place == place
+    assert caught.value.pointer == place
 
 
 class Own:
@@ -156,7 +156,7 @@ def test_a_list_may_be_called_by_name() -> None:
     )
     with pytest.raises(UnknownStrategyError, match="'x' is no strategy") as raised:
         read_strategy({"name": "composite", "strategies": ["none", "x"]})
-    assert raised.value.place == "/strategies/1"
+    assert raised.value.pointer == "/strategies/1"
     for name, told in (("composite", "no parameter 'strategies'"), ("none", "has none")):
         with pytest.raises(UnknownStrategyError, match=told):
             read_strategy({"name": name, "strategies": "none"})

@@ -1,0 +1,58 @@
+"""Score texts for a query by BM25, and what the scores need: postings and the rarity of terms."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+#: The values of Lucene's authors for short texts (Kamphuis et al., "Which BM25 do you mean?").
+K1: Final = 0.9
+B: Final = 0.4
+
+#: The texts that have a term, ascending, with the number of times, by the term.
+Postings = Mapping[str, Sequence[tuple[int, int]]]
+
+
+def find_postings(query: Mapping[str, float], texts: Sequence[Mapping[str, int]]) -> Postings:
+    """Look the terms of a query up in the term counts of texts."""
+    postings: dict[str, list[tuple[int, int]]] = {term: [] for term in query}
+    terms = query.keys()
+    for index, counts in enumerate(texts):
+        # the order of this set doesn't matter: each term has a list of its own
+        for term in terms & counts.keys():
+            postings[term].append((index, counts[term]))
+    return postings
+
+
+def add_postings(postings: Postings, group_of: Sequence[int]) -> Postings:
+    """Add the postings of texts up to those of their groups, such as sessions."""
+    added = {}
+    for term, in_texts in postings.items():
+        counts: dict[int, int] = {}
+        for index, count in in_texts:
+            group = group_of[index]
+            counts[group] = counts.get(group, 0) + count
+        added[term] = list(counts.items())
+    return added
+
+
+def idf(texts: int, having: int) -> float:
+    """Return the rarity of a term that ``having`` of all texts have; never below 0."""
+    return math.log(1 + (texts - having + 0.5) / (having + 0.5))
+
+
+def bm25(query: Mapping[str, float], postings: Postings, lengths: Sequence[int]) -> list[float]:
+    """Score texts of these lengths, in terms, by the weighted terms of a query."""
+    scores = [0.0] * len(lengths)
+    average = sum(lengths) / len(lengths) or 1.0
+    damping = [K1 * (1 - B + B * length / average) for length in lengths]
+    for term, weight in query.items():
+        rarity = weight * idf(len(lengths), len(postings[term])) * (K1 + 1)
+        for index, count in postings[term]:
+            scores[index] += rarity * count / (count + damping[index])
+    return scores
+
+
+def scale(values: Sequence[float]) -> Sequence[float]:
+    """Divide by the largest value, so that the best text has 1."""
+    largest = max(values)
+    return [value / largest for value in values] if largest > 0 else values
