@@ -38,7 +38,7 @@ def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
         "info": {
             "title": "context-builder",
             "version": version("context-builder"),
-            "description": "Builds contexts, shows builds and prunes histories of one owner per call.",
+            "description": "Builds contexts, shows builds, prunes histories; one owner per call.",
         },
         "paths": paths,
         "components": {
