@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from service.adapters.redis.cluster import Cluster, Nodes
-from service.adapters.redis.server import Reading
+from service.adapters.redis.servers import Reading
 
 
 async def test_without_a_stream_that_can_be_read_there_is_nothing() -> None:
