@@ -88,7 +88,7 @@ class Cluster:
         whole = []
         in_steps: dict[int, Call] = {}
         for index, call in enumerate(calls):
-            if isinstance(call, Call) and _needs_steps(call):
+            if isinstance(call, Call) and needs_steps(call):
                 in_steps[index] = call
             else:
                 whole.append(index)
@@ -294,7 +294,7 @@ class Cluster:
         return error
 
 
-def _needs_steps(call: Call) -> bool:
+def needs_steps(call: Call) -> bool:
     """Return whether the keys of a script may lie on several nodes."""
     return call.script in STEPS and len({key_slot(key.encode()) for key in call.keys}) > 1
 
