@@ -184,7 +184,7 @@ def by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:
     return table[scheme]
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

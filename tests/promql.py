@@ -25,7 +25,14 @@ from service.adapters.memory.hub import MemoryHub
 from service.errors import CODES
 from service.http.gauges import Watched
 from service.http.prometheus import PrometheusMetrics
-from service.observe.metrics import Burial, Duplicate, Part, Refresh, Reload, SummaryOutcome
+from service.observe.metrics import (
+    DeadLetterReason,
+    Duplicate,
+    Part,
+    Refresh,
+    Reload,
+    SummaryOutcome,
+)
 
 #: What Prometheus adds to everything that it collects.
 TARGET: Final = frozenset({"job", "instance"})
@@ -40,7 +47,7 @@ VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("build_requests", "outcome"): frozenset({"success", *CODES}),
     ("build_duration_seconds", "stage"): frozenset(get_args(Part)),
     ("duplicates_suppressed", "reason"): frozenset(get_args(Duplicate)),
-    ("dead_letters", "reason"): frozenset(get_args(Burial)),
+    ("dead_letters", "reason"): frozenset(get_args(DeadLetterReason)),
     ("summary_requests", "outcome"): frozenset(get_args(SummaryOutcome)),
     ("config_reloads", "result"): frozenset(get_args(Reload)),
     ("tool_refresh", "outcome"): frozenset(get_args(Refresh)),

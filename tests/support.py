@@ -17,9 +17,10 @@ from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, find_compactor
 from service.errors import StoreError
 from service.observe.metrics import (
-    Burial,
+    DeadLetterReason,
     Duplicate,
     HttpRequest,
+    Metrics,
     Refresh,
     Reload,
     Sizes,
@@ -190,7 +191,7 @@ def lacking(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-class Noted:
+class Noted(Metrics):
     """Metrics that a test looks at."""
 
     def __init__(self) -> None:
@@ -219,7 +220,7 @@ class Noted:
         """Note a reply that nobody heard."""
         self.counted.append("unheard")
 
-    def buried(self, reason: Burial) -> None:
+    def buried(self, reason: DeadLetterReason) -> None:
         """Note a dead letter."""
         self.counted.append(f"buried {reason}")
 

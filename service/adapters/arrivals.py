@@ -17,7 +17,7 @@ MAX_BATCH: Final = 256
 #: Seconds between two log lines about dropped messages.
 LOG_SECONDS: Final = 1.0
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Arrivals:

@@ -34,7 +34,7 @@ from service.ports.bus import ReportStore
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: The version of the document; reports of other versions are ignored.
 VERSION: Final = 1

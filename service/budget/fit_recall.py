@@ -22,8 +22,8 @@ from service.budget.counting import (
 )
 from service.budget.decisions import FittedBlock, Outcome, RecallOutcome, RowOutcome
 from service.budget.fit_history import fit_history
-from service.budget.groups import Recalls, recalls
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.relevance import Relevance, recalls
 
 #: Consecutive rows that don't fit, after which no more are tried.
 MAX_MISSES: Final = 100
@@ -49,7 +49,7 @@ class RecallRequest:
 
     #: A block with an entry for each row of the history, in order.
     rows: Block
-    strategy: Recalls
+    strategy: Relevance
     rank: RankRows
 
 
@@ -82,7 +82,7 @@ def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
     return block.entries
 
 
-def _recent_turns(block: Block, strategy: Recalls, room: int, count: Count) -> Block:
+def _recent_turns(block: Block, strategy: Relevance, room: int, count: Count) -> Block:
     """Return the block with the newest turns that the strategy always shows."""
     recent = strategy.recent(make_groups(block, count), room - fixed_tokens(block, count))
     entries = tuple(block.entries[group.index] for group in recent.kept)

@@ -18,7 +18,7 @@ from service.config.settings import Settings
 from service.errors import ConfigError
 from service.recall.ranking import RANKING_STRATEGIES
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: The entry points of strategies: each a class without required arguments, or an instance.
 STRATEGY_GROUP: Final = "contextbuilder.strategies"

@@ -39,6 +39,42 @@ MAX_REASON: Final = 300
 dead = typer.Typer(no_args_is_help=True, help="List, show, retry and drop dead letters.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterSummary:
+    """An entry without its payload, except for what names the request."""
+
+    id: str
+    at: datetime | None
+    source: str
+    request_id: str | None
+    owner_key: str | None
+    reason: str
+    attempts: int
+    #: The size of the payload.
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which entries to retry or drop."""
+
+    #: Empty for all entries.
+    ids: tuple[str, ...] = ()
+    #: Of all entries, those whose reason contains this text, ignoring case.
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How many entries were retried or dropped."""
+
+    done: int
+    #: Entries that were gone, or could not be put back.
+    failed: int
+    #: The ids of the failed entries, if entries were selected by id.
+    failed_ids: tuple[str, ...] = ()
+
+
 # --- commands --------------------------------------------------------------------------------
 
 
@@ -170,7 +206,7 @@ def _run(settings: Settings, action: Callable[[DeadLetters], Awaitable[T]]) -> T
     return asyncio.run(run())
 
 
-def _selection(ids: Sequence[str] | None, every: bool, reason: str | None) -> "Selection":
+def _selection(ids: Sequence[str] | None, every: bool, reason: str | None) -> Selection:
     """Return what the options select; raises `typer.BadParameter` if they contradict each other."""
     if bool(ids) == every:
         raise typer.BadParameter("give ids, or --all")
@@ -180,42 +216,6 @@ def _selection(ids: Sequence[str] | None, every: bool, reason: str | None) -> "S
 
 
 # --- reading and settling --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterSummary:
-    """An entry without its payload, except for what names the request."""
-
-    id: str
-    at: datetime | None
-    source: str
-    request_id: str | None
-    owner_key: str | None
-    reason: str
-    attempts: int
-    #: The size of the payload.
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which entries to retry or drop."""
-
-    #: Empty for all entries.
-    ids: tuple[str, ...] = ()
-    #: Of all entries, those whose reason contains this text, ignoring case.
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """How many entries were retried or dropped."""
-
-    done: int
-    #: Entries that were gone, or could not be put back.
-    failed: int
-    #: The ids of the failed entries, if entries were selected by id.
-    failed_ids: tuple[str, ...] = ()
 
 
 async def newest(letters: DeadLetters, limit: int, reason: str | None) -> list[LetterSummary]:

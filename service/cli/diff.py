@@ -27,7 +27,8 @@ from service.audit.reports import (
     report_content,
 )
 from service.cli.exits import Exit, run_until_stopped
-from service.cli.options import Json, complete_model, complete_strategy
+from service.cli.models import complete_model
+from service.cli.options import Json
 from service.cli.output import (
     console,
     format_ids,
@@ -37,7 +38,7 @@ from service.cli.output import (
     styled_decision,
     table,
 )
-from service.cli.request import read_bytes, read_request
+from service.cli.request import complete_strategy, read_bytes, read_request
 from service.cli.start import require_shared_bus, start
 from service.config.settings import Settings
 from service.connect import now

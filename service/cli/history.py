@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 from rich.text import Text
 
 from formatters.model import Message, Row
@@ -19,8 +21,6 @@ from service.cli.history_files import (
     as_openai,
     call_arguments,
     read_history,
-    read_stored_rows,
-    store_rows,
 )
 from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
 from service.cli.output import console, print_json, printable, table
@@ -36,6 +36,9 @@ from service.ports.stores import ArchivedRow, HistoryStore
 from service.wire.request import BuildRequest
 
 T = TypeVar("T")
+
+#: Rows that are stored in one transaction.
+BATCH: Final = 200
 
 history = typer.Typer(
     no_args_is_help=True, help="Import, export, show, prune and erase conversations."
@@ -93,7 +96,7 @@ def import_(
     if dry_run:
         typer.echo(f"{len(found.rows)} rows can be stored; nothing was")
         return
-    new = asyncio.run(store_rows(require_persistent_store(settings), owner, found.rows))
+    new = _run_on_history(settings, lambda store: store_rows(store, owner, found.rows))
     typer.echo(f"{new} rows stored, {len(found.rows) - new} were there already")
 
 
@@ -112,8 +115,8 @@ def export(
     The format openai is for other programs, not a backup: it drops ids and
     times.
     """
-    settings = require_persistent_store(start(ctx.obj))
-    rows = asyncio.run(read_stored_rows(settings, owner, conversation))
+    settings = start(ctx.obj)
+    rows = _run_on_history(settings, lambda store: read_newest(store, owner, conversation))
     if form == "openai":
         print_json(as_openai(rows))
         return
@@ -133,8 +136,8 @@ def show(
 
     ctxb history show --owner ana --limit 5
     """
-    settings = require_persistent_store(start(ctx.obj))
-    rows = asyncio.run(read_stored_rows(settings, owner, conversation, limit))
+    settings = start(ctx.obj)
+    rows = _run_on_history(settings, lambda store: read_newest(store, owner, conversation, limit))
     if as_json:
         print_json(rows)
     else:
@@ -162,7 +165,7 @@ def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
 
     `ctxb history show --json` prints the ids. `ctxb history restore` undoes it.
     """
-    changed = _run_on_history(ctx, lambda store: store.prune(owner, ids))
+    changed = _run_on_history(start(ctx.obj), lambda store: store.prune(owner, ids))
     _print_changed(changed, ids, "pruned")
 
 
@@ -172,7 +175,7 @@ def restore(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
 
     ctxb history restore ana msg_1a01
     """
-    changed = _run_on_history(ctx, lambda store: store.restore(owner, ids))
+    changed = _run_on_history(start(ctx.obj), lambda store: store.restore(owner, ids))
     _print_changed(changed, ids, "restored")
 
 
@@ -215,7 +218,7 @@ def archive(
 
     Workers fill the archive if events.archive is true.
     """
-    rows = _run_on_history(ctx, lambda store: store.archived(owner, limit))
+    rows = _run_on_history(start(ctx.obj), lambda store: store.archived(owner, limit))
     if as_json:
         print_json([archived_dict(row) for row in rows])
     else:
@@ -228,7 +231,7 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
 
     ctxb history stats ana
     """
-    counts = asdict(_run_on_history(ctx, lambda store: store.stats(owner)))
+    counts = asdict(_run_on_history(start(ctx.obj), lambda store: store.stats(owner)))
     if as_json:
         print_json(counts)
         return
@@ -238,15 +241,39 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
     console().print(rows)
 
 
-def _run_on_history(ctx: typer.Context, action: Callable[[HistoryStore], Awaitable[T]]) -> T:
+# --- the store -------------------------------------------------------------------------------
+
+
+def _run_on_history(settings: Settings, action: Callable[[HistoryStore], Awaitable[T]]) -> T:
     """Run an action on the configured store's history."""
-    settings = require_persistent_store(start(ctx.obj))
+    require_persistent_store(settings)
 
     async def run() -> T:
         async with open_stores(settings) as stores:
             return await action(stores.history)
 
     return asyncio.run(run())
+
+
+async def store_rows(store: HistoryStore, owner_key: str, rows: Sequence[Row]) -> int:
+    """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
+    errors = Console(stderr=True)
+    new = 0
+    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as progress:
+        bar = progress.add_task("storing", total=len(rows))
+        for first in range(0, len(rows), BATCH):
+            batch = rows[first : first + BATCH]
+            new += await store.append(owner_key, batch)
+            progress.advance(bar, len(batch))
+    return new
+
+
+async def read_newest(
+    store: HistoryStore, owner_key: str, conversation_id: str | None, limit: int | None = None
+) -> list[Row]:
+    """Return the newest ``limit`` rows, or all, oldest first."""
+    page = await store.recent(owner_key, conversation_id, max_rows=limit)
+    return list(page.rows[::-1])
 
 
 # --- summaries -------------------------------------------------------------------------------

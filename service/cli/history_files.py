@@ -1,20 +1,17 @@
-"""History files: JSONL rows and OpenAI messages, read and written, and the rows in the store."""
+"""History as files: JSONL rows and OpenAI messages, read and written."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from formatters.model import Message, Role, Row, ToolCall
+from formatters.model import ChatMessage, Message, Role, Row, ToolCall
+from formatters.render import as_dict
 from formatters.rows import read_role, read_rows
 from formatters.times import parse_timestamp
-from service.config.settings import Settings
-from service.connect import open_stores
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID, canonical, cleaned, digest
 
@@ -26,8 +23,12 @@ INSTRUCTIONS: Final = ("system", "developer")
 #: Problems that an error lists; of more it gives the number.
 MAX_PROBLEMS: Final = 20
 
-#: Rows that are stored in one transaction.
-BATCH: Final = 200
+#: The roles of OpenAI's API; instructions are no part of a history.
+_OPENAI_ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
+    Role.HUMAN: "user",
+    Role.AI: "assistant",
+    Role.TOOL: "tool",
+}
 
 #: Keys of OpenAI messages that become metadata of a row.
 _METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name")
@@ -294,62 +295,25 @@ def as_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=False)
 
 
-def as_openai(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def as_openai(rows: Iterable[Row]) -> list[dict[str, object]]:
     """Return rows as messages of OpenAI's API, without rows whose role the API doesn't have."""
-    return [_as_message(message) for message in read_rows(rows) if message.role is not Role.OTHER]
+    messages = (message for message in read_rows(rows) if message.role in _OPENAI_ROLES)
+    return [as_dict(_chat_message(message)) for message in messages]
 
 
-def _as_message(message: Message) -> dict[str, Any]:
-    if message.role is Role.TOOL:
-        return {
-            "role": "tool",
-            "tool_call_id": message.tool_call_id or "",
-            "content": message.content,
-        }
-    if message.role is Role.HUMAN:
-        return {"role": "user", "content": message.content}
-    calls = [_as_call(call) for call in message.tool_calls]
-    return {
-        "role": "assistant",
-        "content": message.content,
-        **({"tool_calls": calls} if calls else {}),
-    }
-
-
-def _as_call(call: ToolCall) -> Mapping[str, object]:
-    return {
-        "id": call.id or "",
-        "type": "function",
-        "function": {"name": call.name, "arguments": call_arguments(call)},
-    }
+def _chat_message(message: Message) -> ChatMessage:
+    role = _OPENAI_ROLES[message.role]
+    calls = [
+        replace(call, id=call.id or "", text=call_arguments(call)) for call in message.tool_calls
+    ]
+    return ChatMessage(
+        role=role,
+        content=message.content,
+        tool_calls=tuple(calls) if role == "assistant" else (),
+        tool_call_id=message.tool_call_id or "" if role == "tool" else None,
+    )
 
 
 def call_arguments(call: ToolCall) -> str:
     """Return the arguments of a tool call as JSON."""
     return json.dumps(call.arguments or {}, ensure_ascii=False)
-
-
-# --- the store -------------------------------------------------------------------------------
-
-
-async def store_rows(settings: Settings, owner_key: str, rows: Sequence[Row]) -> int:
-    """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
-    errors = Console(stderr=True)
-    new = 0
-    async with open_stores(settings) as stores:
-        with Progress(console=errors, disable=not errors.is_terminal, transient=True) as progress:
-            bar = progress.add_task("storing", total=len(rows))
-            for start in range(0, len(rows), BATCH):
-                batch = rows[start : start + BATCH]
-                new += await stores.history.append(owner_key, batch)
-                progress.advance(bar, len(batch))
-    return new
-
-
-async def read_stored_rows(
-    settings: Settings, owner_key: str, conversation_id: str | None, limit: int | None = None
-) -> list[Row]:
-    """Return the newest ``limit`` rows, or all, oldest first."""
-    async with open_stores(settings) as stores:
-        page = await stores.history.recent(owner_key, conversation_id, max_rows=limit)
-    return list(page.rows[::-1])

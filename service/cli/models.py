@@ -8,13 +8,19 @@ import typer
 from service.budget.limits import ModelLimits, Models, ModelTable
 from service.build.plan import limits_of
 from service.cli.exits import Exit, print_error
-from service.cli.options import Json, complete_model
+from service.cli.options import Json
 from service.cli.output import console, print_json, printable, table
 from service.cli.start import start
 from service.config.settings import BudgetSettings
 from service.connect import open_models
 
 models = typer.Typer(no_args_is_help=True, help="List the limits of models.")
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Return the names of the models with shipped limits that begin with a text."""
+    return sorted(name for name in open_models().models if name.startswith(incomplete))
+
 
 Prefix = Annotated[
     str | None,

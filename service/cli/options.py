@@ -1,11 +1,9 @@
-"""Options that several commands share, and the completion of their values in a shell."""
+"""Options that several commands share."""
 
 from typing import Annotated
 
 import typer
 
-from service.budget.strategies import STRATEGIES
-from service.connect import open_models
 from service.wire.payload import MAX_OWNER_KEY
 
 
@@ -14,16 +12,6 @@ def check_owner(key: str | None) -> str | None:
     if key is not None and not 1 <= len(key) <= MAX_OWNER_KEY:
         raise typer.BadParameter(f"a key has 1 to {MAX_OWNER_KEY} characters")
     return key
-
-
-def complete_strategy(incomplete: str) -> list[str]:
-    """Return the names of the built-in strategies that begin with a text."""
-    return [name for name in STRATEGIES if name.startswith(incomplete)]
-
-
-def complete_model(incomplete: str) -> list[str]:
-    """Return the names of the models with shipped limits that begin with a text."""
-    return sorted(name for name in open_models().models if name.startswith(incomplete))
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]

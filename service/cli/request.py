@@ -13,9 +13,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from service.app import open_builder
+from service.budget.strategies import STRATEGIES
 from service.cli.exits import run_until_stopped
 from service.cli.history_files import read_history
-from service.cli.options import Json, check_owner, complete_model, complete_strategy
+from service.cli.models import complete_model
+from service.cli.options import Json, check_owner
 from service.cli.output import print_context, print_explanation, print_response, print_summary
 from service.cli.start import require_shared_bus, start
 from service.connect import connect_client, open_bus, open_tracer
@@ -24,6 +26,11 @@ from service.wire.request import set_options
 from service.wire.response import BuildResponse
 
 # --- options ---------------------------------------------------------------------------------
+
+
+def complete_strategy(incomplete: str) -> list[str]:
+    """Return the names of the built-in strategies that begin with a text."""
+    return [name for name in STRATEGIES if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from service.config.settings import Settings
 from service.errors import ConfigError
 from service.observe.logs import configure_logging
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 def start(

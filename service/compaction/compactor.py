@@ -22,7 +22,7 @@ from service.ports.summaries import FailedScopes, Scope
 from service.wire.events import Compacted, Events, Summarized
 from service.wire.protocol import Topics
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Histories whose failed or unneeded attempts are remembered.
 MAX_REMEMBERED: Final = 10_000

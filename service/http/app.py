@@ -32,7 +32,7 @@ from service.http.telemetry import Observed
 from service.http.timeline import Timeline
 from service.ports.bus import Bus
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

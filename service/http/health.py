@@ -16,7 +16,7 @@ from service.config.settings import Settings
 from service.http.gauges import Watched
 from service.http.prometheus import PrometheusMetrics
 from service.http.server import serving
-from service.observe.health import Probe, Pulse, Readiness, patience
+from service.observe.health import Probe, Pulse, Readiness, stuck_after
 from service.ports.bus import Bus
 
 
@@ -26,7 +26,7 @@ class Pages:
 
     pulse: Pulse
     #: Seconds without a beat after which the worker counts as stuck.
-    patience: float
+    stuck_after: float
     readiness: Readiness
     metrics: PrometheusMetrics
     watched: Watched
@@ -44,7 +44,7 @@ class Pages:
 
     async def live(self, _request: Request) -> Response:
         """Tell whether the loop that reads requests goes round; asks nothing of bus and store."""
-        alive = self.pulse.alive(self.patience)
+        alive = self.pulse.alive(self.stuck_after)
         told = {"alive": alive, "silent_seconds": round(self.pulse.silent_seconds, 3)}
         return JSONResponse(told, status_code=_code(alive))
 
@@ -66,7 +66,7 @@ def _code(well: bool) -> int:
     return 200 if well else 503
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Observed(Protocol):
@@ -98,7 +98,7 @@ async def open_health(
     """
     pages = Pages(
         pulse=worker.pulse,
-        patience=patience(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
+        stuck_after=stuck_after(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
         readiness=Readiness(worker.pulse, worker.probes),
         metrics=metrics,
         watched=Watched(bus, lambda: worker.in_flight),

@@ -17,9 +17,10 @@ from prometheus_client import (
 from service.errors import CODES
 from service.observe.metrics import (
     OTHER_MODEL,
-    Burial,
+    DeadLetterReason,
     Duplicate,
     HttpRequest,
+    Metrics,
     Part,
     Refresh,
     Reload,
@@ -140,7 +141,7 @@ class HttpRequests:
         self._answering.labels(request.route).observe(seconds)
 
 
-class PrometheusMetrics:
+class PrometheusMetrics(Metrics):
     """The `Metrics` of one worker, in a registry of its own.
 
     Labels take few values, all from the code or the configuration. What is counted stands at 0 from
@@ -175,7 +176,7 @@ class PrometheusMetrics:
             "Entries sent to the dead letter: nobody can be answered (`unreadable`), handed out "
             "too often (`deliveries`), no row or one that the store refuses (`result`).",
             "reason",
-            Burial,
+            DeadLetterReason,
         )
         dropped = counter(
             registry,
@@ -230,7 +231,7 @@ class PrometheusMetrics:
         """Count a reply on a channel that nobody was subscribed to."""
         self._unheard.inc()
 
-    def buried(self, reason: Burial) -> None:
+    def buried(self, reason: DeadLetterReason) -> None:
         """Count an entry that went to the dead letter."""
         self._burials[reason].inc()
 

@@ -25,7 +25,7 @@ from service.conversation.units import RowCost, Units, read_units
 from service.http.requests import PruningTarget
 from service.ports.services import TokenCounter
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Whose rows the memory block prints; others take none of its tokens.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})

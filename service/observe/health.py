@@ -1,4 +1,4 @@
-"""How a worker is: whether it makes progress, and whether it can do its work now."""
+"""Health of a worker: whether it makes progress, and whether it is ready for requests."""
 
 import asyncio
 from collections import Counter
@@ -11,61 +11,60 @@ import structlog
 
 from service.errors import ContextBuilderError
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
-#: Seconds that a check may take, and for which its outcome is used again.
+#: The timeout of a check, and the time for which its result is cached, in seconds.
 CHECK_SECONDS: Final = 1.0
-#: Leases without a beat after which a worker counts as stuck.
+#: A worker without a beat for this many leases is stuck.
 LEASES: Final = 6
-#: Failures in a row after which a loop counts as held up: more than one bad answer costs the
-#: sender before it is given up.
+#: A loop with this many failures in a row is held up; one more than the sender's attempts.
 FAILURES: Final = 4
 
-#: Raises `ContextBuilderError` where something can't be used.
+#: Raises `ContextBuilderError` if a dependency can't be used.
 Probe = Callable[[], Awaitable[object]]
-#: Seconds on a clock that never goes back.
+#: A monotonic clock, in seconds.
 Clock = Callable[[], float]
 
 
-def patience(lease_seconds: float, socket_timeout: float) -> float:
-    """Return the seconds without a beat after which a worker counts as stuck.
+def stuck_after(lease_seconds: float, socket_timeout: float) -> float:
+    """Return the seconds without a beat after which a worker is stuck.
 
-    While the bus is away one round of the loop waits for several commands to time out: that is no
-    reason for a restart, so a short lease does not count.
+    During an outage of the bus one iteration waits for several timeouts. This must not restart the
+    worker, so a lease shorter than the timeout doesn't apply.
     """
     return LEASES * max(lease_seconds, socket_timeout)
 
 
 class Pulse:
-    """When the loop that reads requests last went round, and what keeps it from its work."""
+    """The progress of the loop that reads requests, and its failures."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._last = clock()
         self._stop: asyncio.Event | None = None
-        #: Loops that fail, each with how often in a row.
+        #: Consecutive failures by loop.
         self._failing: Counter[str] = Counter()
 
     def begin(self, stop: asyncio.Event) -> None:
-        """Count as taking requests from now on, until ``stop`` is set."""
+        """Take requests from now on, until ``stop`` is set."""
         self._stop = stop
         self.beat()
 
     def beat(self) -> None:
-        """Note that the loop has gone round."""
+        """Record an iteration of the loop."""
         self._last = self._clock()
 
     def failed(self, loop: str) -> None:
-        """Note that bus or store kept a loop from its work."""
+        """Record a failure of the bus or a store in a loop."""
         self._failing[loop] += 1
 
     def resumed(self, loop: str) -> None:
-        """Note that a loop does its work again."""
+        """Record the recovery of a loop."""
         del self._failing[loop]
 
     @property
     def silent_seconds(self) -> float:
-        """Return how long ago the last beat was."""
+        """Return the seconds since the last beat."""
         return self._clock() - self._last
 
     @property
@@ -78,14 +77,14 @@ class Pulse:
         held_up = any(times >= FAILURES for times in self._failing.values())
         return "held up" if held_up else "taking requests"
 
-    def alive(self, patience: float) -> bool:
-        """Tell whether the loop makes progress; one that was told to stop needs none."""
-        return self.state == "stopping" or self.silent_seconds <= patience
+    def alive(self, stuck_after: float) -> bool:
+        """Return whether the loop makes progress, or is stopping."""
+        return self.state == "stopping" or self.silent_seconds <= stuck_after
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a check found, in words that name no host and no user."""
+    """The result of a check, without names of hosts and users."""
 
     name: str
     ok: bool
@@ -93,32 +92,32 @@ class Check:
 
 
 class Readiness:
-    """Checks whether a worker can do its work; asked often, it checks once a second."""
+    """Checks whether a worker is ready; results are cached for `CHECK_SECONDS`."""
 
     def __init__(self, pulse: Pulse, probes: Mapping[str, Probe], clock: Clock = monotonic) -> None:
         self._pulse = pulse
         self._probes = probes
         self._clock = clock
-        self._found: list[Check] = []
+        self._results: list[Check] = []
         self._until = clock()
         self._checking = asyncio.Lock()
 
     async def checks(self) -> list[Check]:
-        """Return all checks, the worker's own state first, which is never an old one."""
+        """Return all results; the first is the state of the worker, which is never cached."""
         async with self._checking:
             if self._clock() >= self._until:
                 await self._check_all()
                 self._until = self._clock() + CHECK_SECONDS
         state = self._pulse.state
-        return [Check("worker", state == "taking requests", state), *self._found]
+        return [Check("worker", state == "taking requests", state), *self._results]
 
     async def _check_all(self) -> None:
-        failed = {check.name for check in self._found if not check.ok}
+        failed = {check.name for check in self._results if not check.ok}
         async with asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(_check(name, probe)) for name, probe in self._probes.items()]
-        self._found = [task.result() for task in asked]
-        for check in self._found:
-            # once an outage, however often somebody asks
+            running = [tasks.create_task(_check(n, probe)) for n, probe in self._probes.items()]
+        self._results = [task.result() for task in running]
+        for check in self._results:
+            # once per outage
             if not check.ok and check.name not in failed:
                 log.warning("health.check_failed", check=check.name, reason=check.detail)
 

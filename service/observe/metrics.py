@@ -1,162 +1,117 @@
-"""What is counted and timed of a worker: the port, and the one that does nothing with it."""
+"""Metrics of a worker: what can be recorded, and the timer of a stage."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal, Self
 
 from opentelemetry.trace import SpanKind
 
 from service.observe.tracing import child_span, is_traced
 
-#: ``queue`` is the wait in the stream, ``build`` holds ``gather``, ``fit`` and ``record``.
+#: ``queue`` is the wait in the stream; ``build`` includes ``gather``, ``fit`` and ``record``.
 Part = Literal["queue", "build", "gather", "fit", "record", "send"]
 
-#: To read the history is a part of ``gather``.
+#: The read of the history, a part of ``gather``.
 History = Literal["history"]
 
 Stage = Part | History
 
-#: ``stored``: answered with the stored answer; ``lease_lost``: another worker has it by now.
+#: ``stored``: the stored answer was sent; ``lease_lost``: another worker has the delivery.
 Duplicate = Literal["stored", "lease_lost"]
 
-#: ``unreadable``: nobody can be answered; ``deliveries``: handed out too often; ``result``: no row.
-Burial = Literal["unreadable", "deliveries", "result"]
+#: ``unreadable``: it can't be answered; ``deliveries``: delivered too often; ``result``: not a row.
+DeadLetterReason = Literal["unreadable", "deliveries", "result"]
 
-#: ``made``: it was kept; ``postponed``: too many wait; ``failed``: there is none, or nowhere to
-#: keep it. The others say why there was nothing to make.
+#: ``made``: it was stored; ``postponed``: the queue is full; ``failed``: a failure.
+#: The others say why no summary was made.
 SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed", "failed"]
 
-#: ``reloaded``: others are in effect; ``failed``: the files changed and can't be used.
+#: ``reloaded``: the new texts are in effect; ``failed``: the changed files can't be used.
 Reload = Literal["reloaded", "failed"]
 
-#: How a model that no table knows is named, and none.
+#: Labels of a model in no table, and of none.
 OTHER_MODEL: Final = "other"
 NO_MODEL: Final = "none"
 
-#: What came of asking a server for its tools; ``failed``: those of the last time stay.
+#: The outcome of listing a server's tools; after ``failed`` the last listing stays in effect.
 Refresh = Literal["changed", "unchanged", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a context came to; no word in it comes from a request."""
+    """Sizes of a context; no label comes from a request."""
 
-    #: The name under which the model is known, `OTHER_MODEL`, or `NO_MODEL`.
+    #: The model's name in the tables, `OTHER_MODEL` or `NO_MODEL`.
     model: str
-    #: Tokens by block, the array of tools among them; several may have the same label.
+    #: Tokens by block, including the array of tools; labels may repeat.
     blocks: Sequence[tuple[str, int]]
-    #: Tokens by those that there was room for.
+    #: Tokens used, divided by those available.
     utilization: float
-    #: The blocks that gave way, and how.
+    #: The blocks that were shortened or dropped: tag and code.
     yielded: Sequence[tuple[str, str]]
     strategy: str
-    #: Tokens of history that the strategy left out.
+    #: Tokens of the history that the strategy dropped.
     saved: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A request over HTTP, in few words of our own."""
+    """An HTTP request, under bounded labels."""
 
-    #: The template of its path.
+    #: The template of the path.
     route: str
     method: str
-    #: Its class, as in 2xx.
+    #: The class of the status, such as ``2xx``.
     status: str
 
 
-class Metrics(Protocol):
-    """Takes note of what happens; neither waits nor raises, and may be called from any thread."""
+class Metrics:
+    """Records what happens; this base records nothing, `service.http.prometheus` does.
+
+    No method waits or raises, and each may be called from any thread.
+    """
 
     def took(self, stage: Stage, seconds: float) -> None:
-        """Note how long a part of a request took."""
-        ...
+        """Record the duration of a stage."""
 
     def answered(self, outcome: str) -> None:
-        """Count a request that got an answer of its own: ``success``, or the error's code."""
-        ...
+        """Count an answered request: ``success``, or the code of the error."""
 
     def built(self, sizes: Sizes) -> None:
-        """Note what a context came to."""
-        ...
+        """Record the sizes of a context."""
 
     def duplicate(self, kind: Duplicate) -> None:
-        """Count a delivery that was kept from a second answer of its own."""
-        ...
+        """Count a delivery that got no second answer."""
 
     def unheard(self) -> None:
-        """Count a reply on a channel that nobody was subscribed to."""
-        ...
+        """Count a reply on a channel without subscribers."""
 
-    def buried(self, reason: Burial) -> None:
-        """Count an entry that went to the dead letter."""
-        ...
+    def buried(self, reason: DeadLetterReason) -> None:
+        """Count an entry that went to the dead-letter stream."""
 
     def event_lost(self) -> None:
-        """Count an event that could not be told."""
-        ...
+        """Count an event that could not be published."""
 
     def summarized(self, outcome: SummaryOutcome) -> None:
-        """Count what came of a summary that a build asked for."""
-        ...
+        """Count the outcome of a summary that a build requested."""
 
     def reloaded(self, result: Reload) -> None:
-        """Count an attempt to read texts that have changed."""
-        ...
+        """Count an attempt to reload changed prompts."""
 
     def refreshed(self, source: str, outcome: Refresh) -> None:
-        """Count a time that a server was asked for its tools; its name is the operator's."""
-        ...
+        """Count a listing of the tools of a server; ``source`` is its configured name."""
 
     def requested(self, request: HttpRequest, seconds: float) -> None:
-        """Count a request over HTTP, and note how long its answer took to begin."""
-        ...
+        """Count an HTTP request, and record the time until its response began."""
 
 
-class Unmeasured:
-    """The `Metrics` of a process that nobody watches."""
-
-    def took(self, stage: Stage, seconds: float) -> None:
-        """Do nothing."""
-
-    def answered(self, outcome: str) -> None:
-        """Do nothing."""
-
-    def built(self, sizes: Sizes) -> None:
-        """Do nothing."""
-
-    def duplicate(self, kind: Duplicate) -> None:
-        """Do nothing."""
-
-    def unheard(self) -> None:
-        """Do nothing."""
-
-    def buried(self, reason: Burial) -> None:
-        """Do nothing."""
-
-    def event_lost(self) -> None:
-        """Do nothing."""
-
-    def summarized(self, outcome: SummaryOutcome) -> None:
-        """Do nothing."""
-
-    def reloaded(self, result: Reload) -> None:
-        """Do nothing."""
-
-    def refreshed(self, source: str, outcome: Refresh) -> None:
-        """Do nothing."""
-
-    def requested(self, request: HttpRequest, seconds: float) -> None:
-        """Do nothing."""
+UNMEASURED: Final = Metrics()
 
 
-UNMEASURED: Final[Metrics] = Unmeasured()
-
-
-#: What is asked of others while it lasts; the rest is our own work.
+#: Stages that wait for a server.
 _KINDS: Final[Mapping[Stage, SpanKind]] = {
     "history": SpanKind.CLIENT,
     "record": SpanKind.CLIENT,
@@ -164,39 +119,39 @@ _KINDS: Final[Mapping[Stage, SpanKind]] = {
 }
 
 
-class timed:  # noqa: N801 - read as a verb; as a generator it would take three times as long
-    """Note how long the context took, however it ended; in a trace it is a span of its own."""
+class timed:  # noqa: N801 - read as a verb; a generator would take three times as long
+    """A context manager that records the duration of a stage, with a span if there is a trace."""
 
-    __slots__ = ("_began", "_ended", "_metrics", "_span", "_stage")
+    __slots__ = ("_ended", "_metrics", "_span", "_stage", "_started")
 
     def __init__(self, metrics: Metrics, stage: Stage) -> None:
         self._metrics = metrics
         self._stage: Stage = stage
-        self._began = self._ended = 0.0
+        self._started = self._ended = 0.0
 
     def __enter__(self) -> Self:
-        self._began = perf_counter()
-        self._span = _begun(self._stage) if is_traced() else None
+        self._started = perf_counter()
+        self._span = _start_span(self._stage) if is_traced() else None
         return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        where: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         if self._span:
-            self._span.__exit__(kind, error, where)
+            self._span.__exit__(kind, error, traceback)
         self._ended = perf_counter()
         self._metrics.took(self._stage, self.seconds)
 
     @property
     def seconds(self) -> float:
-        """Return how long it took, or has taken by now."""
-        return (self._ended or perf_counter()) - self._began
+        """Return the duration so far."""
+        return (self._ended or perf_counter()) - self._started
 
 
-def _begun(stage: Stage) -> AbstractContextManager[object]:
+def _start_span(stage: Stage) -> AbstractContextManager[object]:
     span = child_span(stage, _KINDS.get(stage, SpanKind.INTERNAL))
     span.__enter__()
     return span

@@ -1,7 +1,7 @@
-"""Spans: where the time of a request goes, for whoever collects traces; nothing that was said.
+"""Spans of a request, without user content.
 
-Without a tracer nothing is begun, and what stands in for it costs a fraction of a microsecond. The
-spans within one take its tracer, so that only the outermost has to be given any.
+Without a tracer no spans are started, at a cost below a microsecond. Child spans use the tracer of
+their parent, so that only the outermost span needs one.
 """
 
 import re
@@ -21,34 +21,34 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from service.errors import ContextBuilderError
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
-#: Under which our spans stand among those of others.
+#: The instrumentation scope of our spans.
 SCOPE: Final = "context-builder"
-#: Stable names of the field's, for what our own modules tell of themselves.
+#: An attribute of the semantic conventions.
 ERROR_TYPE: Final = "error.type"
 
 
 _W3C: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = re.compile(
-    # the first version ends behind its flags, later ones may go on
+    # version 00 ends after the flags; later versions may continue
     r"(?!ff|00[\s\S]{54})[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}(?:-|\Z)"
 )
-#: A member of the list, by https://www.w3.org/TR/trace-context/#tracestate-header: what isn't one
-#: would be quoted in the library's log.
+#: A list member by https://www.w3.org/TR/trace-context/#tracestate-header. The library would quote
+#: an invalid one in its log.
 _MEMBER: Final = re.compile(
     r"[ \t]*(?:(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~][ \t]*)?"
 )
 _tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
-#: The trace of the request in work, where nobody collects ours.
+#: The caller's trace, if our own spans aren't collected.
 _callers: ContextVar[str | None] = ContextVar("callers", default=None)
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
 class TraceHeaders(NamedTuple):
-    """What a message says of its trace."""
+    """The trace headers of a message."""
 
     traceparent: str | None
     tracestate: str | None
@@ -58,7 +58,7 @@ NO_TRACE: Final = TraceHeaders(None, None)
 
 
 class SpanIds(NamedTuple):
-    """A place in a trace, in hex digits as they stand on the wire."""
+    """The ids of a span, in hex digits."""
 
     trace_id: str
     span_id: str
@@ -66,41 +66,41 @@ class SpanIds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanStart:
-    """What a span is begun with."""
+    """The arguments of a new span."""
 
     name: str
     kind: SpanKind = SpanKind.INTERNAL
     attributes: Attributes = field(default_factory=dict)
-    #: Where it hangs; None for the span that is current.
+    #: None for the current span.
     parent: Context | None = None
     links: Sequence[Link] = ()
 
 
 class ActiveSpan(AbstractContextManager[Span]):
-    """A span as long as its context, and what is begun within it hangs below.
+    """A context manager with a span, the parent of the spans within.
 
-    What is raised through it is told by its code or its class alone: messages may quote anything.
+    An error is recorded by its code or class only, since messages may quote user content.
     """
 
-    __slots__ = ("_begin", "_span", "_tokens", "_tracer")
+    __slots__ = ("_span", "_start", "_tokens", "_tracer")
 
-    def __init__(self, tracer: Tracer, begin: SpanStart) -> None:
+    def __init__(self, tracer: Tracer, start: SpanStart) -> None:
         self._tracer = tracer
-        self._begin = begin
+        self._start = start
 
     def __enter__(self) -> Span:
-        begin = self._begin
+        start = self._start
         self._span = self._tracer.start_span(
-            begin.name,
-            context=begin.parent,
-            kind=begin.kind,
-            attributes=begin.attributes,
-            links=begin.links,
+            start.name,
+            context=start.parent,
+            kind=start.kind,
+            attributes=start.attributes,
+            links=start.links,
         )
         self._tokens = (attach(trace.set_span_in_context(self._span)), _tracer.set(self._tracer))
         return self._span
 
-    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         _tracer.reset(self._tokens[1])
         detach(self._tokens[0])
         if error is not None:
@@ -109,7 +109,7 @@ class ActiveSpan(AbstractContextManager[Span]):
 
 
 class _Following(AbstractContextManager[None]):
-    """Names the caller's trace in what is logged within the context."""
+    """Adds the caller's trace to the log lines within the context."""
 
     __slots__ = ("_token", "_traceparent")
 
@@ -124,38 +124,38 @@ class _Following(AbstractContextManager[None]):
 
 
 class _Nothing(AbstractContextManager[None]):
-    """A context of which nothing comes; the library's takes half as long again."""
+    """A context manager that does nothing, faster than `contextlib.nullcontext`."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _kind: object, _error: object, _where: object) -> None:
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
         pass
 
 
-#: The context of what is not traced.
+#: The context manager of an operation without a span.
 NO_SPAN: Final = _Nothing()
 
 
 def find_tracer() -> Tracer | None:
-    """Return a tracer of the process's provider, or None where it has none that begins spans."""
+    """Return a tracer of the process's provider; None if it collects no spans."""
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         return None
     tracer = provider.get_tracer(SCOPE, version(SCOPE))
-    # of a provider that is switched off, too
+    # a disabled provider returns a tracer without effect
     return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 
 def with_caller_trace(traceparent: str | None) -> AbstractContextManager[None]:
-    """Let logs name the caller's trace, where spans of our own are not collected."""
+    """Return a context whose log lines have the caller's trace, if our spans aren't collected."""
     return _Following(traceparent) if traceparent else NO_SPAN
 
 
 def is_traced() -> bool:
-    """Tell whether spans are begun here."""
+    """Return whether spans are collected in this context."""
     return _tracer.get() is not None
 
 
@@ -167,7 +167,7 @@ def own_trace() -> TraceHeaders | None:
 def child_span(
     name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes | None = None
 ) -> AbstractContextManager[Span | None]:
-    """Return a span below the one that is current, if that is ours; else nothing."""
+    """Return a child of our current span; nothing without one."""
     tracer = _tracer.get()
     if tracer is None:
         return NO_SPAN
@@ -175,7 +175,7 @@ def child_span(
 
 
 def current_span() -> Span | None:
-    """Return the span that is current, if it is ours and somebody collects it."""
+    """Return our current span if it is recorded."""
     if _tracer.get() is None:
         return None
     span = trace.get_current_span()
@@ -183,14 +183,14 @@ def current_span() -> Span | None:
 
 
 def set_attributes(attributes: Attributes) -> None:
-    """Add to what the current span tells."""
+    """Add attributes to the current span."""
     span = current_span()
     if span is not None:
         span.set_attributes(attributes)
 
 
 def record_failure(span: Span | None, error: BaseException | str) -> None:
-    """Mark a span as failed, by the code of the error or the name of its class."""
+    """Mark a span as failed, with the code of the error or the name of its class."""
     if span is None:
         return
     span.set_attribute(ERROR_TYPE, error if isinstance(error, str) else _kind(error))
@@ -198,7 +198,7 @@ def record_failure(span: Span | None, error: BaseException | str) -> None:
 
 
 def _kind(error: BaseException) -> str:
-    """Return an error's code, unless it has none of its own."""
+    """Return the code of an error, or the name of its class if the code is the root's."""
     if isinstance(error, ContextBuilderError) and error.code != ContextBuilderError.code:
         return error.code
     return type(error).__name__
@@ -208,7 +208,7 @@ def _kind(error: BaseException) -> str:
 
 
 def trace_headers(traceparent: str | None = None, tracestate: str | None = None) -> TraceHeaders:
-    """Return what a message says of its trace: our span, else what the caller said."""
+    """Return the headers of our current span, else the given ones."""
     if _tracer.get() is None:
         return TraceHeaders(traceparent, tracestate)
     carrier: dict[str, str] = {}
@@ -217,38 +217,38 @@ def trace_headers(traceparent: str | None = None, tracestate: str | None = None)
 
 
 def remote_context(traceparent: str | None, tracestate: str | None = None) -> Context:
-    """Return the place in a trace that a caller names; what can't be read begins another trace."""
+    """Return the context of a caller's headers; invalid ones start a new trace."""
     if traceparent is None:
         return Context()
     if not _TRACEPARENT.match(traceparent):
         log_ignored_header("traceparent")
         return Context()
-    said = {"traceparent": traceparent}
+    headers = {"traceparent": traceparent}
     if tracestate is not None:
         if all(map(_MEMBER.fullmatch, tracestate.split(","))):
-            said["tracestate"] = tracestate
+            headers["tracestate"] = tracestate
         else:
             log_ignored_header("tracestate")
-    return _W3C.extract(said, Context())
+    return _W3C.extract(headers, Context())
 
 
-def remote_span(place: Context) -> SpanContext | None:
-    """Return the caller's span at such a place, or None."""
-    found = trace.get_current_span(place).get_span_context()
-    return found if found.is_valid else None
+def remote_span(context: Context) -> SpanContext | None:
+    """Return the span of a context, or None."""
+    span = trace.get_current_span(context).get_span_context()
+    return span if span.is_valid else None
 
 
-@cache  # once a process: who sends such a thing sends many
+@cache  # logged once per process: a caller with invalid headers sends many
 def log_ignored_header(key: str) -> None:
-    """Tell that callers name their trace in a way that can't be read."""
+    """Log that a caller's trace header is invalid."""
     log.warning("trace.ignored", key=key)
 
 
 def current_ids() -> SpanIds | None:
-    """Return where in a trace this is: in our span, or below the caller's."""
+    """Return the ids of our current span, or of the caller's."""
     if _tracer.get() is not None:
-        found = trace.get_current_span().get_span_context()
-        return SpanIds(trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id))
-    callers = _callers.get()
-    read = _TRACEPARENT.match(callers) if callers else None
-    return SpanIds(read[1], read[2]) if read else None
+        span = trace.get_current_span().get_span_context()
+        return SpanIds(trace.format_trace_id(span.trace_id), trace.format_span_id(span.span_id))
+    traceparent = _callers.get()
+    match = _TRACEPARENT.match(traceparent) if traceparent else None
+    return SpanIds(match[1], match[2]) if match else None

@@ -23,7 +23,7 @@ from pydantic_core.core_schema import with_default_schema
 from formatters.rows import fix_surrogates
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, fingerprint
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 SCHEMA_VERSION: Final = "1.0"
 

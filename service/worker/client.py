@@ -31,7 +31,7 @@ from service.wire.protocol import Topics
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.telemetry import BusSpans
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: The error class of each code on the wire; an unknown code raises the root.
 ERRORS: Final[Mapping[str, type[ContextBuilderError]]] = {

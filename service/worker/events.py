@@ -23,7 +23,7 @@ from service.ports.stores import Archiving, HistoryStore
 from service.wire.events import UNCAUSED, Event, EventMetadata, Events, Pruned
 from service.wire.protocol import Topics
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class EventPublisher:

@@ -42,7 +42,7 @@ from service.worker.recorder import Recorder
 from service.worker.sender import Sender
 from service.worker.telemetry import BusSpans, record_build
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from service.observe.health import Pulse
 from service.ports.bus import Bus, Enqueued
 from service.worker.loop import keep_on
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Payloads that wait for nodes that are away; with more, nothing is listened for until some go.
 MOST_HELD: Final = 1_000

@@ -10,7 +10,7 @@ from service.aio import heed_cancellation
 from service.errors import BusError, StoreError
 from service.observe.health import Pulse
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Seconds before the first retry, and the limit of the doubled delays after it.
 FIRST_PAUSE: Final = 0.1

@@ -23,7 +23,7 @@ from service.wire.request import BuildRequest
 from service.wire.result_row import ResultRow, read_result
 from service.worker.loop import every, keep_on
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Limit of the rows in one read.
 BATCH: Final = 64

@@ -10,7 +10,7 @@ import structlog
 from service.config.settings import Settings
 from service.ports.stores import HistoryStore
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Seconds between two checks for expired rows.
 INTERVAL: Final = 60.0

@@ -20,7 +20,7 @@ from service.worker.handler import Handler, Incoming
 from service.worker.loop import every, keep_on
 from service.worker.telemetry import BusSpans
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Seconds that a read waits for requests; a worker notices a shutdown within it.
 WAIT: Final = 0.5

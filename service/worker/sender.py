@@ -13,7 +13,7 @@ from service.observe.metrics import UNMEASURED, Metrics
 from service.ports.bus import Answer, Bus, Outcome, Receipt
 from service.worker.loop import keep_on
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Limit of the answers in one round trip.
 BATCH: Final = 64

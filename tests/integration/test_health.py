@@ -20,7 +20,7 @@ from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ConfigError
 from service.http.health import open_health
 from service.http.prometheus import PrometheusMetrics
-from service.observe.health import patience
+from service.observe.health import stuck_after
 from service.observe.metrics import HttpRequest
 from service.ports.bus import Answer, Bus, Outcome, Receipt
 from service.wire.protocol import Topics
@@ -119,7 +119,7 @@ async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch
         async with at_work(scene):
             assert await scene.status("/livez") == 200
             scene.clock.now += (
-                patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
+                stuck_after(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
             )
             assert await scene.status("/livez") == 503
             monkeypatch.undo()
@@ -130,7 +130,7 @@ async def test_a_worker_at_rest_is_alive(scene: Scene) -> None:
     """Its loop goes round though no request comes."""
     for _ in range(3):
         scene.clock.now += (
-            patience(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
+            stuck_after(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
         )
         async with asyncio.timeout(60):
             while await scene.status("/livez") != 200:  # noqa: ASYNC110 - the loop tells nobody

@@ -21,7 +21,7 @@ from service.observe.metrics import Metrics
 from service.ports.services import ServerTools
 from service.wire.tools import check_definition
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from service.wire.protocol import Topics
 
 Value = TypeVar("Value")
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from service.errors import ConfigError
 from service.observe.logs import mask_urls
 from service.observe.tracing import SCOPE
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class OnceTold(SpanExporter):

@@ -10,7 +10,7 @@ from service.config.endpoints import PROTOCOL, TelemetrySettings, unsupported_pr
 from service.errors import ConfigError
 from service.observe.tracing import find_tracer
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager

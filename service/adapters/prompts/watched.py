@@ -24,7 +24,7 @@ from service.config.content import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: What of a file changes with it: device and inode, size, and the times of content and inode.
 #: None where there is no file.

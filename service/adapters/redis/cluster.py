@@ -52,7 +52,7 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 #: Seconds between attempts to unblock a connection whose command may not have arrived yet.
 UNBLOCK_SECONDS: Final = 0.01
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -98,6 +98,10 @@ class Cluster:
         if any(map(is_unavailable, replies)) and self._nodes.all_unavailable:
             raise next(filter(is_unavailable, replies))
         return replies
+
+    async def get(self, keys: Sequence[str]) -> Sequence[Any]:
+        """Return the values of keys, by a command each."""
+        return await self.execute([Command(key, ("GET", key)) for key in keys])
 
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams, or wait for them on a connection for each stream."""

@@ -24,7 +24,7 @@ from service.adapters.redis.scripts import (
     script,
 )
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Store an answer, unless another one is stored.
 #: KEYS: result, stream. ARGV: mode, result, its time to live in ms, group, consumer, entry.

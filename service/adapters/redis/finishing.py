@@ -94,7 +94,7 @@ end
 return receipts
 """)
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Finisher:

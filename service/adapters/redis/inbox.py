@@ -32,7 +32,7 @@ from service.adapters.redis.server import Reading, Servers, run
 from service.ports.stream import Delivery, Depth
 from service.wire.protocol import Topics
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Streams(Protocol):

@@ -21,7 +21,7 @@ QUIET_SECONDS = 5.0
 PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Subscription:

@@ -28,7 +28,7 @@ CHECK_SECONDS: Final = 2.0
 #: lengths of up to 64 streams, so the pause grows from `CHECK_SECONDS` while the number stays.
 SEARCH_SECONDS: Final = 60.0
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Shards:

@@ -256,6 +256,7 @@ def _needed_commands(options: BusOptions) -> list[tuple[str, ...]]:
     return [
         ("GET", shards_key(prefix)),
         ("GET", answer),
+        ("MGET", answer),
         ("SET", answer, "x"),
         ("SET", report_key("bld", prefix), "x"),
         ("SADD", heard, "x"),

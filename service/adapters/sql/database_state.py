@@ -19,7 +19,7 @@ from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 from service.ports.status import StoreState
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
 

@@ -23,7 +23,7 @@ from service.adapters.sql.schema import (
 from service.adapters.store_records import IndexKeys, terms_in
 from service.recall.terms import term_rules
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

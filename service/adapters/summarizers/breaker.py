@@ -9,7 +9,7 @@ from formatters.model import Message
 from service.errors import NoSummaryError, SummarizerError
 from service.ports.services import Summarizer
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class CircuitBreaker:

@@ -9,7 +9,7 @@ import structlog
 from formatters.model import Count
 from formatters.rows import fix_surrogates
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: The category of characters that Unicode has not assigned, as far as this Python knows.
 UNASSIGNED: Final = "Cn"

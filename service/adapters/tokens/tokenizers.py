@@ -107,7 +107,7 @@ def _packed(name: str) -> Path:
     return Path(package.submodule_search_locations[0], "data", f"{name}.tiktoken.gz")
 
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 #: Encodings that differ from another one in special tokens only, and so count alike.
 ALIASES = {"o200k_harmony": "o200k_base"}

@@ -8,7 +8,7 @@ import structlog
 from formatters.model import Tool
 from service.wire.tools import check_definition
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 
 
 class InMemoryToolRegistry:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from service.errors import BusError
 from service.observe import health
-from service.observe.health import CHECK_SECONDS, FAILURES, Pulse, Readiness, patience
+from service.observe.health import CHECK_SECONDS, FAILURES, Pulse, Readiness, stuck_after
 from service.worker.sender import MAX_ATTEMPTS
 
 
@@ -110,7 +110,7 @@ def test_a_loop_that_fails_again_and_again_holds_the_worker_up(pulse: Pulse) -> 
 )
 def test_patience_outlasts_an_outage(lease: float, timeout: float, seconds: float) -> None:
     """A bus that is away holds up the loop for several timeouts, however short the lease."""
-    assert patience(lease, timeout) == seconds
+    assert stuck_after(lease, timeout) == seconds
 
 
 async def test_all_checks_are_listed(clock: Hands, pulse: Pulse) -> None:

@@ -246,17 +246,6 @@ def test_a_program_with_logs_of_its_own_keeps_them(capsys: pytest.CaptureFixture
     assert [event["event"] for event in _events(capsys)] == ["summary.made"]
 
 
-def test_a_logger_without_a_name_has_that_of_its_module(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Who asks for a logger without a name gets the module's, also where fields are bound first."""
-    configure_logging(format="json")
-    log = structlog.get_logger()
-    log.info("x")
-    log.bind(a=1).bind(b=2).info("y")
-    assert [event["logger"] for event in _events(capsys)] == [__name__, __name__]
-
-
 def test_lines_that_nobody_takes_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where stderr is closed, or whoever read it is gone, logging raises nothing."""
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
-from service.cli.options import complete_model, complete_strategy
+from service.cli.models import complete_model
+from service.cli.request import complete_strategy
 
 
 def test_names_are_completed_by_their_beginning() -> None:
