@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from bench.contenders import CONTENDERS, VOCABULARY, Contender, set_task, versions
 from bench.conversation import QUESTION, conversation
-from formatters import printed
 from formatters.model import Row
+from formatters.printed import quote_cached
 from service.adapters.memory.store import open_memory_store
 from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
 from service.budget.strategies import STRATEGIES
@@ -147,7 +147,7 @@ def _builder(stores: Stores) -> ContextBuilder:
 
 def _forget() -> None:
     """Forget what all builds of this process share, before a cold one."""
-    printed._quote.cache_clear()  # noqa: SLF001 - nobody else has a use for it
+    quote_cached.cache_clear()
 
 
 class _NoTools:

@@ -9,7 +9,7 @@ from formatters.model import Block, Entry, Facts, Tag, TrimPolicy
 from formatters.rows import fix_surrogates
 from formatters.times import parse_timestamp
 
-HEADER: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n"
+HEADER: Final = f"[{Tag.FRIENDS_INFO}]\nAbout this friend:\n\n"
 NEW_FRIEND: Final = "(New friend, getting to know each other)"
 NO_TEXT: Final = "(Still learning about this friend's preferences)"
 SHORTENED: Final = "(shortened)"

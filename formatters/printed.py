@@ -10,8 +10,8 @@ from formatters.lookalikes import escaped
 from formatters.model import MemoryView, Message, ToolCall
 from formatters.rows import fix_surrogates
 
-#: Guarded texts that are cached, since most rows of a request were in the owner's last one too, and
-#: the length of the longest one that is.
+#: How many guarded texts are cached, since most rows of a request were in the owner's last one
+#: too, and the most characters of a row's text that is cached.
 CACHED_TEXTS: Final = 4_096
 CACHED_CHARS: Final = 2_000
 
@@ -22,14 +22,15 @@ def format_row(row: Sequence[Message], view: MemoryView, tags: frozenset[str]) -
     for message in row:
         if message.content.strip():
             text = truncate(message.content, view.message_chars)
-            texts.append((_quote if len(text) <= CACHED_CHARS else quoted)(text, tags))
+            texts.append((quote_cached if len(text) <= CACHED_CHARS else quoted)(text, tags))
         if message.tool_calls:
             texts.append(format_annotation(message.tool_calls))
     return "\n".join(texts)
 
 
 @lru_cache(maxsize=CACHED_TEXTS)
-def _quote(text: str, tags: frozenset[str]) -> str:
+def quote_cached(text: str, tags: frozenset[str]) -> str:
+    """Guard a text that the owner's next request is likely to have too."""
     return quoted(text, tags)
 
 

@@ -53,7 +53,7 @@ _NAMES: Final = (
 
 #: A name, an operator, and a value up to a delimiter.
 _ASSIGNMENT: Final = re.compile(
-    rf"{_NAMES}(?P<between>[\"'`]?(?:\s{{0,4}}(?:=>|:=|[=:])\s{{0,4}}|\s(?:is|was)\s(?:now\s)?)"
+    rf"{_NAMES}(?P<operator>[\"'`]?(?:\s{{0,4}}(?:=>|:=|[=:])\s{{0,4}}|\s(?:is|was)\s(?:now\s)?)"
     r"[\"'`]?)(?P<value>[^\s\"'`<>\[\](){},;&]{6,512})",
     re.IGNORECASE,
 )
@@ -90,7 +90,7 @@ def redact_secrets(text: str) -> str:
 
 
 def _redact_assignment(match: re.Match[str]) -> str:
-    name, operator, value = match["name"], match["between"], match["value"]
+    name, operator, value = match["name"], match["operator"], match["value"]
     secret = value.rstrip(".:!?")
     password = _PASSWORD.match(name)
     is_secret = _is_password(secret, operator) if password else _is_random(secret)

@@ -14,7 +14,7 @@ def this_moment(facts: Facts) -> Block:
     text = quoted(facts.current_input, facts.tags)
     return Block(
         tag=Tag.THIS_MOMENT,
-        header="[THIS_MOMENT]\n",
+        header=f"[{Tag.THIS_MOMENT}]\n",
         entries=(Entry(text=f"{time}{notes}<human_input>\n{text}\n</human_input>"),),
         volatile=True,
     )

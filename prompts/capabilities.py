@@ -8,7 +8,7 @@ from formatters.lookalikes import escaped
 from formatters.model import Block, Entry, Facts, Tag, Tool, TrimPolicy
 from formatters.rows import fix_surrogates
 
-HEADER: Final = "[CAPABILITIES]\nAvailable tools in this conversation:\n\n"
+HEADER: Final = f"[{Tag.CAPABILITIES}]\nAvailable tools in this conversation:\n\n"
 NO_TOOLS: Final = "(No tools available)"
 NO_NAME: Final = "unknown"
 NO_DESCRIPTION: Final = "No description"

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Final
 
 from formatters.guard import quoted
 from formatters.model import BEYOND_LIMIT, Block, Entry, Facts, Summary, SummaryForm, Tag
+from formatters.printed import quote_cached
 
 EXPLANATION: Final = """\
 Nobody said this: it was written to stand for earlier messages that no longer fit here.
@@ -20,7 +20,7 @@ RULE: Final = "---"
 def list_summary_forms(facts: Facts, history: Block) -> tuple[SummaryForm, ...]:
     """Return the forms in which stored summaries can replace turns of ``history``, largest first.
 
-    The first form has all summaries, each further one omits the oldest that is left.
+    The first form has all summaries, and each further one omits the oldest of the last.
     """
     summaries = facts.summaries
     read = {message.id for message in facts.history}
@@ -47,13 +47,8 @@ def list_summary_forms(facts: Facts, history: Block) -> tuple[SummaryForm, ...]:
 
 def _stored_entry(summaries: Sequence[Summary], tags: frozenset[str]) -> Entry:
     """Show summaries as one entry; guarded, since a summarizer may quote what people said."""
-    text = "\n\n".join(_quote(summary.text, tags) for summary in summaries)
+    text = "\n\n".join(quote_cached(summary.text, tags) for summary in summaries)
     return Entry(text=format_summary(text, max(summary.created for summary in summaries)))
-
-
-@lru_cache(maxsize=512)  # each build of an owner shows the same summaries
-def _quote(text: str, tags: frozenset[str]) -> str:
-    return quoted(text, tags)
 
 
 def format_summary(text: str, generated: datetime) -> str:
@@ -70,7 +65,7 @@ def create_summary_message(
     return {"role": "user", "content": content}
 
 
-#: Opens a summary that a strategy made of what it left out, so that nobody seems to have said it.
+#: The header of a summary by a strategy, which tells it apart from what people said.
 HEADER: Final = f"[{Tag.CONTEXT_SUMMARY}]"
 
 

@@ -70,7 +70,7 @@ class OnTokenThreshold:
 
 
 class SystemInjector:
-    """Rules: a trigger each, and the reminder that it injects."""
+    """Rules, each a trigger and the reminder that it injects."""
 
     def __init__(self) -> None:
         self._rules: list[tuple[InjectionTrigger, str]] = []

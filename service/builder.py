@@ -26,8 +26,9 @@ from service.aio import LARGE_TEXT
 from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.fit_recall import make_ranker
-from service.budget.groups import Strategy, recalls
+from service.budget.groups import Strategy
 from service.budget.limits import Models
+from service.budget.strategies.relevance import recalls
 from service.budget.toolset import Toolset
 from service.build.after_answer import AfterAnswer
 from service.build.blocks import format_blocks, history, work_size

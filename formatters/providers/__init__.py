@@ -1,1 +1,1 @@
-"""The canonical messages as the bodies that each provider's API takes."""
+"""Convert the canonical messages to the request bodies of each provider."""

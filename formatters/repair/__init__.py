@@ -1,1 +1,1 @@
-"""Any history as a sequence that APIs take: which result answers which call, and what is mended."""
+"""Repair any history, so that APIs accept it."""

@@ -69,7 +69,7 @@ def read_result_id(message: Message) -> str | None:
 
 
 class _Matcher:
-    """Matches calls and results in passes, each of which compares other keys."""
+    """Matches results with calls in several passes, each by another key."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.by_call: dict[CallPosition, int] = {}

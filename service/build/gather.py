@@ -10,7 +10,8 @@ import structlog
 from formatters.friends_info import read_profile_text
 from formatters.model import Message, Summary
 from formatters.rows import read_rows
-from service.budget.groups import recalls, uses_summaries
+from service.budget.groups import uses_summaries
+from service.budget.strategies.relevance import recalls
 from service.budget.toolset import Toolset, Toolsets
 from service.build.history import History, read_past, read_stored
 from service.build.plan import Plan

@@ -10,7 +10,8 @@ from formatters.rows import read_content, read_role, read_rows
 from formatters.turns import group_history, sort_messages
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
-from service.budget.groups import has_stable_prefix, recalls
+from service.budget.groups import has_stable_prefix
+from service.budget.strategies.relevance import recalls
 from service.build.plan import STORED_CHARS, Plan
 from service.config.settings import MemorySettings
 from service.ports.stores import HistoryPage, HistoryStore

@@ -123,21 +123,28 @@ def _describe(
 def _add_other_names(schema: Schema, sections: Mapping[str, Schema]) -> None:
     """Allow the other names of settings, and mark those that are outdated."""
 
-    def properties(keys: Sequence[str]) -> Schema:
+    def section_of(keys: Sequence[str]) -> Schema | None:
+        """Return the section of a setting, or None after adding one that no longer exists."""
         section = schema
         for key in keys[:-1]:
-            section = sections[_definition(section["properties"][key])]
-        found: Schema = section["properties"]
-        return found
+            reference = section["properties"].setdefault(key, {"deprecated": True})
+            if "$ref" not in reference:
+                return None
+            section = sections[_definition(reference)]
+        return section
+
+    def add(name: str, setting: Schema) -> None:
+        *_, last = keys = name.split(".")
+        if section := section_of(keys):
+            section["properties"][last] = setting
 
     for old, new in {**ALIASES, **RENAMED}.items():
-        old_keys, new_keys = old.split("."), new.split(".")
-        setting = properties(new_keys)[new_keys[-1]]
+        *_, last = keys = new.split(".")
+        section = section_of(keys) or {}
         outdated = {"deprecated": True} if old in RENAMED else {}
-        properties(old_keys)[old_keys[-1]] = {**setting, **outdated}
+        add(old, {**section["properties"][last], **outdated})
     for old, advice in REMOVED.items():
-        old_keys = old.split(".")
-        properties(old_keys)[old_keys[-1]] = {"deprecated": True, "description": advice}
+        add(old, {"deprecated": True, "description": advice})
 
 
 def _definition(reference: Schema) -> str:

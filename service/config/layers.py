@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from prompts.layers import deep_merge
-from service.config.paths import Keys
+from service.config.paths import Keys, known_keys
 from service.config.presets import PRESETS, Preset
 
 #: Names that the source systems have for settings of ours. They are supported for good.
@@ -51,8 +51,14 @@ class Layer:
         return None
 
 
-def update(layer: Layer) -> Layer:
-    """Return a layer without outdated settings: the renamed are moved, the removed are dropped."""
+def has_section(name: str) -> bool:
+    """Return whether there is or was a section of this name."""
+    other_names = {*ALIASES, *RENAMED, *REMOVED}
+    return name in known_keys(()) or name in {old.partition(".")[0] for old in other_names}
+
+
+def replace_outdated(layer: Layer) -> Layer:
+    """Return a layer without outdated settings: renamed ones are moved, removed ones dropped."""
     layer = deepcopy(layer)
     for old, new in {**ALIASES, **RENAMED}.items():
         _rename(layer, old, new)
@@ -91,8 +97,13 @@ def _sets(layer: Layer, keys: Keys) -> bool:
 
 
 def _pop(layer: Layer, keys: Keys) -> object:
-    section = value_at(layer.values, keys[:-1])
-    return section.pop(keys[-1]) if isinstance(section, dict) else None
+    """Remove a value, and its section with it if that no longer exists and is empty now."""
+    *parents, last = keys
+    section = value_at(layer.values, parents)
+    value = section.pop(last) if isinstance(section, dict) else None
+    if parents and not section and not known_keys(tuple(parents)):
+        _pop(layer, tuple(parents))
+    return value
 
 
 def value_at(values: object, keys: Sequence[str]) -> object:
@@ -107,7 +118,11 @@ def set_value(values: dict[str, object], keys: Keys, value: object) -> None:
     *parents, last = keys
     section: object = values
     for key in parents:
-        section = section.setdefault(key, {}) if isinstance(section, dict) else None
+        if not isinstance(section, dict):
+            return  # text, which validation reports
+        if section.get(key) is None:
+            section[key] = {}
+        section = section[key]
     if isinstance(section, dict):
         section[last] = value
 
@@ -119,7 +134,7 @@ def arguments_layer(values: Mapping[str, object]) -> Layer:
         key: value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
         for key, value in values.items()
     }
-    return update(Layer(values=plain, locations=locations))
+    return replace_outdated(Layer(values=plain, locations=locations))
 
 
 def preset_layer(name: Preset) -> Layer:

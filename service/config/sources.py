@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 from dotenv import dotenv_values
 
-from service.config.layers import REMOVED, Layer, set_value, update
+from service.config.layers import Layer, has_section, replace_outdated, set_value
 from service.config.paths import Keys, dotted, is_nested, leaves
 from service.config.settings import Settings
 from service.errors import ConfigError
@@ -53,12 +53,12 @@ def variables_layer(variables: Mapping[str, str], file: str = "") -> Layer:
             continue
         location = f"{file}: {name}" if file else name
         keys = tuple(name[len(PREFIX) :].lower().split("__"))
-        if keys[0] in Settings.model_fields or keys[0] in REMOVED:
+        if has_section(keys[0]):
             layer.locations[keys] = location
             set_value(layer.values, keys, _parse(value, keys))
         elif len(keys) > 1 or _similar_names(keys):
             layer.problems.append(f"{location}: unknown variable{_suggest(keys)}")
-    return update(layer)
+    return replace_outdated(layer)
 
 
 def _is_setting(name: str) -> bool:
@@ -112,7 +112,7 @@ def yaml_layer(path: Path, variables: Mapping[str, str]) -> Layer:
     if not isinstance(values, dict | None):
         raise ConfigError(f"{path}:1:1  must hold keys and values")
     layer = Layer(values=values or {}, locations=reader.locations, problems=reader.problems)
-    return update(layer)
+    return replace_outdated(layer)
 
 
 _REFERENCE: Final = re.compile(

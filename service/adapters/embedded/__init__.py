@@ -1,1 +1,1 @@
-"""A bus server that is started, and ended, by the process that wants it."""
+"""A bus server that this process starts and stops."""

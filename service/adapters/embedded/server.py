@@ -1,4 +1,4 @@
-"""A real bus server that needs no installation and ends with this process."""
+"""Start a real bus server that ends with this process."""
 
 import asyncio
 import os
@@ -20,11 +20,11 @@ from service.adapters.embedded.binaries import ServerBinary, find_server
 from service.errors import BusError
 
 GUARD = Path(__file__).with_name("guard.py")
-#: Seconds within which a server must answer; it may have to read its log of commands first.
+#: Seconds within which the server must answer; it may have to read its append-only file first.
 START_SECONDS = 30.0
-#: Seconds between two questions whether it answers.
-ASK_SECONDS = 0.02
-#: Ports that are tried: another process may take one between the choice and the start.
+#: Seconds between pings until it answers.
+PING_SECONDS = 0.02
+#: Ports to try: another process may take one between the choice and the start.
 ATTEMPTS = 5
 
 log = structlog.get_logger(__name__)
@@ -34,11 +34,11 @@ log = structlog.get_logger(__name__)
 async def embedded_server(
     directory: Path | None = None, *, binary: ServerBinary | None = None
 ) -> AsyncIterator[str]:
-    """Run a server on a free loopback port while the context lasts; gives its URL.
+    """Run a server on a free loopback port while the context lasts; yields its URL.
 
-    Nothing is kept on disk, unless a ``directory`` is given: there every command is logged, synced
-    each second, and read back at the next start. The URL carries a password made for this run.
-    Raises `BusError` where no server is found or none starts.
+    Nothing is written to disk, unless a ``directory`` is given: then every command is appended to a
+    file there, synced every second, and read at the next start. The URL contains a password made
+    for this run. Raises `BusError` if no server is found or none starts.
     """
     binary = binary or find_server()
     if binary is None:
@@ -94,21 +94,21 @@ def _configuration(password: str, port: int, directory: Path | None) -> str:
         f"appendonly {'yes' if directory else 'no'}",
         "appendfsync everysec",
         "maxmemory-policy noeviction",
-        # A slow subscriber is cut off late: what it has not read would be lost.
+        # disconnect a slow subscriber late: what it has not read is lost
         "client-output-buffer-limit pubsub 256mb 64mb 60",
     ]
     return "\n".join(lines) + "\n\n"
 
 
 async def _spawn(binary: ServerBinary, directory: Path | None, configuration: str) -> Process:
-    place = [str(directory)] if directory else []
+    directories = [str(directory)] if directory else []
     guard = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path), *place),
+        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path), *directories),
         stdin=PIPE,
         stdout=DEVNULL,
         stderr=PIPE,
-        # Ctrl-C in a terminal is for the worker: it still needs the bus to drain.
+        # Ctrl-C in a terminal must reach the worker only, which needs the bus to drain
         start_new_session=True,
     )
     if guard.stdin is not None:
@@ -117,17 +117,17 @@ async def _spawn(binary: ServerBinary, directory: Path | None, configuration: st
 
 
 async def _answers(guard: Process, url: str) -> bool:
-    """Wait until the server answers; False where it ended, or took too long."""
+    """Wait until the server answers; False if it exits or takes too long."""
     ended = asyncio.create_task(guard.wait())
     client = Redis.from_url(url, socket_timeout=1.0, retry=Retry(NoBackoff(), 0))
     try:
         async with asyncio.timeout(START_SECONDS), client:
             while not ended.done():
-                # refused, or still reading its log of commands
+                # not listening yet, or still reading its file
                 with suppress(RedisError, OSError):
                     await client.ping()
                     return True
-                await asyncio.wait([ended], timeout=ASK_SECONDS)
+                await asyncio.wait([ended], timeout=PING_SECONDS)
     except TimeoutError:
         return False
     finally:
@@ -136,8 +136,8 @@ async def _answers(guard: Process, url: str) -> bool:
 
 
 async def _stop(guard: Process) -> str:
-    """Let the guard stop the server; returns what it had to say."""
+    """Let the guard stop the server; returns its error output."""
     if guard.stdin is not None:
         guard.stdin.close()
-    _, said = await guard.communicate()
-    return said.decode(errors="replace").strip()
+    _, errors = await guard.communicate()
+    return errors.decode(errors="replace").strip()

@@ -18,7 +18,7 @@ from service.adapters.redis.keys import Shard
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.reports import RedisReports
 from service.adapters.redis.scripts import ENQUEUE, Call, Command
-from service.adapters.redis.server import OneServer, Servers, run_one
+from service.adapters.redis.servers import OneServer, Servers, run_one
 from service.adapters.redis.shards import Shards, all_topics
 from service.ports.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
 from service.wire.protocol import Topics
@@ -130,11 +130,12 @@ class RedisBus:
 
     async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the stored answers to these requests, or None."""
+        if not identities:
+            return []
         await self.shards.recount()
         groups = [self.shards.result_keys(identity) for identity in identities]
-        commands = [Command(key, ("GET", key)) for keys in groups for key in keys]
         with bus_errors("read stored answers"):
-            replies = iter(await self._servers.execute(commands))
+            replies = iter(await self._servers.get([key for keys in groups for key in keys]))
             return [_first_answer([next(replies) for _ in keys]) for keys in groups]
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:

@@ -2,6 +2,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from formatters.providers.canonical import read_canonical
 from formatters.providers.opaque import PartKind, ProviderPart
 from formatters.providers.references import (
@@ -9,6 +11,7 @@ from formatters.providers.references import (
     ProviderRules,
     Reference,
     References,
+    fit_names,
     resolve_references,
 )
 
@@ -87,3 +90,59 @@ def test_an_id_that_was_there_before_is_not_sent_again() -> None:
     assert [len(opaque.items) for opaque in found.opaque] == [1, 0]
     assert found.calls["c2"] == Reference(id="c2", name="find")
     assert within.opaque[0].items == ()
+
+
+FORM = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_-]*"), 20)
+
+
+@pytest.mark.parametrize("name", ["web_search", "a-b", "_", "x" * 20])
+def test_a_name_that_fits_stays(name: str) -> None:
+    """Nobody has to learn another name without need."""
+    assert fit_names([name], FORM) == {name: name}
+
+
+@pytest.mark.parametrize(
+    "name", ["a.b", "ünï", "", "x" * 21, "9lives", "-dash", " ", "\n", "\ud83d"]
+)
+def test_a_name_that_does_not_fit_is_made_to(name: str) -> None:
+    """What can be kept of it is kept, and a hash tells it from others."""
+    made = fit_names([name], FORM)[name]
+
+    assert FORM.fits(made)
+    assert re.search(r"_[0-9a-f]{8}$", made)
+
+
+def test_a_made_name_does_not_depend_on_its_neighbours() -> None:
+    """A call is named alike in every build, so that a provider's cache hits."""
+    alone = fit_names(["a.b"], FORM)
+
+    assert fit_names(["x.y", "a.b", "a_b", "other"], FORM)["a.b"] == alone["a.b"]
+
+
+def test_names_that_look_alike_stay_apart() -> None:
+    """What a name loses, its hash keeps."""
+    made = fit_names(["a.b", "a:b", "a b", "a_b"], FORM)
+
+    assert len(set(made.values())) == 4
+    assert made["a_b"] == "a_b"
+
+
+def test_a_made_name_gives_way_to_one_that_is_taken() -> None:
+    """Whether somebody bears it by right, or the provider gave it."""
+    made = fit_names(["a.b"], FORM)["a.b"]
+    second = fit_names(["a.b", made], FORM)
+    third = fit_names(["a.b"], FORM, {made, second["a.b"]})
+
+    assert second[made] == made
+    assert len({made, second["a.b"], third["a.b"]}) == 3
+
+
+def test_a_name_that_is_taken_is_made_anew() -> None:
+    """The provider's own id stays with the provider's own call."""
+    assert fit_names(["call_1"], FORM, {"call_1"})["call_1"].startswith("call_1_")
+
+
+@pytest.mark.parametrize("name", [None, 7, "", ["a"]])
+def test_what_is_no_name_fits_nothing(name: object) -> None:
+    """A part may hold anything in the place of a name."""
+    assert not FORM.fits(name)

@@ -77,6 +77,21 @@ def test_renamed_settings_are_read(
     ]
 
 
+def test_a_setting_can_move_to_another_section(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left of a section that all settings have moved out of."""
+    monkeypatch.setitem(RENAMED, "pace.gait.speed", "bus.max_backlog")
+    write("pace: {gait: {speed: 3}}\nbus:\n")
+    settings = load_settings()
+    assert settings.bus.max_backlog == 3
+    assert settings.origins == {"bus.max_backlog": "config.yml:1:15"}
+    monkeypatch.setenv("CTXB_PACE__GAIT__SPEED", "4")
+    assert load_settings().bus.max_backlog == 4
+    schema = Draft202012Validator(config_schema())
+    assert schema.is_valid({"pace": {"gait": {"speed": 3}}})
+
+
 def test_current_settings_give_no_warnings(write: Write) -> None:
     """Nor do names of the source systems, which are supported for good."""
     write("memory: {history_context_size: 3}")

@@ -31,6 +31,20 @@ def test_variables_hold_every_kind_of_value(monkeypatch: pytest.MonkeyPatch) -> 
     assert settings.budget.strategy == "middle_out"
 
 
+def test_variables_of_a_section_and_of_its_settings_are_merged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That of the setting takes precedence, and may reach into a mapping."""
+    monkeypatch.setenv("CTXB_MEMORY__LIMIT", "3")
+    monkeypatch.setenv("CTXB_MEMORY", '{"limit": 1, "max_rows": 2}')
+    monkeypatch.setenv("CTXB_BUDGET__MODEL_LIMITS__M", '{"max_input": 5}')
+    monkeypatch.setenv("ctxb_budget__model_limits__m__max_output", "4")
+    settings = load_settings()
+    assert (settings.memory.limit, settings.memory.max_rows) == (3, 2)
+    limit = settings.budget.model_limits["m"]
+    assert (limit.max_input, limit.max_output) == (5, 4)
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -86,6 +86,10 @@ class Servers(Protocol):
         """
         ...
 
+    async def get(self, keys: Sequence[str]) -> Sequence[Any]:
+        """Return the values of keys, None for a missing one; errors as `execute` returns them."""
+        ...
+
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams for a group, or wait for them."""
         ...
@@ -124,6 +128,11 @@ class OneServer:
     async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
         """Run calls in one round trip."""
         return await execute(self._clients.commands, calls)
+
+    async def get(self, keys: Sequence[str]) -> Sequence[Any]:
+        """Return the values of keys, by one command."""
+        values: Sequence[Any] = await run_one(self, Command(keys[0], ("MGET", *keys)))
+        return values
 
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams, or wait for them."""

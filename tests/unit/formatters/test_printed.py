@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from formatters.model import ToolCall
-from formatters.printed import format_annotation
+from formatters.printed import format_annotation, truncate
 
 
 def call(name: str, arguments: Mapping[str, object] | None = None) -> ToolCall:
@@ -79,7 +79,7 @@ def test_values_without_end() -> None:
     circle: list[object] = []
     circle.append(circle)
     deep: list[object] = []
-    for _ in range(5_000):
+    for _ in range(100_000):
         deep = [deep]
 
     assert (shown(circle), shown(deep)) == ("list", "list")
@@ -141,3 +141,20 @@ def test_at_most_six_tools() -> None:
     assert format_annotation(nine) == (
         "[tool_use:t0; tool_use:t1; tool_use:t2; +3; tool_use:t6; tool_use:t7; tool_use:t8]"
     )
+
+
+@pytest.mark.parametrize(
+    ("chars", "text"),
+    [
+        (None, "a longer text"),
+        (13, "a longer text"),
+        (12, "a longer ..."),
+        (4, "a..."),
+        (3, "..."),
+        (1, "."),
+        (0, ""),
+    ],
+)
+def test_cut(chars: int | None, text: str) -> None:
+    """A text has at most so many characters, of which the mark is part."""
+    assert truncate("a longer text", chars) == text
