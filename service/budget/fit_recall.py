@@ -20,7 +20,7 @@ from service.budget.counting import (
     last_tokens,
     make_groups,
 )
-from service.budget.decisions import FittedBlock, Outcome, RecallOutcome, RowOutcome
+from service.budget.decisions import Decision, FittedBlock, Outcome, RecallOutcome
 from service.budget.fit_history import fit_history
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import Relevance, recalls
@@ -67,8 +67,8 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     newest_turns = _recent_turns(replace(block, entries=entries), request.strategy, room, count)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     remaining = room - block_tokens(fitted.block, count)
-    row_outcomes, recalled = _recall(block, fitted.block, request, remaining, count)
-    recall = RecallOutcome(block, fitted.outcome, request.rows, row_outcomes, recalled)
+    row_decisions, recalled = _recall(block, fitted.block, request, remaining, count)
+    recall = RecallOutcome(block, fitted.outcome, row_decisions, recalled)
     return replace(fitted, recall=recall)
 
 
@@ -91,8 +91,8 @@ def _recent_turns(block: Block, strategy: Relevance, room: int, count: Count) ->
 
 def _recall(
     whole: Block, newest: Block, request: RecallRequest, room: int, count: Count
-) -> tuple[list[RowOutcome], Block | None]:
-    """Recall the rows with the highest scores; return the outcome of each row, and the block.
+) -> tuple[list[Decision], Block | None]:
+    """Recall the rows with the highest scores; return the decision on each, and the block.
 
     Rows of the newest turns, and those that repair has removed from native history, are excluded.
     """
@@ -119,16 +119,19 @@ def _recall(
     room -= fixed_tokens(request.rows, count)
     selected, repeated = select_rows(rows, ranked, shown_texts, room, count)
 
-    def outcome_of(index: int) -> RowOutcome:
+    def decide(index: int) -> Decision:
+        ids = tuple(message.id for message in rows[index].messages)
+        score = round(scores[index], 2)
         if index in selected:
             outcome: Outcome = "truncated" if rows[index].cut else "kept"
-            return RowOutcome(index, outcome, "recalled", selected[index], scores[index])
+            tokens = selected[index]
+            return Decision(ids, request.rows.tag, outcome, "recalled", tokens, score)
         reason = "repeated" if index in repeated else "score"
-        return RowOutcome(index, "dropped", reason, None, scores[index])
+        return Decision(ids, whole.tag, "dropped", reason, score=score)
 
     entries = insert_day_lines([rows[index] for index in sorted(selected)])
     recalled = replace(request.rows, entries=entries) if selected else None
-    return [outcome_of(index) for index in candidates], recalled
+    return [decide(index) for index in candidates], recalled
 
 
 def _shows_any(row: Entry, ids: Set[str]) -> bool:
