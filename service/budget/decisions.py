@@ -218,19 +218,6 @@ def _ids(messages: Sequence[Message]) -> tuple[str, ...]:
 # --- recalled rows ---------------------------------------------------------------------------
 
 
-class RowOutcome(NamedTuple):
-    """The outcome of a row that is in none of the newest turns."""
-
-    #: Its position among the rows.
-    row: int
-    outcome: Outcome
-    #: A code of `REASONS`.
-    reason: str
-    #: None if it was not recalled.
-    tokens: int | None
-    score: float
-
-
 @dataclass(frozen=True, slots=True)
 class RecallOutcome:
     """What was chosen of the newest turns, and of the rows of older ones."""
@@ -239,11 +226,9 @@ class RecallOutcome:
     block: Block
     #: That of the newest turns.
     newest: BlockOutcome
-    #: The block of rows that could be recalled.
-    rows: Block
-    #: Those that are in none of the newest turns, in their order.
-    row_outcomes: Sequence[RowOutcome]
-    #: The block of those that are recalled; None if none is.
+    #: The decisions on rows that are in none of the newest turns, in their order.
+    row_decisions: Sequence[Decision]
+    #: The block of rows that are recalled; None if none is.
     sent: Block | None
 
     @property
@@ -251,18 +236,13 @@ class RecallOutcome:
         """Decide on every candidate: on rows that could be recalled, then on the newest turns."""
         final = [each for each in self.newest.decisions if each.outcome in _FINAL]
         decided = {id_ for decision in final for id_ in decision.message_ids}
-        on_rows = [self._on_row(outcome, decided) for outcome in self.row_outcomes]
+        # a tool result that belongs to a row may be decided already, by its repair
+        on_rows = [
+            row._replace(message_ids=tuple(id_ for id_ in row.message_ids if id_ not in decided))
+            for row in self.row_decisions
+        ]
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         return (*on_rows, *self._on_others(decided), *final)
-
-    def _on_row(self, outcome: RowOutcome, decided: Set[str]) -> Decision:
-        messages = self.rows.entries[outcome.row].messages
-        # a tool result that belongs to the row may be decided already, by its repair
-        ids = tuple(message.id for message in messages if message.id not in decided)
-        block = self.rows if outcome.outcome in PRESENT else self.block
-        return Decision(
-            ids, block.tag, outcome.outcome, outcome.reason, outcome.tokens, round(outcome.score, 2)
-        )
 
     def _on_others(self, decided: Set[str]) -> Iterator[Decision]:
         """Decide on messages that no row prints, such as calls of a run that is shown in part."""

@@ -78,8 +78,8 @@ def estimate_tokens(content: str | Mapping[str, object]) -> int:
     return math.ceil(len(text.encode("utf-16-le", "surrogatepass")) / 2 / UNITS_PER_TOKEN)
 
 
-def _json(item: Mapping[str, object]) -> str:
-    return json.dumps(item, ensure_ascii=False, separators=(",", ":"), default=str)
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 #: Tokens of content blocks whose text doesn't reflect their cost (neuron-context's table).
@@ -136,7 +136,7 @@ class HeuristicTokenCounter(Estimate):
         return sum(
             self._text(tool.get("name"))
             + self._text(tool.get("description"))
-            + self._json(tool.get("input_schema", {}))
+            + self.count(_json(tool.get("input_schema", {})))
             for tool in tools
         )
 
@@ -150,14 +150,10 @@ class HeuristicTokenCounter(Estimate):
         if kind in FLAT_TOKENS:
             return FLAT_TOKENS[kind]
         if kind == "tool_use":
-            return self._text(block.get("name")) + self._json(block.get("input", {}))
+            return self._text(block.get("name")) + self.count(_json(block.get("input", {})))
         if kind == "tool_result":
             return self._content(block.get("content"))
         return self._text(block.get(TEXT_KEYS.get(kind, "")))
-
-    def _json(self, value: object) -> int:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-        return self.count(text)
 
     def _text(self, value: object) -> int:
         return self.count(value) if isinstance(value, str) else 0

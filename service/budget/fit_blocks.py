@@ -12,9 +12,10 @@ from service.budget.decisions import Decision, FittedBlock
 from service.budget.fit_history import fit_history, placeholder_only
 from service.budget.fit_recall import RankRows, RecallRequest, fit_recall
 from service.budget.fit_run import fit_run, newest_group_only
-from service.budget.groups import StableBudget, Strategy, has_stable_prefix, recalls
+from service.budget.groups import StableBudget, Strategy, has_stable_prefix
 from service.budget.stable_prefix import StablePrefix, find_stable_prefix
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.relevance import recalls
 from service.errors import BudgetExceededError
 
 #: The share of the tokens left by unchanging blocks that history may use in every build.

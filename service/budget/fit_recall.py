@@ -20,10 +20,10 @@ from service.budget.counting import (
     last_tokens,
     make_groups,
 )
-from service.budget.decisions import FittedBlock, Outcome, RecallOutcome, RowOutcome
+from service.budget.decisions import Decision, FittedBlock, Outcome, RecallOutcome
 from service.budget.fit_history import fit_history
-from service.budget.groups import Recalls, recalls
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.relevance import Relevance, recalls
 
 #: Consecutive rows that don't fit, after which no more are tried.
 MAX_MISSES: Final = 100
@@ -49,7 +49,7 @@ class RecallRequest:
 
     #: A block with an entry for each row of the history, in order.
     rows: Block
-    strategy: Recalls
+    strategy: Relevance
     rank: RankRows
 
 
@@ -67,8 +67,8 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     newest_turns = _recent_turns(replace(block, entries=entries), request.strategy, room, count)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     remaining = room - block_tokens(fitted.block, count)
-    row_outcomes, recalled = _recall(block, fitted.block, request, remaining, count)
-    recall = RecallOutcome(block, fitted.outcome, request.rows, row_outcomes, recalled)
+    row_decisions, recalled = _recall(block, fitted.block, request, remaining, count)
+    recall = RecallOutcome(block, fitted.outcome, row_decisions, recalled)
     return replace(fitted, recall=recall)
 
 
@@ -82,7 +82,7 @@ def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
     return block.entries
 
 
-def _recent_turns(block: Block, strategy: Recalls, room: int, count: Count) -> Block:
+def _recent_turns(block: Block, strategy: Relevance, room: int, count: Count) -> Block:
     """Return the block with the newest turns that the strategy always shows."""
     recent = strategy.recent(make_groups(block, count), room - fixed_tokens(block, count))
     entries = tuple(block.entries[group.index] for group in recent.kept)
@@ -91,8 +91,8 @@ def _recent_turns(block: Block, strategy: Recalls, room: int, count: Count) -> B
 
 def _recall(
     whole: Block, newest: Block, request: RecallRequest, room: int, count: Count
-) -> tuple[list[RowOutcome], Block | None]:
-    """Recall the rows with the highest scores; return the outcome of each row, and the block.
+) -> tuple[list[Decision], Block | None]:
+    """Recall the rows with the highest scores; return the decision on each, and the block.
 
     Rows of the newest turns, and those that repair has removed from native history, are excluded.
     """
@@ -119,16 +119,19 @@ def _recall(
     room -= fixed_tokens(request.rows, count)
     selected, repeated = select_rows(rows, ranked, shown_texts, room, count)
 
-    def outcome_of(index: int) -> RowOutcome:
+    def decide(index: int) -> Decision:
+        ids = tuple(message.id for message in rows[index].messages)
+        score = round(scores[index], 2)
         if index in selected:
             outcome: Outcome = "truncated" if rows[index].cut else "kept"
-            return RowOutcome(index, outcome, "recalled", selected[index], scores[index])
+            tokens = selected[index]
+            return Decision(ids, request.rows.tag, outcome, "recalled", tokens, score)
         reason = "repeated" if index in repeated else "score"
-        return RowOutcome(index, "dropped", reason, None, scores[index])
+        return Decision(ids, whole.tag, "dropped", reason, score=score)
 
     entries = insert_day_lines([rows[index] for index in sorted(selected)])
     recalled = replace(request.rows, entries=entries) if selected else None
-    return [outcome_of(index) for index in candidates], recalled
+    return [decide(index) for index in candidates], recalled
 
 
 def _shows_any(row: Entry, ids: Set[str]) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeGuard
 
-from formatters.model import Message, Ranker, SummaryForm
+from formatters.model import Message, SummaryForm
 
 
 class Group(NamedTuple):
@@ -181,24 +181,6 @@ class HasStablePrefix(Protocol):
     def with_stable_budget(self, stable_budget: StableBudget) -> Strategy:
         """Return the strategy for one build, with the budget that all builds have in common."""
         ...
-
-
-class Recalls(HasStablePrefix, Protocol):
-    """An optional ability of strategies: recall rows of older turns besides the newest turns."""
-
-    @property
-    def rank(self) -> Ranker | None:
-        """Scores rows; None if no row is to be recalled."""
-        ...
-
-    def recent(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups, which are shown whatever the question."""
-        ...
-
-
-def recalls(strategy: object) -> TypeGuard[Recalls]:
-    """Tell whether a strategy recalls rows of older turns."""
-    return getattr(strategy, "rank", None) is not None and hasattr(strategy, "recent")
 
 
 def reports_minimum(strategy: object) -> TypeGuard[ReportsMinimum]:

@@ -10,7 +10,8 @@ import structlog
 from formatters.friends_info import read_profile_text
 from formatters.model import Message, Summary
 from formatters.rows import read_rows
-from service.budget.groups import recalls, uses_summaries
+from service.budget.groups import uses_summaries
+from service.budget.strategies.relevance import recalls
 from service.budget.toolset import Toolset, Toolsets
 from service.build.history import History, read_past, read_stored
 from service.build.plan import Plan
@@ -23,7 +24,7 @@ from service.errors import (
 )
 from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
-from service.ports.stores import HistoryStore, ProfileStore
+from service.ports.stores import HistoryReader, HistoryStore, ProfileStore
 from service.ports.summaries import FailedScopes, Scope, SummaryStore
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
@@ -153,7 +154,7 @@ async def _or_fallback(what: str, read: Awaitable[T], fallback: T, seconds: floa
 
 
 async def _history(
-    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings, metrics: Metrics
+    request: BuildRequest, plan: Plan, store: HistoryReader, settings: Settings, metrics: Metrics
 ) -> _Read[History]:
     if request.options.past is not None:
         return _Read(await read_past(request, plan, request.options.past))

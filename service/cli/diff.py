@@ -50,7 +50,7 @@ TWICE: Final = "Give it twice to compare two, once to use it for both."
 PAIR: Final = 2
 
 
-Files = Annotated[
+Builds = Annotated[
     list[Path] | None,
     typer.Argument(metavar="A B", help="Two build ids, or two files with responses; - is stdin."),
 ]
@@ -67,7 +67,7 @@ ShowText = Annotated[bool, typer.Option("--text", help="Show the lines that diff
 
 def diff(
     ctx: typer.Context,
-    files: Files = None,
+    builds: Builds = None,
     *,
     request: RequestFile = None,
     strategy: Strategies = None,
@@ -97,8 +97,8 @@ def diff(
         "model": model or (),
     }
     if request is None:
-        a, b = read_pair(settings, files or (), options)
-    elif files:
+        a, b = read_pair(settings, builds or (), options)
+    elif builds:
         raise typer.BadParameter("either two builds or --request")
     else:
         a, b = build_pair(settings, request, options)
@@ -114,7 +114,7 @@ def diff(
 
 
 def read_pair(
-    settings: Settings, files: Sequence[Path], options: Mapping[str, Sequence[Any]]
+    settings: Settings, builds: Sequence[Path], options: Mapping[str, Sequence[Any]]
 ) -> tuple[ContentReport, ContentReport]:
     """Read two builds: responses from files, or reports from the bus.
 
@@ -125,11 +125,11 @@ def read_pair(
     """
     if any(options.values()):
         raise typer.BadParameter("--strategy, --model and budgets go with --request")
-    if len(files) != PAIR:
+    if len(builds) != PAIR:
         raise typer.BadParameter("two builds or responses are needed, or --request")
-    if files[0] == files[1] == Path("-"):
+    if builds[0] == builds[1] == Path("-"):
         raise typer.BadParameter("only one of them can be stdin")
-    return _read_build(settings, files[0]), _read_build(settings, files[1])
+    return _read_build(settings, builds[0]), _read_build(settings, builds[1])
 
 
 def _read_build(settings: Settings, path: Path) -> ContentReport:

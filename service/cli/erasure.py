@@ -97,7 +97,7 @@ def print_erased(erased: Erased) -> None:
 def _counts(erased: Erased) -> Iterator[tuple[str, int]]:
     if store := erased.store:
         yield "rows", store.rows
-        yield "marks of rows left out", store.fallen
+        yield "flags of rows left out", store.fallen
         yield "archived copies", store.archived
         yield "summaries", store.summaries
         yield "profile", store.profiles

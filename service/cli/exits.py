@@ -24,6 +24,10 @@ from service.errors import (
 
 T = TypeVar("T")
 
+# typer vendors Click, whose types it does not export
+Context = Any
+Command = Any
+
 
 class Exit(IntEnum):
     """The exit codes of all commands."""
@@ -80,8 +84,7 @@ BY_SIGNAL: Final[Mapping[int, Exit]] = {
 class ErrorsBecomeExits(TyperGroup):
     """The outermost group: our errors end as a line and an exit code, never as a traceback."""
 
-    # typer vendors Click, whose Context it does not export
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
+    def invoke(self, ctx: Context) -> object:
         """Run the command."""
         try:
             return super().invoke(ctx)

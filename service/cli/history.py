@@ -227,7 +227,7 @@ def archive(
 
 @history.command()
 def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> None:
-    """Count an owner's rows: those that builds may read, and those with a mark.
+    """Count an owner's rows: those that builds may read, and those with a flag.
 
     ctxb history stats ana
     """

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 import typer.main
 
-from service.cli.exits import EPILOG, ErrorsBecomeExits
+from service.cli.exits import EPILOG, Command, Context, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 
 #: By name: the module that has the command under this name, and the first line of its help.
@@ -56,17 +56,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-# typer vendors Click, whose types it does not export
-Command = Any
-
-
 class LazyCommands(ErrorsBecomeExits):
     """The outermost group, whose commands are placeholders until they are named."""
 
     def resolve_command(
-        self,
-        ctx: Any,  # noqa: ANN401 - as above
-        args: list[str],
+        self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command, list[str]]:
         """Find the command that the arguments name, and load it in place of its placeholder."""
         name, command, rest = super().resolve_command(ctx, args)
@@ -79,13 +73,14 @@ def load_command(name: str) -> Command:
     """Import the module of a command, and return the command."""
     module, _ = COMMANDS[name]
     command = getattr(import_module(module), name)
-    # of a single command typer would make no group
+    # with a callback typer makes a group, also of a single command
     parent = typer.Typer(add_completion=False, callback=lambda: None)
     if isinstance(command, typer.Typer):
         parent.add_typer(command, name=name)
     else:
         parent.command(name)(command)
-    return typer.main.get_group(parent).commands[name]
+    group: Command = typer.main.get_command(parent)
+    return group.commands[name]
 
 
 ConfigFile = Annotated[

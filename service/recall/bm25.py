@@ -23,6 +23,18 @@ def find_postings(query: Mapping[str, float], texts: Sequence[Mapping[str, int]]
     return postings
 
 
+def add_postings(postings: Postings, group_of: Sequence[int]) -> Postings:
+    """Add the postings of texts up to those of their groups, such as sessions."""
+    added = {}
+    for term, in_texts in postings.items():
+        counts: dict[int, int] = {}
+        for index, count in in_texts:
+            group = group_of[index]
+            counts[group] = counts.get(group, 0) + count
+        added[term] = list(counts.items())
+    return added
+
+
 def idf(texts: int, having: int) -> float:
     """Return the rarity of a term that ``having`` of all texts have; never below 0."""
     return math.log(1 + (texts - having + 0.5) / (having + 0.5))

@@ -9,7 +9,7 @@ from typing import Final
 
 from formatters.model import Passage
 from formatters.times import to_local_time
-from service.recall.bm25 import Postings, bm25, find_postings, idf, scale
+from service.recall.bm25 import Postings, add_postings, bm25, find_postings, idf, scale
 from service.recall.dates import Days, find_days
 from service.recall.question import Question
 from service.recall.sessions import Sessions, split_sessions
@@ -89,23 +89,11 @@ def _stem_scores(search: _Search) -> Mapping[str, Values]:
     session_lengths = [0] * len(sessions.totals)
     for session, length in zip(sessions.of, lengths, strict=True):
         session_lengths[session] += length
-    by_session = bm25(query, _session_postings(search.postings, sessions.of), session_lengths)
+    by_session = bm25(query, add_postings(search.postings, sessions.of), session_lengths)
     return {
         "message": scale(bm25(query, search.postings, lengths)),
         "session": scale([by_session[session] for session in sessions.of]),
     }
-
-
-def _session_postings(postings: Postings, session_of: Sequence[int]) -> Postings:
-    """Add the postings of passages up to those of their sessions."""
-    added = {}
-    for term, in_passages in postings.items():
-        counts: dict[int, int] = {}
-        for index, count in in_passages:
-            session = session_of[index]
-            counts[session] = counts.get(session, 0) + count
-        added[term] = list(counts.items())
-    return added
 
 
 def _coverage(search: _Search, reach: int) -> Values:

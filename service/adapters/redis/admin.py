@@ -10,7 +10,7 @@ from service.adapters.bus_records import Holder, owner_in, owners_of, read_dead_
 from service.adapters.redis.connection import bus_errors, is_unavailable
 from service.adapters.redis.keys import report_pattern, result_pattern, shards_key
 from service.adapters.redis.scripts import RETRY, Call, Command
-from service.adapters.redis.server import Servers, run, run_one
+from service.adapters.redis.servers import Servers, run, run_one
 from service.adapters.redis.shards import all_topics, parse_count, shard_topic
 from service.aio import batches
 from service.ports.bus import DeadLetter, DeadLetters, Forgotten, RequestStream

@@ -18,7 +18,7 @@ from service.adapters.redis.keys import Shard
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.reports import RedisReports
 from service.adapters.redis.scripts import ENQUEUE, Call, Command
-from service.adapters.redis.server import OneServer, Servers, run_one
+from service.adapters.redis.servers import OneServer, Servers, run_one
 from service.adapters.redis.shards import Shards, all_topics
 from service.ports.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
 from service.wire.protocol import Topics

@@ -33,7 +33,7 @@ from service.adapters.redis.connection import (
 )
 from service.adapters.redis.driver import round_trip
 from service.adapters.redis.scripts import Argument, Call, Command
-from service.adapters.redis.server import (
+from service.adapters.redis.servers import (
     Reading,
     StreamEntry,
     Subscriber,
@@ -88,7 +88,7 @@ class Cluster:
         whole = []
         in_steps: dict[int, Call] = {}
         for index, call in enumerate(calls):
-            if isinstance(call, Call) and _needs_steps(call):
+            if isinstance(call, Call) and needs_steps(call):
                 in_steps[index] = call
             else:
                 whole.append(index)
@@ -244,7 +244,7 @@ class Cluster:
         """Wait for entries of any stream.
 
         As soon as one stream yields entries, the reads of the others are unblocked: they would
-        take entries that nobody has asked for.
+        take entries for which there are no slots.
         """
         reads: dict[asyncio.Task[Any], Waiter] = {}
         for key in reading.keys:
@@ -294,7 +294,7 @@ class Cluster:
         return error
 
 
-def _needs_steps(call: Call) -> bool:
+def needs_steps(call: Call) -> bool:
     """Return whether the keys of a script may lie on several nodes."""
     return call.script in STEPS and len({key_slot(key.encode()) for key in call.keys}) > 1
 
@@ -332,7 +332,7 @@ class Waiter:
     def __init__(self, node: "Node") -> None:
         self.node = node
         self._client = node.clients.blocking.client()
-        #: The server's id of the connection; None if it has to be asked for.
+        #: The server's id of the connection; None before it is known.
         self._id: int | None = None
 
     async def read(self, command: Sequence[Argument]) -> Any:  # noqa: ANN401 - the server's reply
@@ -385,7 +385,7 @@ class Nodes:
         if address.get("db"):
             raise ConfigError("bus.url: a cluster has only database 0")
         host, port = address.get("host", "localhost"), address.get("port", 6379)
-        #: The node of the URL: asked for the slots if no other node answers.
+        #: The node of the URL, which reports the slots if no other node answers.
         self._first = Node(Address(host, port), clients)
         self._nodes: dict[Address, Node] = {}
         self._slots: dict[int, Node] = {}
@@ -415,7 +415,7 @@ class Nodes:
         return self._at(Address(error.host or self._first.address.host, error.port))
 
     def move_slot(self, error: MovedError) -> None:
-        """Note where a slot is now."""
+        """Record the new node of a slot."""
         self._slots[error.slot_id] = self.target(error)
 
     async def refresh(self, *, force: bool = False) -> None:
@@ -498,7 +498,7 @@ class Node:
         return self._check([reply])[0]
 
     def set_unavailable(self, error: Exception) -> None:
-        """Note that it did not answer, or refused writes."""
+        """Record that it did not answer, or refused writes."""
         if not self._pause:
             log.warning("bus.node_away", node=self.name, reason=str(error) or type(error).__name__)
         self._refusal = error if isinstance(error, NodeWritesRefusedError) else None
@@ -506,7 +506,7 @@ class Node:
         self._paused_until = monotonic() + self._pause
 
     def set_available(self) -> None:
-        """Note that it answered, which it also does while it refuses writes."""
+        """Record that it answered, which it also does while it refuses writes."""
         if self._refusal:
             return
         if self._pause:
@@ -530,7 +530,7 @@ class Node:
         return False
 
     def _check(self, replies: list[Any]) -> list[Any]:
-        """Replace the replies by which the node refuses writes, and note that it does."""
+        """Replace the replies by which the node refuses writes, and record that it does."""
         checked = [_mark_refusals(reply) for reply in replies]
         parts = (
             part for reply in checked for part in (reply if isinstance(reply, list) else [reply])

@@ -72,7 +72,7 @@ Run = Callable[[Call | Command], Awaitable[Any]]
 
 
 async def finish_in_steps(run: Run, call: Call) -> Any:  # noqa: ANN401 - as FINISH replies
-    """Store an answer, send it, dead-letter its request if asked to, and ack the request last.
+    """Store an answer, send it, dead-letter the request if it is dead, and ack the request last.
 
     The call of `FINISH` is for one answer. Returns its reply, or the error of the failed step.
     """

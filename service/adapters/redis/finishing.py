@@ -21,7 +21,7 @@ from service.adapters.redis.scripts import (
     flatten,
     script,
 )
-from service.adapters.redis.server import Servers
+from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.errors import OverloadedError
 from service.ports.bus import Answer, Outcome, Receipt

@@ -28,7 +28,7 @@ from service.adapters.redis.scripts import (
     Script,
     flatten,
 )
-from service.adapters.redis.server import Reading, Servers, run
+from service.adapters.redis.servers import Reading, Servers, run
 from service.ports.stream import Delivery, Depth
 from service.wire.protocol import Topics
 

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from service.adapters.arrivals import Arrivals
-from service.adapters.redis.server import Subscriber
+from service.adapters.redis.servers import Subscriber
 from service.aio import heed_cancellation
 from service.errors import BusError
 

@@ -6,7 +6,7 @@ from typing import Any
 from service.adapters.redis.connection import bus_errors
 from service.adapters.redis.keys import report_key
 from service.adapters.redis.scripts import Command
-from service.adapters.redis.server import Servers, run, run_one
+from service.adapters.redis.servers import Servers, run, run_one
 
 
 class RedisReports:

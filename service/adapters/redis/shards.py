@@ -12,7 +12,7 @@ from formatters.rows import fix_surrogates
 from service.adapters.redis.connection import bus_errors, is_unavailable
 from service.adapters.redis.keys import Shard, shards_key
 from service.adapters.redis.scripts import Command
-from service.adapters.redis.server import Servers
+from service.adapters.redis.servers import Servers
 from service.aio import LARGE_TEXT
 from service.errors import ConfigError, InvalidRequestError
 from service.ports.bus import Identity
@@ -84,6 +84,7 @@ class Shards:
         }
         if found:
             log.warning("bus.shards_found", streams=sorted(found), shards=self.count)
+            self._search_pause = CHECK_SECONDS  # their producer may write to others as well
         self._others |= found
         self._next_search = monotonic() + self._search_pause
         self._search_pause = min(2 * self._search_pause, SEARCH_SECONDS)

@@ -17,7 +17,7 @@ from service.adapters.redis.connection import bus_errors, is_unavailable
 from service.adapters.redis.keys import Shard, escape_glob, report_key, shards_key
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import Command
-from service.adapters.redis.server import Servers, run, run_one
+from service.adapters.redis.servers import Servers, run, run_one
 from service.adapters.redis.shards import shard_topic
 from service.errors import BusError
 from service.ports.bus import Identity
@@ -103,7 +103,7 @@ class RedisSurvey:
     async def denied(self) -> list[str] | None:
         """Return the commands that a worker needs and this user may not run.
 
-        None if the server can't tell, as before Redis 7.0.
+        None if the server has no command for it, as before Redis 7.0.
         """
         commands = _needed_commands(self._options)
         key = self._key(Topics.CONTEXT_BUILD_REQUEST)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from formatters.model import Passage, Ranker, Role
 from service.budget.groups import Fit, Group, GroupDecision, StableBudget, cost, newest_that_fit
@@ -82,6 +82,11 @@ class Relevance:
                 kept.add(group.index)
                 used += _largest_cost(group)
         return _make_fit(groups, [g for g in groups if g.index in kept], scores, budget)
+
+
+def recalls(strategy: object) -> TypeGuard[Relevance]:
+    """Tell whether rows of older turns are recalled for a strategy."""
+    return isinstance(strategy, Relevance) and strategy.rank is not None
 
 
 def _newest_turn(groups: Sequence[Group]) -> Sequence[Group]:

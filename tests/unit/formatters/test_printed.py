@@ -79,7 +79,7 @@ def test_values_without_end() -> None:
     circle: list[object] = []
     circle.append(circle)
     deep: list[object] = []
-    for _ in range(5_000):
+    for _ in range(100_000):
         deep = [deep]
 
     assert (shown(circle), shown(deep)) == ("list", "list")

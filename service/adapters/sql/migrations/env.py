@@ -1,6 +1,6 @@
-"""Run revisions on the connection that `service.adapters.sql.migrate` hands over.
+"""Runs revisions on the connection that `service.adapters.sql.migrate` passes in.
 
-Alembic loads this file by its path. Logging is the service's own and stays as it is.
+Alembic loads this file by its path. Logging stays as the service has configured it.
 """
 
 from alembic import context

@@ -1,7 +1,14 @@
 import pytest
 
-from formatters.model import Entry, Passage, Role
-from service.budget.fit_recall import MAX_MISSES, normalize_words, select_rows
+from formatters.model import BEYOND_LIMIT, Block, Entry, Message, Omission, Passage, Role
+from service.budget.fit_recall import (
+    MAX_MISSES,
+    RecallRequest,
+    fit_recall,
+    normalize_words,
+    select_rows,
+)
+from service.budget.strategies.relevance import Relevance
 
 # `len` counts: a row costs its characters and a newline
 
@@ -59,3 +66,26 @@ def test_the_search_ends() -> None:
 def test_without_tokens_nothing_is_bought(room: int) -> None:
     """No room is no error."""
     assert select_rows([row("a")], [0], set(), room, len) == ({}, set())
+
+
+def test_nothing_is_ranked_if_all_rows_are_shown() -> None:
+    """Rows beyond the limit may have been filtered, so that none is left to recall."""
+    message = Message(id="m", role=Role.HUMAN, content="Hello")
+    shown = Entry(text="Hello", messages=(message,), rows=1)
+    older = Omission(message_ids=("old",), reason=BEYOND_LIMIT)
+    memory = Block(tag="MEMORY", entries=(shown,), omissions=(older,), additive=True)
+    request = RecallRequest(
+        rows=Block(tag="RECALLED", entries=(shown,), additive=True),
+        strategy=Relevance(rank=lambda _question, _passages, _now: []),
+        rank=lambda _passages: pytest.fail("nothing to rank"),
+    )
+
+    fitted = fit_recall(memory, request, 100, len)
+
+    assert fitted.block.entries == (shown,)
+    assert fitted.recall
+    assert fitted.recall.sent is None
+    assert [(each.message_ids, each.outcome) for each in fitted.decisions] == [
+        (("old",), "dropped"),
+        (("m",), "kept"),
+    ]

@@ -1,7 +1,13 @@
 """What rows are found by."""
 
 from formatters.model import Passage, Role
-from service.recall.terms import MAX_ROW_TERMS, QUESTION_TERMS, question_terms, row_terms
+from service.recall.terms import (
+    MAX_ROW_TERMS,
+    QUESTION_TERMS,
+    question_terms,
+    row_terms,
+    term_rules,
+)
 
 
 def test_a_row_is_found_by_stems_and_words() -> None:
@@ -41,3 +47,11 @@ def test_what_is_written_and_asked_is_bounded() -> None:
     asked = question_terms(" ".join(numbers), ())
     assert len(asked) == 2 * QUESTION_TERMS
     assert (asked[0], asked[-1]) == ("0", "4999")
+
+
+def test_the_rules_have_the_name_that_databases_have_noted() -> None:
+    """Where this fails, rows are found by other terms than before, and need `ctxb db reindex`.
+
+    Write the new name here, and into the list of changes that an upgrade needs that command.
+    """
+    assert term_rules() == "1-bd9795340947"

@@ -1,6 +1,6 @@
 import pytest
 
-from service.recall.words import MAX_TEXT_CHARS, analyze, cjk_chars, is_hiragana, words
+from service.recall.words import MAX_TEXT_CHARS, TextCache, analyze, cjk_chars, is_hiragana, words
 
 
 def test_words_are_lower_case_and_without_marks() -> None:
@@ -80,3 +80,38 @@ def test_characters_without_blanks_are_counted() -> None:
     """Letters, blanks and full-width marks are none of them."""
     assert cjk_chars("用python写, 사과") == 4
     assert cjk_chars("plain") == 0
+
+
+def test_a_text_is_analysed_once() -> None:
+    """What is remembered isn't asked for again; another language is another question."""
+    asked: list[tuple[str, str]] = []
+
+    def analyse(text: str, language: str) -> int:
+        asked.append((text, language))
+        return len(text)
+
+    remembered = TextCache(analyse, 1_000)
+    assert [remembered(text, "a") for text in ("one", "three", "one", "")] == [3, 5, 3, 0]
+    assert remembered("one", "b") == 3
+    assert remembered("", "a") == 0
+    assert asked == [("one", "a"), ("three", "a"), ("", "a"), ("one", "b")]
+
+
+def test_only_so_many_characters_are_remembered() -> None:
+    """What was used last stays, what wasn't is forgotten, and there is never more than that."""
+    asked: list[str] = []
+
+    def analyse(text: str, language: str) -> str:
+        asked.append(text)
+        return text
+
+    remembered = TextCache(analyse, 100)
+    for number in range(40):
+        remembered(f"{number:010}", "a")
+        remembered("used often", "a")
+
+    held = {*remembered._recent, *remembered._older}
+    assert sum(len(text) for text, _ in held) <= 120  # the last of each generation goes beyond
+    assert asked.count("used often") == 1
+    remembered("0" * 10, "a")
+    assert asked.count("0" * 10) == 2

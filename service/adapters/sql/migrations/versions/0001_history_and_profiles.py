@@ -45,7 +45,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables, with all that is in them."""
+    """Drop the tables with their contents."""
     for table in ("messages", "profiles", "owners"):
         op.drop_table(table)
 

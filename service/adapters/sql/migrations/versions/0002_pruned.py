@@ -1,4 +1,4 @@
-"""Let rows be pruned, fall out of a context, and be archived."""
+"""Add the flags of rows that are pruned or fell out of a context, and the archive."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Add the mark of pruned rows, and the tables of those that fell out; no row is copied."""
+    """Add the flag of pruned rows, and the tables of rows that fell out; no row is copied."""
     op.add_column(
         "messages", sa.Column("pruned", sa.Integer, nullable=False, server_default=sa.text("0"))
     )
@@ -40,7 +40,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them back."""
+    """Drop them."""
     op.drop_table("archive")
     op.drop_table("fallen")
     _index_totals(then=[])
@@ -48,7 +48,7 @@ def downgrade() -> None:
 
 
 def _index_totals(*, then: list[str]) -> None:
-    """Make the indexes of the running totals anew, with more columns before the totals."""
+    """Rebuild the indexes of the running totals, with more columns before the totals."""
     for scope, members in SCOPES.items():
         op.drop_index(f"messages_by_{scope}_tokens", "messages")
         columns = [*members, *then, f"{scope}_tokens", "sort_time", "sequence"]

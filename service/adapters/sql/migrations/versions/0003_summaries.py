@@ -1,4 +1,4 @@
-"""Create the tables of summaries, and of who may make them."""
+"""Create the tables of summaries, and of leases on making them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Create two tables, and the index by which a scope's summaries are found."""
+    """Create two tables, and the index for reading a scope's summaries."""
     op.create_table(
         "summaries",
         sa.Column("number", NUMBER, primary_key=True, autoincrement=True),
@@ -36,6 +36,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables, with all that is in them; the history has everything still."""
+    """Drop the tables with their contents; the history keeps all rows."""
     op.drop_table("claims")
     op.drop_table("summaries")

@@ -1,4 +1,4 @@
-"""Index rows by their time, so that those which expire are found."""
+"""Index rows by their time, for finding those that expire."""
 
 from alembic import op
 

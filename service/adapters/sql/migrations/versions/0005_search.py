@@ -1,4 +1,4 @@
-"""Create the tables of the full text of history; rows that there are are put in afterwards."""
+"""Create the search index of histories; stored rows are indexed after the upgrade."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,7 +16,7 @@ TERMS = sa.ARRAY(sa.BigInteger).with_variant(sa.Text, "sqlite")
 
 
 def upgrade() -> None:
-    """Create three tables, and the index over terms that the database has."""
+    """Create three tables, and the database's own index of terms."""
     op.create_table(
         "searched",
         sa.Column("number", NUMBER, primary_key=True, autoincrement=True),
@@ -38,14 +38,14 @@ def upgrade() -> None:
         sa.Column("owner_key", NAME, primary_key=True),
         sa.Column("id", NAME, primary_key=True),
     )
-    # before all rows; without any there is nothing to do afterwards
+    # a pass that starts before the first row; none if there are no rows
     op.execute("INSERT INTO indexing SELECT '', '' FROM messages LIMIT 1")
     for statement in INDEX[op.get_bind().dialect.name]:
         op.execute(statement)
 
 
 def downgrade() -> None:
-    """Drop the tables; the history has everything still."""
+    """Drop the tables; the history keeps all rows."""
     if op.get_bind().dialect.name == "sqlite":
         op.execute("DROP TABLE full_text")
     for table in ("indexing", "term_counts", "searched"):
@@ -54,7 +54,7 @@ def downgrade() -> None:
 
 INDEX = {
     "sqlite": (
-        # words are numbers; which rows have them is all that is asked
+        # words are numbers; queries only ask which rows have them
         "CREATE VIRTUAL TABLE full_text USING fts5(terms, content='searched',"
         " content_rowid='number', tokenize='ascii', detail='none', columnsize=0)",
         "CREATE TRIGGER searched_added AFTER INSERT ON searched BEGIN"
@@ -64,7 +64,7 @@ INDEX = {
         " VALUES ('delete', old.number, old.terms); END",
     ),
     "postgresql": (
-        # a pending list would be read through by every search
+        # every search would read through a list of pending entries
         "CREATE INDEX searched_by_term ON searched USING gin (terms) WITH (fastupdate = off)",
     ),
 }

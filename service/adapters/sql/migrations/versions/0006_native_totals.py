@@ -1,4 +1,4 @@
-"""Add what rows take as native messages, and the running totals of that."""
+"""Add the tokens of rows as native messages, and their running totals."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,7 +16,7 @@ COLUMNS = {
 
 
 def upgrade() -> None:
-    """Add three columns, and fill them by what is known of the rows: their calls are not."""
+    """Add three columns, and fill them with estimates: the tokens of calls are not known."""
     for name, kind in COLUMNS.items():
         column = sa.Column(name, kind, nullable=False, server_default=sa.text("0"))
         op.add_column("messages", column)
@@ -29,7 +29,7 @@ def downgrade() -> None:
         op.drop_column("messages", name)
 
 
-# a message's overhead is 4; pruned rows count nothing in totals
+# a message's overhead is 4; pruned rows add nothing to totals
 FILL = """
 UPDATE messages
 SET native_tokens = messages.tokens + 4,

@@ -1,4 +1,4 @@
-"""Note by which rules terms were made, so that an index of others' is known, and made anew."""
+"""Note the rules that the search index was made by, so that an outdated one is rebuilt."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,12 +8,12 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-# all that were ever used before there was this note
+# the only rules before this revision
 RULES = "1-bd9795340947"
 
 
 def upgrade() -> None:
-    """Create the note; where rows are not indexed yet, it is empty until they are."""
+    """Create the note; it is empty until all rows are indexed."""
     op.create_table("index_rules", sa.Column("rules", sa.Text, primary_key=True))
     op.execute(
         f"INSERT INTO index_rules SELECT CASE WHEN EXISTS (SELECT 1 FROM indexing)"  # noqa: S608 - ours

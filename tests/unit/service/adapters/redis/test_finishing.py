@@ -10,7 +10,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis.connection import ServerClock
 from service.adapters.redis.finishing import BATCH_BYTES, Finisher
 from service.adapters.redis.scripts import Call, Command
-from service.adapters.redis.server import Servers
+from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.errors import ForbiddenError, OverloadedError
 from service.ports.bus import Answer, Identity, Outcome, ReplyKind

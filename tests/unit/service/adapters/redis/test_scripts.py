@@ -5,7 +5,7 @@ from fakeredis import FakeAsyncRedis
 from redis.exceptions import ResponseError
 
 from service.adapters.redis.scripts import ENQUEUE, LEAVE, TRIM, Call, flatten
-from service.adapters.redis.server import execute, raise_first_error
+from service.adapters.redis.servers import execute, raise_first_error
 
 
 @pytest.fixture

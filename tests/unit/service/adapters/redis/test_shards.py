@@ -7,7 +7,7 @@ import pytest
 from service.adapters.redis import shards as redis_shards
 from service.adapters.redis.keys import Shard
 from service.adapters.redis.scripts import Call, Command
-from service.adapters.redis.server import OneServer, Servers
+from service.adapters.redis.servers import OneServer, Servers
 from service.adapters.redis.shards import (
     MAX_SHARDS,
     Shards,

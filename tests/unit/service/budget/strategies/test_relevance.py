@@ -6,9 +6,9 @@ from datetime import datetime
 import pytest
 
 from formatters.model import Message, Passage, Role
-from service.budget.groups import Group, recalls
+from service.budget.groups import Group
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.relevance import Relevance
+from service.budget.strategies.relevance import Relevance, recalls
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.conversation.context_config import ContextConfig
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE
@@ -132,3 +132,8 @@ def test_only_with_a_ranker_it_recalls() -> None:
 def test_conversations_in_process_rank() -> None:
     """The strategy of a configuration in process has the ranker."""
     assert ContextConfig(truncation_strategy="relevance").strategy is RELEVANCE
+
+
+def test_no_groups_need_no_budget() -> None:
+    """A budget below 0 is no error, as it may be where a heading takes all of it."""
+    assert BY_WORD.fit([], -1).kept == ()

@@ -1,5 +1,6 @@
 """Rows are read into records that any database can keep."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from service.adapters import store_records as rows
 from service.adapters.store_records import (
     LARGE_BATCH,
+    OwnerLocks,
     Record,
     microseconds,
     read_batch,
@@ -272,3 +274,31 @@ def test_sort_times_fill_gaps_forward() -> None:
 def test_microseconds_are_exact(moment: datetime, expected: int) -> None:
     """No moment of the calendar is rounded."""
     assert microseconds(moment) == expected
+
+
+async def test_owners_take_turns_apart() -> None:
+    """Those of one owner come in turn; another owner does not wait for them."""
+    locks, order, held = OwnerLocks(), [], asyncio.Event()
+
+    async def change(owner: str, name: str, *, until: asyncio.Event) -> None:
+        async with locks.of(owner):
+            await until.wait()
+            order.append(name)
+
+    free = asyncio.Event()
+    free.set()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(change("o", "first", until=held))
+        tasks.create_task(change("o", "second", until=free))
+        await tasks.create_task(change("p", "other", until=free))
+        held.set()
+
+    assert order == ["other", "first", "second"]
+
+
+async def test_owners_are_forgotten() -> None:
+    """An owner whom nothing happens to takes no room."""
+    locks = OwnerLocks()
+    async with locks.of("o"):
+        assert len(locks._locks) == 1
+    assert len(locks._locks) == 0
