@@ -158,7 +158,7 @@ async def test_the_token_is_sent_and_stays_nowhere(hosts: Hosts, watched: Watche
         page = await hosts.open(service, body, page=page)
         await expect(figure(widget(page, "ana"), "Messages")).to_have_text("0")
         await expect(widget(page, "bob").locator("[part=trouble]")).to_have_text(
-            "The service asks for a token: it is missing, or another one."
+            "The service needs a token: it is missing or wrong."
         )
         await widget(page, "ana").evaluate("(each) => each.refresh()")
         assert asked.of("/v1/history", "bob") == 1
