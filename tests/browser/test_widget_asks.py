@@ -203,7 +203,7 @@ ANSWERS: tuple[tuple[dict[str, Any] | None, str], ...] = (
     (None, "can't be reached"),
     ({"status": 503, "json": {"error": {"code": "internal", "detail": "The store is away."}}},
      "The store is away."),
-    ({"status": 429, "json": {"error": {"code": "overloaded"}}}, "too much to do"),
+    ({"status": 429, "json": {"error": {"code": "overloaded"}}}, "too busy"),
     ({"status": 502, "body": "<html>"}, "answered with 502"),
     ({"status": 200, "body": "<html>"}, "There is no context-builder at"),
     ({"status": 200, "json": {"tokens": "many"}}, "There is no context-builder at"),
