@@ -66,26 +66,22 @@ def native_history(facts: Facts) -> Block:
     )
 
 
-def run_so_far(facts: Facts, history: Block | None = None) -> tuple[Block, ...]:
-    """Show the messages of the run after the current input; no block if there are none.
+def run_so_far(facts: Facts, history: Block | None = None) -> Block:
+    """Show the messages of the run after the current input.
 
     No call gets the id of a call in ``history``, the native block of the same context.
     """
-    if not facts.run:
-        return ()
     shown = history.entries if history else ()
     taken = collect_call_ids(message for entry in shown for message in entry.native)
     repaired = repair(facts.run, in_flight=True, taken=taken)
     units = split_units(repaired.messages)
-    return (
-        Block(
-            tag=Tag.RUN,
-            entries=tuple(_entry(unit, repaired, facts.tags) for unit in units),
-            gives_way=TrimPolicy.ALL_BUT_NEWEST,
-            native=True,
-            volatile=True,
-            omissions=tuple(_filtered(repaired)),
-        ),
+    return Block(
+        tag=Tag.RUN,
+        entries=tuple(_entry(unit, repaired, facts.tags) for unit in units),
+        gives_way=TrimPolicy.ALL_BUT_NEWEST,
+        native=True,
+        volatile=True,
+        omissions=tuple(_filtered(repaired)),
     )
 
 
