@@ -60,7 +60,7 @@ _SECTIONS: Final = (*_NAMED_SECTIONS, "prompts", "summaries", "user_defaults")
 #: The form of a build id; the bus is asked for nothing else.
 BUILD_ID: Final = re.compile(r"bld_[0-9a-f]{32}")
 
-Content = Literal["redacted", "full"]
+ContentMode = Literal["redacted", "full"]
 
 
 class ReportNotFoundError(ContextBuilderError, code="not_found"):
@@ -150,7 +150,7 @@ class BuildReport(ContentReport):
     #: When it was built.
     at: AwareDatetime
     #: Whether the report has texts.
-    content: Content
+    content: ContentMode
     #: The versions of the package and of the guard.
     package: str
     guard: int
@@ -197,7 +197,7 @@ def unpack_report(packed: bytes) -> BuildReport:
 
 
 def make_report(
-    built: Built, *, at: datetime, content: Content, settings: Mapping[str, Any]
+    built: Built, *, at: datetime, content: ContentMode, settings: Mapping[str, Any]
 ) -> BuildReport:
     """Return the report of a build; ``settings`` are those of `changed_settings`."""
     plan, gathered, full = built.plan, built.gathered, content == "full"

@@ -1,4 +1,4 @@
-"""Who may ask: the host that is named, the page that asks, the token; and what answers carry."""
+"""Access checks: the Host header, the origin of the page, the token; and security headers."""
 
 import hmac
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from service.http.error_responses import (
     MisdirectedError,
     RefusedError,
     UnauthorizedError,
-    error_response,
+    http_error_response,
 )
 
-#: Names under which this machine reaches itself.
+#: Names of a loopback address.
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-#: What a browser says of a request that our own page makes, or a person.
+#: ``Sec-Fetch-Site`` of a request from our own page, or typed by a person.
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
-#: What begins so is for our own page and who has the token. The files of the page hold nobody's
-#: data, and a link on any other page may lead to them.
+#: The paths that need the token and are closed to other pages. The files of the page hold no data,
+#: and any page may link to them.
 GUARDED: Final = ("/v1/", "/version")
 
-#: Nothing but our own files is loaded, run or connected to, and nobody may frame the page.
+#: On every response: only our own files are loaded, run or connected to; no page may frame ours.
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -40,34 +40,33 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
-#: What pages of allowed origins may send, and read of an answer, beyond what any page may.
-_SENT: Final = ("Authorization", "Content-Type", OWNER_HEADER, "Last-Event-ID")
-_READ: Final = ("Retry-After", "WWW-Authenticate")
+#: Headers that pages of allowed origins may send and read, besides those that any page may.
+_ALLOWED_HEADERS: Final = ("Authorization", "Content-Type", OWNER_HEADER, "Last-Event-ID")
+_EXPOSED_HEADERS: Final = ("Retry-After", "WWW-Authenticate")
 
 
 def checked(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
     """Return an application behind all checks.
 
-    The page is checked before the token: a browser asks whether a page may ask without one.
-    Between the two stands what tells a browser that it may, so that also a refusal can be read.
+    The origin is checked before the token, since browsers send preflight requests without one. CORS
+    is between the two, so that allowed pages can read refusals as well.
     """
-    asked: ASGIApp = TokenCheck(app=app, settings=settings)
+    guarded: ASGIApp = TokenCheck(app=app, settings=settings)
     if settings.allowed_origins:
-        asked = CORSMiddleware(
-            asked,
+        guarded = CORSMiddleware(
+            guarded,
             allow_origins=settings.allowed_origins,
             allow_methods=("GET", "POST"),
-            allow_headers=_SENT,
-            expose_headers=_READ,
+            allow_headers=_ALLOWED_HEADERS,
+            expose_headers=_EXPOSED_HEADERS,
             allow_private_network=True,
         )
-    return PageCheck(app=asked, settings=settings)
+    return OriginCheck(app=guarded, settings=settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageCheck:
-    """An application that hosts and pages reach which may; every answer carries `HEADERS`."""
+class OriginCheck:
+    """An application for allowed hosts and origins; adds `HEADERS` to every response."""
 
     app: ASGIApp
     settings: HttpSettings
@@ -75,7 +74,7 @@ class PageCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
@@ -85,41 +84,42 @@ class PageCheck:
         try:
             self.check(Headers(scope=scope), scope["path"])
         except ContextBuilderError as error:
-            await error_response(error)(scope, receive, dressed)
+            await http_error_response(error)(scope, receive, send_with_headers)
             return
-        await self.app(scope, receive, dressed)
+        await self.app(scope, receive, send_with_headers)
 
     def check(self, headers: Headers, path: str) -> None:
-        """Raise unless the request may be made.
+        """Check the Host header and the origin of a request.
 
         Raises:
-            MisdirectedError: It names a host that isn't served: a name was bound to our address.
-            RefusedError: A page of another origin makes it, which isn't allowed to.
+            MisdirectedError: The host isn't served here, as when a foreign name was bound to this
+                address (DNS rebinding).
+            RefusedError: The request comes from a page of an origin that isn't allowed.
         """
         host = headers.get("Host", "")
         if not self._serves(host):
-            raise MisdirectedError("this host is not served here; http.allowed_hosts names others")
+            raise MisdirectedError("this host is not served here; see http.allowed_hosts")
         if not path.startswith(GUARDED):
             return
         origin = headers.get("Origin")
         if origin in self.settings.allowed_origins:
             return
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise RefusedError("http.allowed_origins doesn't name the page that asks")
+            raise RefusedError("the origin of the page is not in http.allowed_origins")
         if headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES:
-            raise RefusedError("pages of other sites may not ask")
+            raise RefusedError("requests from pages of other sites are not allowed")
 
     def _serves(self, host: str) -> bool:
-        """Tell whether a host is ours; who listens for other machines need not know his names."""
-        ours = self.settings.allowed_hosts
+        """Return whether a host is ours; beyond loopback, any is, unless some are listed."""
+        allowed = self.settings.allowed_hosts
         if not is_loopback(self.settings.host):
-            return not ours or _name(host) in map(str.lower, ours)
-        return _name(host) in {*_LOCAL, *map(str.lower, ours), bracketed(self.settings.host)}
+            return not allowed or _name(host) in map(str.lower, allowed)
+        return _name(host) in {*_LOCAL, *map(str.lower, allowed), bracketed(self.settings.host)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCheck:
-    """An application for those who have the token; its files are everybody's."""
+    """An application whose `GUARDED` paths need the token."""
 
     app: ASGIApp
     settings: HttpSettings
@@ -129,19 +129,19 @@ class TokenCheck:
         try:
             self.check(Headers(scope=scope), scope["path"])
         except ContextBuilderError as error:
-            await error_response(error)(scope, receive, send)
+            await http_error_response(error)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
     def check(self, headers: Headers, path: str) -> None:
-        """Raise unless the request may be made; raises `UnauthorizedError`."""
-        if path.startswith(GUARDED) and not self._knows(headers.getlist("Authorization")):
-            raise UnauthorizedError("the header Authorization has to be: Bearer, and the token")
+        """Check the token of a request; raises `UnauthorizedError`."""
+        if path.startswith(GUARDED) and not self._accepts(headers.getlist("Authorization")):
+            raise UnauthorizedError("the header Authorization must be: Bearer, and the token")
 
-    def _knows(self, given: list[str]) -> bool:
+    def _accepts(self, values: list[str]) -> bool:
         if self.settings.token is None:
             return True
-        scheme, _, secret = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        scheme, _, secret = values[0].partition(" ") if len(values) == 1 else ("", "", "")
         token = self.settings.token.get_secret_value()
         same = hmac.compare_digest(secret.strip().encode(), token.encode())
         return same and scheme.lower() == "bearer"

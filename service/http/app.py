@@ -19,7 +19,7 @@ from service.errors import BusError, ContextBuilderError, StoreError
 from service.http.access import checked
 from service.http.builds import Builds
 from service.http.endpoint import Slots, make_route
-from service.http.error_responses import MethodNotAllowedError, NotFoundError, error_response
+from service.http.error_responses import MethodNotAllowedError, NotFoundError, http_error_response
 from service.http.handlers import Handlers
 from service.http.openapi import document
 from service.http.pruning import Pruning
@@ -108,16 +108,16 @@ async def _on_error(request: Request, error: Exception) -> Response:
         log.warning("http.unavailable", path=request.url.path, error=error.detail)
         public = ContextBuilderError("the bus or the store is unavailable")
         public.retryable = error.retryable
-        return error_response(public)
+        return http_error_response(public)
     if isinstance(error, ContextBuilderError):
-        return error_response(error)
-    return error_response(ContextBuilderError())
+        return http_error_response(error)
+    return http_error_response(ContextBuilderError())
 
 
 async def _on_unknown_route(_request: Request, error: Exception) -> Response:
     """Answer a path that doesn't exist, or not for this method."""
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        response = error_response(MethodNotAllowedError())
+        response = http_error_response(MethodNotAllowedError())
         response.headers.update(error.headers or {})
         return response
-    return error_response(NotFoundError("nothing is at this path"))
+    return http_error_response(NotFoundError("nothing is at this path"))

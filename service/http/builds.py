@@ -6,7 +6,7 @@ from typing import Any
 
 from formatters.providers.formats import provider_request
 from service.audit.compare import compare
-from service.audit.reports import BUILD_ID, BuildReport, BuildReports, Content, make_report
+from service.audit.reports import BUILD_ID, BuildReport, BuildReports, ContentMode, make_report
 from service.audit.what_if import build_with_options
 from service.builder import ContextBuilder
 from service.http.error_responses import NotFoundError
@@ -32,7 +32,7 @@ class Builds:
         recent: RecentBuilds,
         reports: BuildReports,
         builder: ContextBuilder,
-        content: Content,
+        content: ContentMode,
     ) -> None:
         self._recent = recent
         self._reports = reports
@@ -61,7 +61,9 @@ class Builds:
 
         Raises `NotFoundError`, with the same text for builds of other owners and unknown ones.
         """
-        missing = NotFoundError("this owner has no such build, or none any longer")
+        missing = NotFoundError(
+            "this owner has no such build: it has expired, was erased, or belongs to another owner"
+        )
         if not BUILD_ID.fullmatch(build_id):
             raise missing
         report = await self._reports.find(build_id)

@@ -1,4 +1,4 @@
-"""What goes wrong over HTTP, and the status that stands for it."""
+"""Errors over HTTP: their codes, statuses and responses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class LateError(ContextBuilderError, code="no_answer"):
     """No response came in time; the request may still be built."""
 
 
-#: By code; an error of another code is 503 where it may pass, else 500.
+#: By code. Errors with other codes are 503 if they are retryable, else 500.
 STATUSES: Final[Mapping[str, int]] = {
     "invalid_request": 400,
     "unsupported_version": 400,
@@ -68,15 +68,14 @@ STATUSES: Final[Mapping[str, int]] = {
     "history_unavailable": 503,
     "no_answer": 504,
 }
-#: Seconds after which a refused caller may try again.
-_AGAIN: Final = 1
-_TRY_AGAIN: Final = frozenset({429, 503})
+_RETRY_SECONDS: Final = 1
+_RETRY_STATUSES: Final = frozenset({429, 503})
 _CHALLENGE: Final = {401: {"WWW-Authenticate": "Bearer"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorAnswer:
-    """Why a request has no other answer; the error is that of the wire."""
+    """The body of an error; the error itself has the form of the wire."""
 
     error: ErrorBody
 
@@ -85,16 +84,17 @@ _ANSWER: Final = TypeAdapter(ErrorAnswer)
 
 
 def status_of(code: str, *, retryable: bool) -> int:
-    """Return the status for the code of an error."""
+    """Return the status of an error code."""
     return STATUSES.get(code, 503 if retryable else 500)
 
 
 def headers_of(status: int) -> dict[str, str]:
-    """Return the headers that a status wants."""
-    return _CHALLENGE.get(status, {"Retry-After": str(_AGAIN)} if status in _TRY_AGAIN else {})
+    """Return the headers of a status."""
+    retry = {"Retry-After": str(_RETRY_SECONDS)} if status in _RETRY_STATUSES else {}
+    return _CHALLENGE.get(status, retry)
 
 
-def error_response(error: ContextBuilderError) -> Response:
+def http_error_response(error: ContextBuilderError) -> Response:
     """Return an error as a response."""
     status = status_of(error.code, retryable=error.retryable)
     body = _ANSWER.dump_json(ErrorAnswer(error=ErrorBody.of(error)))

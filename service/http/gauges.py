@@ -1,4 +1,4 @@
-"""What is not counted but looked up when somebody asks: the streams, and work in hand."""
+"""Metrics that are read on each scrape: the streams, work in progress, and readiness."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,41 +9,37 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from service.errors import BusError
+from service.http.prometheus import PREFIX
 from service.observe.health import Check
 from service.ports.bus import Bus
 from service.ports.stream import Depth, Inbox
 
-#: Seconds that the bus has to tell how much waits.
+#: Seconds that the bus may take to report its depths.
 SECONDS: Final = 1.0
 
-
-#: What a bus counts of the way in and of the way out.
-_COUNTED: Final = (
+#: Attributes of the bus that count, with the name and description of each metric.
+_COUNTERS: Final = (
     (
+        "resubscribed",
         "bus_resubscribes",
-        "Times the request channel was lost and found: requests may be missing.",
+        "Times the request channel was lost and subscribed to again: requests may be missing.",
     ),
     (
+        "dropped",
         "bus_messages_dropped",
         "Requests that came over the channel faster than they were taken.",
     ),
     (
+        "forbidden",
         "replies_forbidden",
-        "Answers to a list or stream that the worker's user may not write; told on the common "
-        "channel instead.",
+        "Answers to a list or stream that the worker's user may not write; an error was sent on "
+        "the common channel instead.",
     ),
 )
 
-#: How full the streams are: `requests`, and `results` of the recorder.
-_DEPTHS: Final = (
-    ("stream_lag_messages", "Entries that no worker has read, of `requests` and of `results`."),
-    ("stream_pending_messages", "Entries in work at any worker."),
-    ("stream_oldest_pending_seconds", "Age of the oldest entry in work; 0 where there is none."),
-)
 
-
-class Watched(Collector):
-    """Reads a worker's state into metrics; what the bus does not tell in time is left out."""
+class WorkerState(Collector):
+    """Reads the state of a worker; what the bus doesn't report in time is left out."""
 
     def __init__(self, bus: Bus, in_flight: Callable[[], int]) -> None:
         self._bus = bus
@@ -52,12 +48,9 @@ class Watched(Collector):
         self._depths: dict[str, Depth] = {}
         self._checks: Sequence[Check] = ()
 
-    def checked(self, checks: Sequence[Check]) -> None:
-        """Note what was found of the worker's readiness."""
+    async def refresh(self, checks: Sequence[Check]) -> None:
+        """Note the checks of readiness and read the depths, since `collect` can't wait."""
         self._checks = checks
-
-    async def refresh(self) -> None:
-        """Ask the bus, for `collect` can't wait."""
         self._depths = {}
         with suppress(BusError, TimeoutError):
             async with asyncio.timeout(SECONDS):
@@ -65,32 +58,37 @@ class Watched(Collector):
                     self._depths[stream] = await inbox.depth()
 
     def collect(self) -> Iterator[Metric]:
-        """Give what was last seen."""
-        yield _gauge("build_in_flight", "Requests in work at this worker.", self._in_flight())
-        for (name, about), value in zip(
-            _COUNTED, (self._bus.resubscribed, self._bus.dropped, self._bus.forbidden), strict=True
-        ):
-            yield _counter(name, about, value)
-        lag, pending, oldest = (_gauges(name, about) for name, about in _DEPTHS)
+        """Yield the metrics as of the last `refresh`."""
+        yield GaugeMetricFamily(
+            f"{PREFIX}build_in_flight", "Requests in work at this worker.", self._in_flight()
+        )
+        for attribute, name, about in _COUNTERS:
+            yield CounterMetricFamily(f"{PREFIX}{name}", about, getattr(self._bus, attribute))
+        yield from self._stream_gauges()
+        checks = _gauge("check_ok", "Whether a check of readiness succeeds.", "check")
+        for check in self._checks:
+            checks.add_metric([check.name], check.ok)
+        yield checks
+
+    def _stream_gauges(self) -> Iterator[Metric]:
+        lag = _gauge(
+            "stream_lag_messages",
+            "Entries that no worker has read, of `requests` and of `results`.",
+            "stream",
+        )
+        pending = _gauge("stream_pending_messages", "Entries in work at any worker.", "stream")
+        oldest = _gauge(
+            "stream_oldest_pending_seconds",
+            "Age of the oldest entry in work; 0 if there is none.",
+            "stream",
+        )
         for stream, depth in self._depths.items():
             if depth.lag is not None:
                 lag.add_metric([stream], depth.lag)
             pending.add_metric([stream], depth.pending)
             oldest.add_metric([stream], depth.oldest_pending_seconds)
         yield from (lag, pending, oldest)
-        checks = _gauges("check_ok", "Whether a check of readiness holds.", "check")
-        for check in self._checks:
-            checks.add_metric([check.name], check.ok)
-        yield checks
 
 
-def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"contextbuilder_{name}", about, value)
-
-
-def _gauges(name: str, about: str, label: str = "stream") -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"contextbuilder_{name}", about, labels=[label])
-
-
-def _counter(name: str, about: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(f"contextbuilder_{name}", about, value)
+def _gauge(name: str, about: str, label: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}{name}", about, labels=[label])

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.http.endpoint import Slots
 from service.http.recent_builds import RecentBuild, RecentBuilds
-from service.http.views import Summary
+from service.http.views import BuildSummary
 
 #: Seconds between two comments while there are no events.
 PING_SECONDS: Final = 15.0
@@ -21,7 +21,7 @@ RETRY_MILLISECONDS: Final = 3_000
 #: chunk costs the worker some tens of microseconds, and nobody reads that fast.
 PAUSE_SECONDS: Final = 0.1
 
-_SUMMARY: Final = TypeAdapter(Summary)
+_SUMMARY: Final = TypeAdapter(BuildSummary)
 
 
 class Feed(StreamingResponse):

@@ -1,4 +1,4 @@
-"""The description of the routes as an OpenAPI document, made of the routes themselves."""
+"""The OpenAPI document, generated from the table of endpoints."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from service.wire.response import BuildResponse
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ERROR: Final = {"$ref": "#/components/schemas/ErrorAnswer"}
 _JSON: Final = "application/json"
-#: Schemas by the name of an operation, and what they are of.
+#: Schemas by the name of an operation, and ``answer``, ``body`` or ``error``.
 Names = dict[tuple[str, str], dict[str, Any]]
 
-#: What every route may answer besides.
+#: Statuses of every endpoint besides 200.
 _ALWAYS: Final = (400, 401, 403, 421, 429)
-#: What a route may answer that takes a body.
+#: Statuses of endpoints that take a body.
 _WITH_BODY: Final = (408, 413, 415)
 
 
@@ -38,31 +38,30 @@ def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
         "info": {
             "title": "context-builder",
             "version": version("context-builder"),
-            "description": "Builds contexts, shows builds, prunes histories; for one owner a call.",
+            "description": "Builds contexts, shows builds, prunes histories; one owner per call.",
         },
         "paths": paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # {}: where no token is configured, none is asked for
+        # {}: without a configured token, none is needed
         "security": [{"token": []}, {}],
     }
 
 
 def _schemas(endpoints: Sequence[Endpoint[Any]]) -> tuple[Names, dict[str, Any]]:
-    """Return the schema of each answer and body by the endpoint's name, and what they refer to."""
-    wanted: list[tuple[tuple[str, str], Any, TypeAdapter[Any]]] = [
+    """Return the schemas of all answers and bodies, and the components that they refer to."""
+    types: list[tuple[tuple[str, str], Any, TypeAdapter[Any]]] = [
         (("", "error"), "serialization", TypeAdapter(ErrorAnswer))
     ]
     for endpoint in endpoints:
         answer = TypeAdapter(endpoint.answer)
-        wanted.append(((endpoint.name, "answer"), "serialization", answer))
+        types.append(((endpoint.name, "answer"), "serialization", answer))
         if endpoint.body is not None:
-            wanted.append(((endpoint.name, "body"), "validation", TypeAdapter(_body(endpoint))))
-    names, found = TypeAdapter.json_schemas(wanted, ref_template=_REFERENCE)
-    schemas = found["$defs"]
-    return {key: schema for (key, _), schema in names.items()}, schemas
+            types.append(((endpoint.name, "body"), "validation", TypeAdapter(_body(endpoint))))
+    names, definitions = TypeAdapter.json_schemas(types, ref_template=_REFERENCE)
+    return {key: schema for (key, _), schema in names.items()}, definitions["$defs"]
 
 
 def _body(endpoint: Endpoint[Any]) -> type:
@@ -76,7 +75,7 @@ def _operation(endpoint: Endpoint[Any], names: Names) -> dict[str, Any]:
         "summary": endpoint.about,
         "parameters": [*_parameters(endpoint)],
         "responses": {
-            "200": _response("What was asked for.", names[endpoint.name, "answer"], endpoint),
+            "200": _response("The answer.", names[endpoint.name, "answer"], endpoint),
             **{str(status): _failure(status, endpoint) for status in _statuses(endpoint)},
         },
     }
@@ -91,7 +90,7 @@ def _parameters(endpoint: Endpoint[Any]) -> Iterator[dict[str, Any]]:
         schema = {"type": "string", "pattern": f"^{BUILD_ID.pattern}$"}
         yield {"name": name, "in": "path", "required": True, "schema": schema}
     if endpoint.owned:
-        about = f"Whose data it is: percent-encoded UTF-8, {MAX_OWNER_KEY} characters at most."
+        about = f"The owner of the data: percent-encoded UTF-8, at most {MAX_OWNER_KEY} characters."
         yield _header(OWNER_HEADER, about, required=True)
     for name, about in endpoint.headers.items():
         yield _header(name, about, required=False)
@@ -116,7 +115,7 @@ def _statuses(endpoint: Endpoint[Any]) -> list[int]:
 
 
 def _failure(status: int, endpoint: Endpoint[Any]) -> dict[str, Any]:
-    codes = ", ".join(f"`{code}`" for code, its in STATUSES.items() if its == status)
+    codes = ", ".join(f"`{code}`" for code, value in STATUSES.items() if value == status)
     schema: dict[str, Any] = _ERROR
     if endpoint.answer is BuildResponse:
         schema = {"anyOf": [{"$ref": "#/components/schemas/BuildResponse"}, _ERROR]}

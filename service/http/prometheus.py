@@ -1,6 +1,7 @@
-"""Counts and times of a worker, as Prometheus wants them."""
+"""The `Metrics` of a worker as Prometheus metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import Final, get_args
@@ -32,257 +33,235 @@ from service.observe.metrics import (
 PREFIX: Final = "contextbuilder_"
 #: Seconds: from a small build to the longest that a request waits by default.
 DURATIONS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
-
-
-def counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:
-    """Return a counter; its name gets ``_total`` where it is written."""
-    return Counter(f"{PREFIX}{name}", about, labels, registry=registry)
-
-
-def histogram(
-    registry: CollectorRegistry, name: str, about: str, buckets: tuple[float, ...], *labels: str
-) -> Histogram:
-    """Return a histogram with these upper bounds."""
-    return Histogram(f"{PREFIX}{name}", about, labels, registry=registry, buckets=buckets)
-
-
 #: Tokens: from a word to the largest windows there are.
 TOKENS: Final = (16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
-#: A context that is nearly full matters more than one that is nearly empty.
+#: Closer together at the top: a context that is nearly full matters more than an empty one.
 RATIOS: Final = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
-#: Models that are told apart: the tables have hundreds, and a caller may name them all.
+#: Models with a label of their own: the tables have hundreds, and a caller may name them all.
 MODELS: Final = 32
 
 
-class ContextSizes:
-    """Takes note of contexts; costs a build some 15 µs."""
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A counter, or a histogram if it has buckets."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        utilization = histogram(
-            registry,
-            "context_utilization_ratio",
-            "The tokens of a context by those there was room for, from 0 to 1; `model` is the name "
-            "that the table of limits or `budget.model_limits` has for it, of the first 32; "
-            "`other` for the rest, `none` where a request names none.",
-            RATIOS,
-            "model",
-        )
-        self._models: set[str] = set()
-        tokens = histogram(
-            registry,
-            "context_tokens",
-            "Tokens of each block of a context, by its tag, and of the array of `tools`; `custom` "
-            "is any block that a request brought along.",
-            TOKENS,
-            "block",
-        )
-        gave_way = counter(
-            registry,
-            "blocks_dropped",
-            "Blocks other than history that gave way: left out (`block_dropped`) or shortened "
-            "(`block_shortened`).",
-            "block",
-            "reason",
-        )
-        saved = counter(
-            registry,
-            "tokens_saved",
-            "Tokens of history that was read and not sent, since the strategy left it out, "
-            "shortened or cleared it.",
-            "strategy",
-        )
-        # to look a label up takes longer than to count; there are few
-        self._utilization = cache(utilization.labels)
-        self._tokens = cache(tokens.labels)
-        self._gave_way = cache(gave_way.labels)
-        self._saved = cache(saved.labels)
-
-    def note(self, sizes: Sizes) -> None:
-        """Note what a context came to."""
-        self._utilization(self._label(sizes.model)).observe(sizes.utilization)
-        for block, tokens in sizes.blocks:
-            self._tokens(block).observe(tokens)
-        for block, reason in sizes.yielded:
-            self._gave_way(block, reason).inc()
-        self._saved(sizes.strategy).inc(sizes.saved)
-
-    def _label(self, model: str) -> str:
-        if len(self._models) < MODELS:
-            self._models.add(model)
-        return model if model in self._models else OTHER_MODEL
+    name: str
+    about: str
+    labels: tuple[str, ...] = ()
+    #: The values of its label, if they are known: they are exported from the start, at 0, so that
+    #: the first event shows as an increase.
+    values: tuple[str, ...] = ()
+    #: Upper bounds.
+    buckets: tuple[float, ...] = ()
 
 
-class HttpRequests:
-    """Takes note of requests to the HTTP interface."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = counter(
-            registry,
-            "http_requests",
-            "Requests to the HTTP interface, by the template of the path: `page` is any file of "
-            "the page, `other` a path that there isn't, or what was refused before its path was "
-            "looked at; the status is its class, such as `2xx`, and `none` where the caller was "
-            "gone before.",
-            "route",
-            "method",
-            "status",
-        )
-        self._answering = histogram(
-            registry,
-            "http_request_duration_seconds",
-            "Time until the answer to an HTTP request begins.",
-            DURATIONS,
-            "route",
-        )
-
-    def note(self, request: HttpRequest, seconds: float) -> None:
-        """Count a request, and note how long its answer took to begin."""
-        self._requests.labels(request.route, request.method, request.status).inc()
-        self._answering.labels(request.route).observe(seconds)
+#: The name of a counter gets ``_total`` in the text format.
+METRICS: Final = (
+    Metric(
+        "build_duration_seconds",
+        "Time of a part of a request: its wait in the stream (`queue`), the whole build (`build`) "
+        "with its `gather`, `fit` and `record`, and sending the response (`send`).",
+        labels=("stage",),
+        values=get_args(Part),
+        buckets=DURATIONS,
+    ),
+    Metric(
+        "history_fetch_duration_seconds",
+        "Time to read an owner's history, a part of `gather`, by the scheme of `store.url`.",
+        labels=("backend",),
+        buckets=DURATIONS,
+    ),
+    Metric(
+        "build_requests",
+        "Requests answered for the first time: `success`, or the code of the error.",
+        labels=("outcome",),
+        values=("success", *(error.code for error in CODES.values() if error.on_the_wire)),
+    ),
+    Metric(
+        "context_utilization_ratio",
+        "The tokens of a context divided by those available, from 0 to 1; `model` is the name "
+        "in the table of limits or in `budget.model_limits`, for the first 32; `other` for the "
+        "rest, `none` if a request names none.",
+        labels=("model",),
+        buckets=RATIOS,
+    ),
+    Metric(
+        "context_tokens",
+        "Tokens of each block of a context, by its tag, and of the array of `tools`; `custom` is "
+        "any block that a request brought along.",
+        labels=("block",),
+        buckets=TOKENS,
+    ),
+    Metric(
+        "blocks_dropped",
+        "Blocks other than history that were left out (`block_dropped`) or shortened "
+        "(`block_shortened`) to fit the budget.",
+        labels=("block", "reason"),
+    ),
+    Metric(
+        "tokens_saved",
+        "Tokens of history that was read but not sent, since the strategy left it out, shortened "
+        "or cleared it.",
+        labels=("strategy",),
+    ),
+    Metric(
+        "duplicates_suppressed",
+        "Deliveries without an answer of their own: answered with the stored one (`stored`), or "
+        "taken over by another worker, so that nothing was sent (`lease_lost`).",
+        labels=("reason",),
+        values=get_args(Duplicate),
+    ),
+    Metric(
+        "dead_letters",
+        "Entries sent to the dead-letter stream: no one can be answered (`unreadable`), delivered "
+        "too often (`deliveries`), not a row or one that the store refuses (`result`).",
+        labels=("reason",),
+        values=get_args(DeadLetterReason),
+    ),
+    Metric(
+        "reply_dropped",
+        "Replies on a channel without subscribers (`no_subscriber`).",
+        labels=("reason",),
+        values=("no_subscriber",),
+    ),
+    Metric("events_lost", "Events that could not be published."),
+    Metric(
+        "summary_requests",
+        "Summaries that builds requested: `made` or `failed`; too many were waiting "
+        "(`postponed`); nothing to summarise (`not_needed`); another worker was making it "
+        "(`busy`), or was faster (`overtaken`).",
+        labels=("outcome",),
+        values=get_args(SummaryOutcome),
+    ),
+    Metric(
+        "config_reloads",
+        "Prompt files that changed: `reloaded`, or `failed`, which increases with each look while "
+        "they can't be used.",
+        labels=("result",),
+        values=get_args(Reload),
+    ),
+    Metric(
+        "tool_refresh",
+        "Times that a server of `tools.mcp` was asked for its tools: `changed`, `unchanged`, or "
+        "`failed`.",
+        labels=("source", "outcome"),
+    ),
+    Metric(
+        "http_requests",
+        "Requests to the HTTP interface, by the template of the path: `page` is any file of the "
+        "page, `other` an unknown path, or a request that was refused before routing; the status "
+        "is its class, such as `2xx`, and `none` if the caller disconnected before.",
+        labels=("route", "method", "status"),
+    ),
+    Metric(
+        "http_request_duration_seconds",
+        "Time until the answer to an HTTP request begins.",
+        labels=("route",),
+        buckets=DURATIONS,
+    ),
+)
 
 
 class PrometheusMetrics(Metrics):
     """The `Metrics` of one worker, in a registry of its own.
 
-    Labels take few values, all from the code or the configuration. What is counted stands at 0 from
-    the start where its labels are known, so that the first one shows as an increase.
+    Labels have few values, all of them from the code or the configuration.
     """
 
     def __init__(self, store: str) -> None:
-        """Begin to count; ``store`` is the scheme of the store's URL, which is a label."""
-        self.registry = registry = CollectorRegistry(auto_describe=True)
-        ProcessCollector(registry=registry)
-        info = Info(f"{PREFIX}build", "1, with the version of the service.", registry=registry)
+        """Create all metrics; ``store`` is the scheme of the store's URL, which is a label."""
+        self.registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=self.registry)
+        info = Info(f"{PREFIX}build", "1, with the version of the service.", registry=self.registry)
         info.info({"version": version("context-builder")})
-        self._stages = _stages(registry, store)
-        self._outcomes = counter(
-            registry,
-            "build_requests",
-            "Requests answered for the first time: `success`, or the code of the error.",
-            "outcome",
-        )
-        for outcome in ("success", *(each.code for each in CODES.values() if each.on_the_wire)):
-            self._outcomes.labels(outcome)
-        self._sizes = ContextSizes(registry)
-        self._duplicates = self._each(
-            "duplicates_suppressed",
-            "Deliveries kept from a second answer of their own: answered with the stored one "
-            "(`stored`), or taken over by another worker, so that nothing was sent (`lease_lost`).",
-            "reason",
-            Duplicate,
-        )
-        self._burials = self._each(
-            "dead_letters",
-            "Entries sent to the dead letter: nobody can be answered (`unreadable`), handed out "
-            "too often (`deliveries`), no row or one that the store refuses (`result`).",
-            "reason",
-            DeadLetterReason,
-        )
-        dropped = counter(
-            registry,
-            "reply_dropped",
-            "Replies on a channel that nobody was subscribed to (`no_subscriber`).",
-            "reason",
-        )
-        self._unheard = dropped.labels("no_subscriber")
-        self._events_lost = counter(registry, "events_lost", "Events that could not be told.")
-        self._summaries = self._each(
-            "summary_requests",
-            "Summaries that builds asked for: `made` or `failed`; too many waited (`postponed`); "
-            "there was nothing to make (`not_needed`), another worker was at it (`busy`), or came "
-            "first (`overtaken`).",
-            "outcome",
-            SummaryOutcome,
-        )
-        self._reloads = self._each(
-            "config_reloads",
-            "Prompt files that changed: `reloaded`, or `failed`, which counts on at each look "
-            "while they can't be used.",
-            "result",
-            Reload,
-        )
-        self._refreshes = counter(
-            registry,
-            "tool_refresh",
-            "Times that a server of `tools.mcp` was asked for its tools: `changed`, `unchanged`, "
-            "or `failed`.",
-            "source",
-            "outcome",
-        )
-        self._asked = HttpRequests(registry)
+        self._counters: dict[str, Callable[..., Counter]] = {}
+        self._histograms: dict[str, Callable[..., Histogram]] = {}
+        for metric in METRICS:
+            self._create(metric)
+        self._store = store
+        self._histograms["history_fetch_duration_seconds"](store)
+        self._models: set[str] = set()
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
-        self._stages[stage].observe(seconds)
+        if stage == "history":
+            self._observe("history_fetch_duration_seconds", seconds, self._store)
+        else:
+            self._observe("build_duration_seconds", seconds, stage)
 
     def answered(self, outcome: str) -> None:
         """Count a request that got an answer of its own: ``success``, or the error's code."""
-        self._outcomes.labels(outcome).inc()
+        self._count("build_requests", outcome)
 
     def built(self, sizes: Sizes) -> None:
-        """Note what a context came to."""
-        self._sizes.note(sizes)
+        """Note the sizes of a context; takes some 15 µs."""
+        self._observe("context_utilization_ratio", sizes.utilization, self._label(sizes.model))
+        for block, tokens in sizes.blocks:
+            self._observe("context_tokens", tokens, block)
+        for block, reason in sizes.yielded:
+            self._count("blocks_dropped", block, reason)
+        self._count("tokens_saved", sizes.strategy, by=sizes.saved)
 
     def duplicate(self, kind: Duplicate) -> None:
-        """Count a delivery that was kept from a second answer of its own."""
-        self._duplicates[kind].inc()
+        """Count a delivery without an answer of its own."""
+        self._count("duplicates_suppressed", kind)
 
     def unheard(self) -> None:
-        """Count a reply on a channel that nobody was subscribed to."""
-        self._unheard.inc()
+        """Count a reply on a channel without subscribers."""
+        self._count("reply_dropped", "no_subscriber")
 
     def buried(self, reason: DeadLetterReason) -> None:
-        """Count an entry that went to the dead letter."""
-        self._burials[reason].inc()
+        """Count an entry sent to the dead-letter stream."""
+        self._count("dead_letters", reason)
 
     def event_lost(self) -> None:
-        """Count an event that could not be told."""
-        self._events_lost.inc()
+        """Count an event that could not be published."""
+        self._count("events_lost")
 
     def summarized(self, outcome: SummaryOutcome) -> None:
-        """Count what came of a summary that a build asked for."""
-        self._summaries[outcome].inc()
+        """Count the outcome of a summary that a build requested."""
+        self._count("summary_requests", outcome)
 
     def reloaded(self, result: Reload) -> None:
-        """Count an attempt to read texts that have changed."""
-        self._reloads[result].inc()
+        """Count an attempt to read prompt files that have changed."""
+        self._count("config_reloads", result)
 
     def refreshed(self, source: str, outcome: Refresh) -> None:
         """Count a time that a server was asked for its tools."""
-        self._refreshes.labels(source, outcome).inc()
+        self._count("tool_refresh", source, outcome)
 
     def requested(self, request: HttpRequest, seconds: float) -> None:
         """Count a request over HTTP, and note how long its answer took to begin."""
-        self._asked.note(request, seconds)
+        self._count("http_requests", request.route, request.method, request.status)
+        self._observe("http_request_duration_seconds", seconds, request.route)
 
     def text(self) -> bytes:
-        """Write all of it in the text format."""
+        """Return all metrics in the text format."""
         return generate_latest(self.registry)
 
-    def _each(self, name: str, about: str, label: str, values: object) -> Mapping[str, Counter]:
-        """Return a counter for each value of a `Literal`."""
-        metric = counter(self.registry, name, about, label)
-        return {value: metric.labels(value) for value in get_args(values)}
+    def _create(self, metric: Metric) -> None:
+        # looking up labels takes longer than counting, so they are cached; there are few
+        name, about, labels = f"{PREFIX}{metric.name}", metric.about, metric.labels
+        with_labels: Callable[..., Counter | Histogram]
+        if metric.buckets:
+            buckets = metric.buckets
+            histogram = Histogram(name, about, labels, registry=self.registry, buckets=buckets)
+            with_labels = self._histograms[metric.name] = cache(histogram.labels)
+        else:
+            counter = Counter(name, about, labels, registry=self.registry)
+            self._counters[metric.name] = cache(counter.labels) if labels else lambda: counter
+            with_labels = self._counters[metric.name]
+        for value in metric.values:
+            with_labels(value)
 
+    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+        self._counters[name](*labels).inc(by)
 
-def _stages(registry: CollectorRegistry, store: str) -> Mapping[Stage, Histogram]:
-    """Return what takes the times of each part of a request."""
-    parts = histogram(
-        registry,
-        "build_duration_seconds",
-        "Time of a part of a request: its wait in the stream (`queue`), all of the build "
-        "(`build`) with its `gather`, `fit` and `record`, and the way to the bus (`send`).",
-        DURATIONS,
-        "stage",
-    )
-    fetched = histogram(
-        registry,
-        "history_fetch_duration_seconds",
-        "Time to read an owner's history, a part of `gather`, by the scheme of `store.url`.",
-        DURATIONS,
-        "backend",
-    )
-    return {
-        **{stage: parts.labels(stage) for stage in get_args(Part)},
-        "history": fetched.labels(store),
-    }
+    def _observe(self, name: str, value: float, *labels: str) -> None:
+        self._histograms[name](*labels).observe(value)
+
+    def _label(self, model: str) -> str:
+        """Return the model's label: its name for the first `MODELS`, then `OTHER_MODEL`."""
+        if len(self._models) < MODELS:
+            self._models.add(model)
+        return model if model in self._models else OTHER_MODEL

@@ -1,7 +1,7 @@
-"""How full an owner's history is, and pruning it by hand: preview, commit, undo.
+"""The status of an owner's history, and pruning by hand: preview, commit, undo.
 
-Pruning marks rows as hidden in the store and deletes none. What is committed are the rows that a
-preview named, so that nothing said in between is lost.
+Pruning marks rows as hidden in the store and deletes none. A commit hides the rows that a preview
+listed, so that rows added in between stay.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 
 from formatters.model import Role, Row
 from formatters.rows import read_content, read_role
-from service.audit.reports import Content
+from service.audit.reports import ContentMode
 from service.budget.limits import Window, compute_window
 from service.budget.strategies.importance import Importance
 from service.budget.strategy_names import read_strategy
@@ -27,43 +27,43 @@ from service.ports.services import TokenCounter
 
 log = structlog.get_logger(__name__)
 
-#: Whose rows the memory block prints; others take none of its tokens.
+#: The roles that the memory block prints; rows of others take none of its tokens.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
 _CUT: Final = "..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryStatus:
-    """What an owner's history takes of what a context holds."""
+    """How much of a context an owner's history takes."""
 
     state: Literal["idle", "active", "warning"]
     message: Literal["Healthy", "Needs pruning"]
     #: Rows that builds may read, and the tokens that the memory block prints of them.
     messages: int
     tokens: int
-    #: A context's tokens: all of them, those kept free for the answer, and the others.
+    #: A context's tokens: in total, reserved for the answer, and available.
     limit: int
     reserve: int
     available: int
-    #: From which tokens on pruning is due.
+    #: The tokens from which on pruning is due.
     target: int
     utilization_percent: float
     needs_pruning: bool
-    #: Rows hidden by hand, rows that once fell out of a context, copies in the archive.
+    #: Rows hidden by hand, rows that fell out of a context once, and copies in the archive.
     pruned: int
     fallen: int
     archived: int
     summaries: int
     model: str | None
-    #: How history gives way by itself, in builds that don't say how; ``none`` refuses them instead.
+    #: The default strategy of builds; with ``none``, builds that don't fit are refused.
     strategy: str
-    #: The newest row's own time; null where it has none, or there is no row.
+    #: The time of the newest row; null if it has none, or there is no row.
     last_message_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRow:
-    """A row of history; without its words where content is redacted."""
+    """A row of history, without its text where content is redacted."""
 
     id: str
     role: str
@@ -77,7 +77,7 @@ class ShownRow:
 class Preview:
     """What pruning would hide."""
 
-    #: What to commit.
+    #: The rows to commit.
     ids: Sequence[str]
     rows: Sequence[ShownRow]
     messages_before: int
@@ -85,41 +85,41 @@ class Preview:
     tokens_before: int
     tokens_after: int
     target_tokens: int
-    #: True where what always stays exceeds the target by itself.
+    #: Whether the rows that always stay exceed the target by themselves.
     over_target: bool
-    #: Rows that were not looked at: the history has more than are read.
+    #: Older rows that were not read, since the history has too many.
     not_read: int
-    content: Content
+    content: ContentMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """Rows that were hidden, or shown again."""
+    """Rows that were hidden or restored."""
 
     ids: Sequence[str]
-    #: How many of them were not so before.
+    #: How many of them changed.
     changed: int
 
 
 class Pruning:
     """Prunes histories of the builder's store. Raises `StoreError`."""
 
-    def __init__(self, builder: ContextBuilder, content: Content) -> None:
+    def __init__(self, builder: ContextBuilder, content: ContentMode) -> None:
         self._history = builder.history
         self._builder = builder
         self._content = content
         self._strategy = read_strategy(builder.settings.budget.strategy, builder.strategies)
 
     async def status(self, owner_key: str, model: str | None) -> HistoryStatus:
-        """Tell how full an owner's history is; raises `InvalidRequestError`."""
+        """Return how full an owner's history is; raises `InvalidRequestError`."""
         room = self._window(model)
         stats = await self._history.stats(owner_key)
         newest = await self._history.recent(owner_key, max_rows=1)
         target = int(room.available * TARGET_UTILIZATION)
         due = stats.tokens > target
-        calm: Literal["active", "idle"] = "active" if stats.rows else "idle"
+        state: Literal["active", "idle"] = "active" if stats.rows else "idle"
         return HistoryStatus(
-            state="warning" if due else calm,
+            state="warning" if due else state,
             message="Needs pruning" if due else "Healthy",
             messages=stats.rows,
             tokens=stats.tokens,
@@ -135,18 +135,18 @@ class Pruning:
             summaries=stats.summaries,
             model=model or self._builder.settings.budget.model,
             strategy=self._strategy.name,
-            last_message_at=_moment(newest.rows[0]) if newest.rows else None,
+            last_message_at=_timestamp(newest.rows[0]) if newest.rows else None,
         )
 
-    async def preview(self, owner_key: str, aim: PruningTarget) -> Preview:
-        """Choose what to hide, by importance, whole turns of tools only; hides nothing."""
-        room = self._window(aim.model)
-        target = aim.target_tokens
+    async def preview(self, owner_key: str, goal: PruningTarget) -> Preview:
+        """Choose rows to hide, the least important first and tool calls with their results."""
+        room = self._window(goal.model)
+        target = goal.target_tokens
         if target is None:
             target = int(room.available * TARGET_UTILIZATION)
         page = await self._history.recent(
             owner_key,
-            aim.conversation_id,
+            goal.conversation_id,
             max_rows=self._builder.settings.memory.max_rows,
         )
         rows = page.rows[::-1]
@@ -161,7 +161,7 @@ class Pruning:
         return Marked(ids=ids, changed=changed)
 
     async def undo(self, owner_key: str, ids: Sequence[str]) -> Marked:
-        """Show rows again, in their old places."""
+        """Restore hidden rows to their places."""
         changed = await self._history.restore(owner_key, ids)
         log.info("history.restored", owner_key=owner_key, rows=changed)
         return Marked(ids=ids, changed=changed)
@@ -175,19 +175,20 @@ class Pruning:
     def _preview(
         self, rows: Sequence[Row], target: int, counter: TokenCounter, not_read: int
     ) -> Preview:
-        prices = {id(row): _printed_tokens(row, counter) for row in rows}
+        tokens = {id(row): _printed_tokens(row, counter) for row in rows}
 
-        def price(row: Row) -> int:
-            known = prices.get(id(row))
+        def cost(row: Row) -> int:
+            known = tokens.get(id(row))
             return _printed_tokens(row, counter) if known is None else known
 
-        gone = [rows[place] for place in sorted(_least_important(read_units(rows), target, price))]
-        before, freed = sum(prices.values()), sum(prices[id(row)] for row in gone)
+        indexes = sorted(_least_important(read_units(rows), target, cost))
+        hidden = [rows[index] for index in indexes]
+        before, freed = sum(tokens.values()), sum(tokens[id(row)] for row in hidden)
         return Preview(
-            ids=[str(row["id"]) for row in gone],
-            rows=[self._shown(row, prices[id(row)]) for row in gone],
+            ids=[str(row["id"]) for row in hidden],
+            rows=[self._shown(row, tokens[id(row)]) for row in hidden],
             messages_before=len(rows),
-            messages_after=len(rows) - len(gone),
+            messages_after=len(rows) - len(hidden),
             tokens_before=before,
             tokens_after=before - freed,
             target_tokens=target,
@@ -201,27 +202,27 @@ class Pruning:
         return ShownRow(
             id=str(row["id"]),
             role=str(row.get("role")),
-            timestamp=_moment(row),
+            timestamp=_timestamp(row),
             conversation_id=None if conversation_id is None else str(conversation_id),
             tokens=tokens,
             content=_plain(row.get("content")) if self._content == "full" else None,
         )
 
 
-def _least_important(units: Units, target: int, price: RowCost) -> frozenset[int]:
-    """Return the places of what has to go until a history has so many tokens or less."""
-    groups = units.groups(price)
-    whole = units.items(groups)
-    if sum(price(item.row) for item in whole) <= target:
+def _least_important(units: Units, target: int, cost: RowCost) -> frozenset[int]:
+    """Return the indexes of the rows to hide, so that the others have at most ``target`` tokens."""
+    groups = units.groups(cost)
+    items = units.items(groups)
+    if sum(cost(item.row) for item in items) <= target:
         return frozenset()
-    standing = sum(price(item.row) for item in units.items(()))
-    left = units.items(Importance().fit(groups, target - standing).kept)
-    kept = frozenset(chain.from_iterable(item.indexes for item in left))
-    return frozenset(chain.from_iterable(item.indexes for item in whole)) - kept
+    fixed = sum(cost(item.row) for item in units.items(()))
+    kept_items = units.items(Importance().fit(groups, target - fixed).kept)
+    kept = frozenset(chain.from_iterable(item.indexes for item in kept_items))
+    return frozenset(chain.from_iterable(item.indexes for item in items)) - kept
 
 
 def _printed_tokens(row: Row, counter: TokenCounter) -> int:
-    """Count a row as the store does: by its text as the memory block prints it."""
+    """Count the tokens of a row as the memory block prints it, which is how stores count."""
     if read_role(row.get("role")) not in _PRINTED:
         return 0
     text = read_content(row.get("content"))
@@ -230,7 +231,7 @@ def _printed_tokens(row: Row, counter: TokenCounter) -> int:
     return counter.count(text)
 
 
-def _moment(row: Row) -> str | None:
+def _timestamp(row: Row) -> str | None:
     return None if row.get("timestamp") is None else str(row["timestamp"])
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Final
 
 from service.audit.reports import BuildReport
-from service.http.views import Summary, summary_of
+from service.http.views import BuildSummary, summary_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class RecentBuild:
     #: Increases with every build of this process.
     number: int
     owner_key: str
-    summary: Summary
+    summary: BuildSummary
     #: When it expires, on a monotonic clock.
     until: float
 

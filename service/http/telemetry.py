@@ -1,4 +1,4 @@
-"""Requests over HTTP as they are counted, and as spans: by route, and by no path that was asked."""
+"""Metrics and spans of HTTP requests, labelled by route and never by the path itself."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from service.observe.tracing import (
     with_caller_trace,
 )
 
-#: Stands for whatever is no method or no route of ours.
+#: The label of an unknown method or route.
 OTHER: Final = "other"
-#: Stands for the files of the page.
+#: The label of the files of the page.
 PAGE: Final = "page"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-#: What an answer counts as that never began, as where the caller hung up.
+#: The status of a request without a response, since the caller disconnected.
 NO_ANSWER: Final = "none"
 
 
@@ -35,8 +35,8 @@ NO_ANSWER: Final = "none"
 class Observed:
     """An application whose requests are counted, timed and traced.
 
-    What they are asked for is not told: paths, queries and headers may name people. So the
-    instrumentations that there are won't do, which tell of all these, and of what errors say.
+    Paths, queries, headers and error texts are not recorded, since they may name people. The
+    instrumentations of OpenTelemetry record all of these.
     """
 
     app: ASGIApp
@@ -44,57 +44,58 @@ class Observed:
     tracer: Tracer | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; its time is that until the answer begins, for some never end."""
+        """Answer a request. Its time is that until the response begins, since some never end."""
         method = scope["method"] if scope["method"] in METHODS else OTHER
         began, status = perf_counter(), NO_ANSWER
 
-        def note(found: str) -> None:
+        def count(result: str) -> None:
             nonlocal status
-            status = found
-            asked = HttpRequest(route=_route(scope), method=method, status=found)
-            self.metrics.requested(asked, perf_counter() - began)
+            status = result
+            request = HttpRequest(route=_route_label(scope), method=method, status=result)
+            self.metrics.requested(request, perf_counter() - began)
 
-        async def noting(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                note(f"{message['status'] // 100}xx")
-                _tell(scope, method, message["status"])
+                count(f"{message['status'] // 100}xx")
+                _set_response(scope, method, message["status"])
             await send(message)
 
         headers = Headers(scope=scope)
-        asked = [",".join(headers.getlist(key)) or None for key in ("traceparent", "tracestate")]
-        with self._span(method, *asked):
+        trace = [",".join(headers.getlist(key)) or None for key in ("traceparent", "tracestate")]
+        with self._span(method, *trace):
             try:
-                await self.app(scope, receive, noting)
+                await self.app(scope, receive, send_counted)
             finally:
                 if status == NO_ANSWER:
-                    note(NO_ANSWER)
+                    count(NO_ANSWER)
 
     def _span(
         self, method: str, traceparent: str | None, tracestate: str | None
     ) -> AbstractContextManager[object]:
         if self.tracer is None:
             return with_caller_trace(traceparent)
-        beginning = SpanStart(
+        start = SpanStart(
             name=method,
             kind=SpanKind.SERVER,
             attributes={"http.request.method": method.replace(OTHER, "_OTHER")},
             parent=remote_context(traceparent, tracestate),
         )
-        return ActiveSpan(self.tracer, beginning)
+        return ActiveSpan(self.tracer, start)
 
 
-def _route(scope: Scope) -> str:
-    """Return the template of the path that was asked for: there are few."""
+def _route_label(scope: Scope) -> str:
+    """Return the template of the requested path: there are few."""
     route = scope.get("route")
     path = route.path if isinstance(route, Route) else OTHER
     return path if path == OTHER or path.startswith(GUARDED) else PAGE
 
 
-def _tell(scope: Scope, method: str, status: int) -> None:
+def _set_response(scope: Scope, method: str, status: int) -> None:
+    """Add route and status to the current span."""
     span = current_span()
     if span is None:
         return
-    route = _route(scope)
+    route = _route_label(scope)
     if route != OTHER:
         span.update_name(f"{method} {route}")
         span.set_attribute("http.route", route)

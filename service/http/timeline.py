@@ -1,4 +1,4 @@
-"""What has become of an owner's history: rows that fell out of contexts, and summaries."""
+"""The timeline of an owner's history: rows that fell out of contexts, and summaries."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,26 +8,26 @@ from itertools import groupby
 from typing import Final
 
 from formatters.model import Summary
-from service.audit.reports import Content
+from service.audit.reports import ContentMode
 from service.builder import ContextBuilder
 from service.ports.stores import ArchivedRow
 
-#: Copies in the archive that are looked at, the newest.
+#: The newest copies in the archive that are read.
 MOST_ROWS: Final = 500
-#: Summaries that are told of, the newest.
+#: The newest summaries that are shown.
 MOST_SUMMARIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSummary:
-    """A summary that stands beside the rows that it covers."""
+    """A summary of some of the rows."""
 
     id: str
     created_at: datetime
     conversation_id: str | None
-    #: A model's name, or a method's.
+    #: The name of a model or a method.
     summarizer: str
-    #: Rows that it covers, and when the first and the last of them were said.
+    #: The number of rows that it covers, and the times of the first and the last of them.
     rows: int
     first: datetime | None
     last: datetime | None
@@ -44,7 +44,7 @@ class Departure:
     build_id: str
     run_id: str
     at: datetime
-    #: How many of them went for which reason: codes of the decisions.
+    #: The number of rows by reason: codes of the decisions.
     reasons: Mapping[str, int]
     ids: Sequence[str]
 
@@ -54,17 +54,17 @@ class ShownTimeline:
     """Events of a history, each kind newest first."""
 
     summaries: Sequence[ShownSummary]
-    #: Known from the archive; empty where nothing is archived.
+    #: Read from the archive; empty if nothing is archived.
     departures: Sequence[Departure]
-    #: Whether the worker archives.
+    #: Whether this worker archives.
     archive: bool
-    content: Content
+    content: ContentMode
 
 
 class Timeline:
-    """Tells what has become of histories in the builder's store. Raises `StoreError`."""
+    """Reads the events of histories from the builder's store. Raises `StoreError`."""
 
-    def __init__(self, builder: ContextBuilder, content: Content) -> None:
+    def __init__(self, builder: ContextBuilder, content: ContentMode) -> None:
         self._builder = builder
         self._content = content
 
@@ -73,9 +73,9 @@ class Timeline:
         store = self._builder.sources.summaries
         summaries = await store.read(owner_key, conversation_id) if store else ()
         archived = await self._builder.history.archived(owner_key, MOST_ROWS)
-        newest = sorted(summaries, key=lambda each: each.created, reverse=True)
+        newest = sorted(summaries, key=lambda summary: summary.created, reverse=True)
         return ShownTimeline(
-            summaries=[self._shown(each) for each in newest[:MOST_SUMMARIES]],
+            summaries=[self._shown(summary) for summary in newest[:MOST_SUMMARIES]],
             departures=list(_departures(archived, conversation_id)),
             archive=self._builder.settings.events.archive,
             content=self._content,
@@ -98,19 +98,19 @@ class Timeline:
 def _departures(
     archived: Sequence[ArchivedRow], conversation_id: str | None
 ) -> Iterator[Departure]:
-    """Yield the rows that fell out with one build together."""
+    """Group the rows that fell out by build."""
     wanted = [
-        each
-        for each in archived
-        if conversation_id is None or each.row.get("conversation_id") == conversation_id
+        copy
+        for copy in archived
+        if conversation_id is None or copy.row.get("conversation_id") == conversation_id
     ]
-    for (build_id, run_id), group in groupby(wanted, key=lambda each: (each.build_id, each.run_id)):
-        rows = list(group)
+    for (build_id, run_id), group in groupby(wanted, key=lambda copy: (copy.build_id, copy.run_id)):
+        copies = list(group)
         yield Departure(
             build_id=build_id,
             run_id=run_id,
-            at=rows[0].at,
-            reasons=Counter(each.reason for each in rows),
-            # the archive has the last one first
-            ids=[str(each.row["id"]) for each in reversed(rows)],
+            at=copies[0].at,
+            reasons=Counter(copy.reason for copy in copies),
+            # the archive has the last row first
+            ids=[str(copy.row["id"]) for copy in reversed(copies)],
         )

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any, Literal
 
 from service.audit.compare import Change, Comparison, HistoryChange, NameChanges
-from service.audit.reports import BuildReport, Content
+from service.audit.reports import BuildReport, ContentMode
 from service.wire.response import DecisionRecord, Usage, WarningRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class BuildSummary:
     """A build in one line."""
 
     build_id: str
@@ -37,7 +37,7 @@ class Summary:
 class Page:
     """Builds of an owner, newest first."""
 
-    builds: Sequence[Summary]
+    builds: Sequence[BuildSummary]
     #: The value of ``before`` for the next page; null if this is the last one.
     next: int | None
 
@@ -58,7 +58,7 @@ class ShownMessage:
 class ShownBuild:
     """A build: its figures, decisions and messages."""
 
-    summary: Summary
+    summary: BuildSummary
     usage: Usage
     #: The strategy's name and parameters.
     strategy: Mapping[str, Any]
@@ -70,7 +70,7 @@ class ShownBuild:
     tools: Sequence[str]
     warnings: Sequence[WarningRecord]
     source: Literal["report"] = "report"
-    content: Content
+    content: ContentMode
     #: Why texts are missing although this worker shows content.
     unavailable: str | None = None
     #: Milliseconds that gathering and fitting took.
@@ -84,7 +84,7 @@ class ShownForm:
     format: str
     #: Null where content is redacted or not kept.
     body: Mapping[str, Any] | None
-    content: Content
+    content: ContentMode
     unavailable: str | None = None
 
 
@@ -118,7 +118,7 @@ class ShownComparison:
     messages: Sequence[ShownChange]
     warnings_a: Sequence[WarningRecord]
     warnings_b: Sequence[WarningRecord]
-    content: Content
+    content: ContentMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +137,14 @@ class Version:
     #: The version of the wire.
     schema_version: str
     #: Whether texts are shown, and whether contexts can be requested.
-    content: Content
+    content: ContentMode
     build: bool
 
 
-def summary_of(report: BuildReport) -> Summary:
+def summary_of(report: BuildReport) -> BuildSummary:
     """Return a build in one line."""
     request, usage = report.request, report.usage
-    return Summary(
+    return BuildSummary(
         build_id=report.build_id,
         at=report.at,
         request_id=request.id,
@@ -162,7 +162,7 @@ def summary_of(report: BuildReport) -> Summary:
     )
 
 
-def shown_build(report: BuildReport, content: Content) -> ShownBuild:
+def shown_build(report: BuildReport, content: ContentMode) -> ShownBuild:
     """Return a build as it is shown; ``content`` is the setting of this worker."""
     return ShownBuild(
         summary=summary_of(report),
@@ -187,7 +187,7 @@ def shown_build(report: BuildReport, content: Content) -> ShownBuild:
     )
 
 
-def missing_texts(report: BuildReport, content: Content) -> str | None:
+def missing_texts(report: BuildReport, content: ContentMode) -> str | None:
     """Return why a report has no texts although they may be shown, or None."""
     if content == "redacted" or report.content == "full":
         return None
@@ -197,7 +197,7 @@ def missing_texts(report: BuildReport, content: Content) -> str | None:
     )
 
 
-def shown_comparison(comparison: Comparison, content: Content) -> ShownComparison:
+def shown_comparison(comparison: Comparison, content: ContentMode) -> ShownComparison:
     """Return a comparison as it is shown; ``content`` is the setting of this worker."""
     return ShownComparison(
         identical=comparison.identical,

@@ -62,7 +62,7 @@ async def test_somebody_elses_build_is_not_shown(
 ) -> None:
     """Its id alone is not enough; the page says what may be the reason."""
     page = await open_page(at(OTHER, f"builds/{family[0]}"))
-    await expect(page.get_by_role("alert")).to_contain_text("somebody else's")
+    await expect(page.get_by_role("alert")).to_contain_text("belongs to another owner")
     await expect(page.locator("a[data-build]")).to_have_count(1)
     assert ["404" in error for error in watched.errors] == [True]
     watched.errors.clear()

@@ -239,7 +239,7 @@ function noBuilds() {
   return empty(
     "No builds yet",
     "Send a request for this owner over the bus or to /v1/build: it shows up here as it is built.",
-    "A worker lists its own builds only, for as long as manifests.ttl_seconds says.",
+    "A worker lists only its own builds, for the time of reports.ttl_seconds.",
   );
 }
 

@@ -144,10 +144,10 @@ function warned(warnings) {
   );
 }
 
-function origin({ summary, usage, strategy, source, timings }) {
-  const took = Object.entries(timings ?? {}).map(([name, ms]) => `${name} ${milliseconds(ms)}`);
+function origin({ summary, usage, strategy, settings, timings }) {
+  const took = Object.entries(timings).map(([name, ms]) => `${name} ${milliseconds(ms)}`);
   const parameters = Object.entries(strategy).filter(([name]) => name !== "name");
-  const given = parameters.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
+  const given = listed(parameters);
   return el(
     "footer",
     { class: "origin" },
@@ -157,16 +157,20 @@ function origin({ summary, usage, strategy, source, timings }) {
       { class: "facts" },
       fact("Build", el("code", { class: "id" }, summary.build_id)),
       fact("Built", el("time", { datetime: summary.at }, dayAndClock(summary.at))),
-      fact("Took", took.join(", ") || "not known: another worker built it"),
+      fact("Took", took.join(", ")),
       fact("Model", summary.model ?? "none named"),
       fact("Strategy", strategy.name, given && el("span", { class: "soft" }, ` ${given}`)),
       fact("Tokenizer", `${usage.tokenizer}, ${usage.exact ? "exact" : "an estimate"}`),
       fact("Request", el("code", { class: "id" }, summary.request_id)),
       fact("Run", el("code", { class: "id" }, summary.run_id)),
       fact("Conversation", el("code", { class: "id" }, summary.conversation_id ?? "–")),
-      fact("Shown from", source === "memory" ? "this worker's memory" : "its manifest on the bus"),
+      fact("Settings", listed(Object.entries(settings)) || "all at their defaults"),
     ),
   );
+}
+
+function listed(values) {
+  return values.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
 }
 
 /** Return the link back to all builds, for narrow windows. */

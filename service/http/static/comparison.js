@@ -128,9 +128,11 @@ function messageChange({ role, block, a, b, added, removed, lines }) {
     el("span", { class: "role" }, role),
     shown && el("span", {}, shown.label),
     el("span", { class: "soft" }, a === b ? place(a) : `${place(a)} → ${place(b)}`),
-    el("span", { class: "lines-added" }, `+${number(added)}`),
-    el("span", { class: "lines-removed" }, `−${number(removed)}`),
-    el("span", { class: "soft" }, "lines"),
+    ...(added === null ? [el("span", { class: "soft" }, "other words")] : [
+      el("span", { class: "lines-added" }, `+${number(added)}`),
+      el("span", { class: "lines-removed" }, `−${number(removed)}`),
+      el("span", { class: "soft" }, "lines"),
+    ]),
   ];
   if (!lines) return el("p", { class: "message closed" }, head);
   const open = lines.length <= 60;

@@ -16,7 +16,7 @@ export function messages({ messages: sent, tools, content, unavailable }) {
     "section",
     { class: "messages" },
     content === "redacted" && redacted(),
-    unavailable && empty("The words of this build are gone", unavailable),
+    unavailable && empty("The texts of this build were not kept", unavailable),
     el("ol", { class: "plain" }, items),
     el("h3", {}, "Tools"),
     tools.length

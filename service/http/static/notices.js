@@ -3,16 +3,16 @@
 import { el } from "./dom.js";
 
 const ADVICE = {
-  unauthorized: "This worker wants a token: enter the one of the setting http.token above.",
-  forbidden: "This address may not be asked from here: open the page at the worker's own address.",
+  unauthorized: "This worker needs a token: enter the one of the setting http.token above.",
+  forbidden: "Requests from here are not allowed: open the page at the worker's own address.",
   misdirected: "Open the page under a name of the setting http.allowed_hosts.",
   not_found:
-    "Builds can be seen for as long as manifests.ttl_seconds says, and by their own owner only.",
+    "Builds can be seen for the time of reports.ttl_seconds, and by their own owner only.",
   not_replayable:
-    "Its words were not kept by this worker, and can't be made again: look at a newer build.",
-  overloaded: "The worker has much to do. Try again in a moment.",
-  unreachable: "Start the worker, or wait for it: the page tries again by itself.",
-  history_unavailable: "The store is away. Try again when it is back.",
+    "The request of this build is not known any more. The setting http.content keeps requests.",
+  overloaded: "The worker is busy. Try again in a moment.",
+  unreachable: "Start the worker, or wait for it: the page reconnects by itself.",
+  history_unavailable: "The store is unavailable. Try again when it is back.",
   internal: "The worker's log says more. Try again in a moment.",
 };
 

@@ -43,7 +43,7 @@ function asked(build, owner, form) {
 function shown({ body, content, unavailable }) {
   if (body) return code(body);
   if (content === "redacted") return redacted();
-  return empty("The words of this build are gone", unavailable);
+  return empty("The texts of this build were not kept", unavailable);
 }
 
 function code(value) {

@@ -10,7 +10,7 @@ import pytest
 from formatters.guard import GUARD_VERSION
 from service.audit.reports import (
     BuildReport,
-    Content,
+    ContentMode,
     changed_settings,
     make_report,
     unpack_report,
@@ -24,13 +24,13 @@ from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 SECRET = "Nobody may ever read this"
 
 
-def report(built: Built, content: Content = "redacted") -> BuildReport:
+def report(built: Built, content: ContentMode = "redacted") -> BuildReport:
     """Return the report of a build under the default settings."""
     return make_report(built, at=NOW, content=content, settings={})
 
 
 async def report_of(
-    make_builder: MakeBuilder, request: BuildRequest, content: Content = "redacted"
+    make_builder: MakeBuilder, request: BuildRequest, content: ContentMode = "redacted"
 ) -> BuildReport:
     """Build over a short history, and return the report."""
     builder = make_builder(tools=[SEARCH])

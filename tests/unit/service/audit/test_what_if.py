@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.audit.reports import BuildReport, Content, make_report
+from service.audit.reports import BuildReport, ContentMode, make_report
 from service.audit.what_if import NotReplayableError, build_with_options
 from service.builder import ContextBuilder
 from service.errors import InvalidRequestError
@@ -19,7 +19,9 @@ async def builder(make_builder: MakeBuilder) -> ContextBuilder:
     return builder
 
 
-async def reported(builder: ContextBuilder, request: BuildRequest, content: Content) -> BuildReport:
+async def reported(
+    builder: ContextBuilder, request: BuildRequest, content: ContentMode
+) -> BuildReport:
     """Build, and return the report as it is read from the bus."""
     made = make_report(await builder.built(request), at=NOW, content=content, settings={})
     return BuildReport.model_validate_json(made.model_dump_json())
@@ -27,7 +29,7 @@ async def reported(builder: ContextBuilder, request: BuildRequest, content: Cont
 
 @pytest.mark.parametrize("content", ["full", "redacted"])
 async def test_the_same_options_come_to_the_same(
-    builder: ContextBuilder, make_request: MakeRequest, content: Content
+    builder: ContextBuilder, make_request: MakeRequest, content: ContentMode
 ) -> None:
     """As long as nothing has changed; a redacted report takes the input from the history."""
     report = await reported(builder, make_request(memory_limit=4), content)

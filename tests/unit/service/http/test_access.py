@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 
 from service.config.endpoints import HttpSettings
-from service.http.access import PageCheck, TokenCheck
+from service.http.access import OriginCheck, TokenCheck
 from service.http.error_responses import MisdirectedError, RefusedError, UnauthorizedError
 
 TOKEN = "a-token-for-these-tests"
@@ -17,7 +17,7 @@ OPEN = HttpSettings(port=8766, host="0.0.0.0", token=SecretStr(TOKEN))  # noqa: 
 def check(settings: HttpSettings, path: str = "/v1/builds", **headers: str) -> None:
     """Check a request."""
     given = Headers({name.replace("_", "-"): value for name, value in headers.items()})
-    for kind in (PageCheck, TokenCheck):
+    for kind in (OriginCheck, TokenCheck):
         kind(app=Starlette(), settings=settings).check(given, path)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.adapters.memory.hub import MemoryReports
-from service.audit.reports import BuildReports, Content
+from service.audit.reports import BuildReports, ContentMode
 from service.audit.what_if import NotReplayableError
 from service.build.report import Built
 from service.builder import ContextBuilder
@@ -39,7 +39,7 @@ class Worker:
     """Builds, reports and shows, as a worker does; others share its bus and its store."""
 
     def __init__(
-        self, builder: ContextBuilder, store: MemoryReports, keeps: Content = "full"
+        self, builder: ContextBuilder, store: MemoryReports, keeps: ContentMode = "full"
     ) -> None:
         self.builder = builder
         self.store = store
@@ -54,7 +54,7 @@ class Worker:
         await self.reports.store([built])
         return built
 
-    def builds(self, shows: Content = "full") -> Builds:
+    def builds(self, shows: ContentMode = "full") -> Builds:
         """Return what it shows."""
         return Builds(self.recent, self.reports, self.builder, shows)
 
@@ -207,7 +207,7 @@ async def test_a_build_is_shown_in_the_form_of_a_provider(
 
 @pytest.mark.parametrize("shows", ["full", "redacted"])
 async def test_two_builds_are_compared(
-    worker: Worker, other: Worker, make_request: MakeRequest, shows: Content
+    worker: Worker, other: Worker, make_request: MakeRequest, shows: ContentMode
 ) -> None:
     """Whoever built them; the lines that differ are words."""
     first, second = (

@@ -9,8 +9,8 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError
-from service.http import gauges as watched
-from service.http.gauges import Watched
+from service.http import gauges
+from service.http.gauges import WorkerState
 from service.observe.health import Check
 from service.ports.stream import Delivery, Depth
 from tests.probing import Measured
@@ -36,9 +36,9 @@ async def looked_up(requests: Waiting, results: Waiting) -> Measured:
     """Return the metrics of a bus with these inboxes and three requests in work."""
     bus = MemoryBus(MemoryHub(), BusOptions())
     bus.requests, bus.results = requests, results  # type: ignore[assignment] # of inboxes, that is all
-    registry, seen = CollectorRegistry(auto_describe=True), Watched(bus, lambda: 3)
+    registry, seen = CollectorRegistry(auto_describe=True), WorkerState(bus, lambda: 3)
     registry.register(seen)
-    await seen.refresh()
+    await seen.refresh([])
     return Measured(generate_latest(registry).decode())
 
 
@@ -57,7 +57,7 @@ async def test_streams_and_work_in_hand_are_told() -> None:
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_what_is_not_known_is_not_told(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bus that is away, or a server that can't tell the lag, is not taken for an empty stream."""
-    monkeypatch.setattr(watched, "SECONDS", 0.01)
+    monkeypatch.setattr(gauges, "SECONDS", 0.01)
     one = Depth(lag=None, pending=2, oldest_pending_seconds=1.5)
     now = await looked_up(Waiting(one), Waiting(hangs=hangs))
 
@@ -86,12 +86,13 @@ async def test_checks_are_told_as_they_were_found() -> None:
     """Each by its name, as 1 or 0; before the first look there are none."""
     registry, seen = (
         CollectorRegistry(auto_describe=True),
-        Watched(MemoryBus(MemoryHub(), BusOptions()), lambda: 0),
+        WorkerState(MemoryBus(MemoryHub(), BusOptions()), lambda: 0),
     )
     registry.register(seen)
     assert "check_ok{" not in generate_latest(registry).decode()
 
-    seen.checked([Check("bus", ok=True, detail="answers"), Check("store", ok=False, detail="gone")])
+    checks = [Check("bus", ok=True, detail="answers"), Check("store", ok=False, detail="gone")]
+    await seen.refresh(checks)
 
     now = Measured(generate_latest(registry).decode())
     assert (now("check_ok", "bus"), now("check_ok", "store")) == (1, 0)
