@@ -119,8 +119,8 @@ def shortened(text: Forgery, chars: int) -> Iterator[Mapping[str, Any]]:
     offered = capabilities(facts)
     # the steps down of the tools in turn: all, without descriptions of parameters, names alone
     yield _message(offered, [_step(each, step) for step, each in enumerate(offered.entries)])
-    for block in recalled(facts):
-        yield _message(block, insert_day_lines(block.entries))
+    block = recalled(facts)
+    yield _message(block, insert_day_lines(block.entries))
     for block in (shared_memory(facts), friends_info(facts)):
         yield _message(block, [each.shorten(chars) for each in block.entries if each.shorten])
 

@@ -31,9 +31,7 @@ from prompts.capabilities import capabilities
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.budget.counting import block_tokens
 from service.budget.toolset import Toolset
-from service.build.gather import Gathered
-from service.build.history import History
-from service.build.tool_share import limit_tools
+from service.build.tools import limit_tools
 from service.ports.services import TokenCounter
 
 SHARES: Final = (0.05, 0.1, 0.2, 0.5)
@@ -81,9 +79,8 @@ class Picker:
 
 def chosen(case: Case, limit: int, counter: TokenCounter) -> set[str]:
     """Return the names of the tools that the service keeps."""
-    gathered = Gathered(history=History(), toolset=case.toolset, profile={})
-    fitting, _ = limit_tools(gathered, case.facts, limit, counter)
-    return {_name(tool) for tool in fitting.toolset.tools}
+    fitting, _ = limit_tools(case.toolset, case.facts, limit, counter)
+    return {_name(tool) for tool in fitting.tools}
 
 
 PICKERS: Final[Mapping[str, Callable[[Case, int, TokenCounter], set[str]]]] = {

@@ -22,25 +22,21 @@ from formatters.turns import grouped_history
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
 
-def recalled(facts: Facts) -> tuple[Block, ...]:
-    """Show every row of the history as one that may be recalled; no block if nothing is recalled.
+def recalled(facts: Facts) -> Block:
+    """Show every row of the history as one that may be recalled.
 
     Entries don't include their day line: `insert_day_lines` adds it once for neighbours.
     """
-    if not facts.recalls:
-        return ()
     turns = grouped_history(facts).turns
-    return (
-        Block(
-            tag=Tag.RECALLED,
-            header=HEADER,
-            entries=tuple(
-                _entry(row, messages, facts) for turn in turns for row, messages in _split(turn)
-            ),
-            gives_way=TrimPolicy.BY_SCORE,
-            additive=True,
-            volatile=True,
+    return Block(
+        tag=Tag.RECALLED,
+        header=HEADER,
+        entries=tuple(
+            _entry(row, messages, facts) for turn in turns for row, messages in _split(turn)
         ),
+        gives_way=TrimPolicy.BY_SCORE,
+        additive=True,
+        volatile=True,
     )
 
 

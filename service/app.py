@@ -34,7 +34,6 @@ from service.connect import (
     open_summarizer,
     open_tracer,
 )
-from service.observe.health import Pulse
 from service.observe.logs import keep_to_stderr
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
@@ -45,7 +44,7 @@ from service.wire.events import Events
 from service.worker.events import EventPublisher, PrunedRows
 from service.worker.handler import Handler
 from service.worker.ingress import Ingress
-from service.worker.loop import every
+from service.worker.loop import Pulse, every
 from service.worker.recorder import Recorder
 from service.worker.retention import INTERVAL, Retention
 from service.worker.runner import Worker

@@ -34,9 +34,8 @@ from service.build.after_answer import AfterAnswer
 from service.build.blocks import format_blocks, history, work_size
 from service.build.gather import Gathered, Sources, gather
 from service.build.plan import Plan, make_plan
-from service.build.report import Built, account
-from service.build.telemetry import build_span, describe_build
-from service.build.tool_share import limit_tools
+from service.build.report import Built, account, build_span, describe_build
+from service.build.tools import limit_tools
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.observe.metrics import UNMEASURED, Metrics, timed
@@ -122,10 +121,11 @@ class ContextBuilder:
         trace = own_trace()
 
         def fit() -> Built:
-            offered, shown = limit_tools(gathered, facts, plan.tools_tokens, counter)
-            past = gathered.history
+            offered = _limit_tools(gathered, facts, plan, counter)
+            past, tools = gathered.history, offered.toolset
             due = prompt.injector.due(past.messages, past.not_read, counter.count)
-            fitted = self._fit(replace(shown, injections=due), plan, counter, offered.toolset)
+            shown = replace(facts, injections=due, tools=tools.tools)
+            fitted = self._fit(shown, plan, counter, tools)
             with child_span("account"):
                 content = account(request, plan, offered, fitted, counter)
             return Built(
@@ -217,3 +217,12 @@ class ContextBuilder:
         }
         request = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
         return (await self.built(BuildRequest.model_validate(request))).content.messages
+
+
+def _limit_tools(gathered: Gathered, facts: Facts, plan: Plan, counter: TokenCounter) -> Gathered:
+    """Return what was gathered with the tools that fit into their share of the tokens."""
+    if plan.tools_tokens is None:
+        return gathered
+    toolset, warning = limit_tools(gathered.toolset, facts, plan.tools_tokens, counter)
+    warnings = (*gathered.warnings, warning) if warning else gathered.warnings
+    return replace(gathered, toolset=toolset, warnings=warnings)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.report import report
-from service.wire.protocol import RequestMetadata
 from service.wire.request import (
     BuildRequest,
     ContextOptions,
+    RequestMetadata,
     Run,
     RunMessage,
     RunMetadata,

@@ -11,7 +11,7 @@ from service.audit.reports import BuildReport
 from service.build.report import Built
 from service.builder import ContextBuilder
 from service.errors import ContextBuilderError
-from service.ports.stores import HistoryStore
+from service.ports.stores import HistoryReader
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.request import RejectedError, decode, set_options
 
@@ -39,7 +39,7 @@ async def build_with_options(
     return await builder.built(request)
 
 
-async def _request_from_history(report: BuildReport, history: HistoryStore) -> dict[str, Any]:
+async def _request_from_history(report: BuildReport, history: HistoryReader) -> dict[str, Any]:
     """Make the request of a redacted report again, with the input's text from the history."""
     request = report.request
     if request.brought:

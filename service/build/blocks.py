@@ -34,11 +34,11 @@ def format_blocks(formatters: Sequence[Formatter], facts: Facts) -> tuple[Block,
     *leading, moment = (format_block(facts) for format_block in formatters)
     texts = [block for block in leading if not block.native]
     native = [block for block in leading if block.native]
-    system = (*texts, *custom(facts))
+    system = (*texts, *(custom(facts) if facts.blocks else ()))
     if facts.layout == "chat":
         system = join_blocks(system)
-    run = run_so_far(facts, next(iter(native), None))
-    return (*system, *native, *recalled(facts), moment, *run)
+    blocks = (*system, *native, *([recalled(facts)] if facts.recalls else ()), moment)
+    return (*blocks, run_so_far(facts, next(iter(native), None))) if facts.run else blocks
 
 
 def work_size(facts: Facts) -> int:

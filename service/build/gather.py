@@ -24,7 +24,7 @@ from service.errors import (
 )
 from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
-from service.ports.stores import HistoryStore, ProfileStore
+from service.ports.stores import HistoryReader, HistoryStore, ProfileStore
 from service.ports.summaries import FailedScopes, Scope, SummaryStore
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
@@ -154,7 +154,7 @@ async def _or_fallback(what: str, read: Awaitable[T], fallback: T, seconds: floa
 
 
 async def _history(
-    request: BuildRequest, plan: Plan, store: HistoryStore, settings: Settings, metrics: Metrics
+    request: BuildRequest, plan: Plan, store: HistoryReader, settings: Settings, metrics: Metrics
 ) -> _Read[History]:
     if request.options.past is not None:
         return _Read(await read_past(request, plan, request.options.past))

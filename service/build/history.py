@@ -14,7 +14,7 @@ from service.budget.groups import has_stable_prefix
 from service.budget.strategies.relevance import recalls
 from service.build.plan import STORED_CHARS, Plan
 from service.config.settings import MemorySettings
-from service.ports.stores import HistoryPage, HistoryStore
+from service.ports.stores import HistoryPage, HistoryReader
 from service.recall.question import LANGUAGE_PASSAGES
 from service.recall.terms import question_terms
 from service.wire.request import BuildRequest
@@ -64,7 +64,7 @@ async def read_past(request: BuildRequest, plan: Plan, past: Sequence[Row]) -> H
 
 
 async def read_stored(
-    request: BuildRequest, plan: Plan, store: HistoryStore, settings: MemorySettings
+    request: BuildRequest, plan: Plan, store: HistoryReader, settings: MemorySettings
 ) -> History:
     """Read the newest rows that the limit of rows and the budget can use.
 
@@ -78,7 +78,7 @@ async def read_stored(
 class _Reader:
     request: BuildRequest
     plan: Plan
-    store: HistoryStore
+    store: HistoryReader
     settings: MemorySettings
 
     async def read_newest(self) -> History:

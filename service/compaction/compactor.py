@@ -11,8 +11,7 @@ from cachetools import LRUCache
 from opentelemetry.trace import Tracer
 
 from service.build.after_answer import AfterAnswer, Backlog
-from service.build.report import Built
-from service.build.telemetry import summary_span
+from service.build.report import Built, summary_span
 from service.compaction.job import Job, find_job
 from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
 from service.errors import StoreError, SummarizerError

@@ -21,7 +21,7 @@ from service.compaction.job import Job
 from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
-from service.ports.stores import HistoryStore
+from service.ports.stores import HistoryReader
 from service.ports.summaries import Expected, SummaryStore, fingerprint
 
 #: A summary of fewer tokens says nothing, and isn't made.
@@ -90,7 +90,7 @@ class _Draft:
 class SummaryMaker:
     """Makes summaries; of one owner's history one worker makes one at a time."""
 
-    history: HistoryStore
+    history: HistoryReader
     summaries: SummaryStore
     summarizer: Summarizer
     tokenizers: Tokenizers

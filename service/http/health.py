@@ -16,8 +16,11 @@ from service.config.settings import Settings
 from service.http.gauges import WorkerState
 from service.http.prometheus import PrometheusMetrics
 from service.http.server import serving
-from service.observe.health import Probe, Pulse, Readiness, stuck_after
+from service.observe.health import Probe, Readiness, stuck_after
 from service.ports.bus import Bus
+from service.worker.loop import Pulse
+
+log = structlog.get_logger(__name__)
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +55,7 @@ async def open_health(
     pages = HealthPages(
         pulse=worker.pulse,
         stuck_after=stuck_after(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
-        readiness=Readiness(worker.pulse, worker.probes),
+        readiness=Readiness(lambda: worker.pulse.state, worker.probes),
         metrics=metrics,
         state=WorkerState(bus, lambda: worker.in_flight),
     )

@@ -109,13 +109,6 @@ class HistoryReader(Protocol):
         """Return the owner's rows with these ids, in their order; pruned ones too."""
         ...
 
-    async def get_history(self, owner_key: str, limit: int) -> list[Row]:
-        """Return the newest rows of all the owner's conversations, newest first.
-
-        No product code calls it; it is a source system's name for `recent`, see ``docs/names.md``.
-        """
-        ...
-
 
 class RowFlags(Protocol):
     """Sets and reads the flags of rows: hidden by hand (pruned), fallen out, archived.
@@ -183,6 +176,13 @@ class HistoryStore(HistoryReader, RowFlags, HistoryRetention, Protocol):
         """Delete an owner's rows, flags, archive and summaries; returns how many rows there were.
 
         The `ProfileStore` erases the profile.
+        """
+        ...
+
+    async def get_history(self, owner_key: str, limit: int) -> list[Row]:
+        """Return the newest rows of all the owner's conversations, newest first.
+
+        No product code calls it; it is a source system's name for `recent`, see ``docs/names.md``.
         """
         ...
 

@@ -16,13 +16,30 @@ from service.errors import ContextBuilderError
 from service.wire.payload import (
     digest,
 )
-from service.wire.protocol import (
-    SCHEMA_VERSION,
-    Envelope,
-    ResponseMetadata,
-    Trace,
-    response_metadata,
-)
+from service.wire.protocol import SCHEMA_VERSION
+from service.wire.request import Envelope, Trace
+
+
+class ResponseMetadata(BaseModel):
+    """What links a response to its request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+
+
+def response_metadata(envelope: Envelope, trace: Trace | None = None) -> ResponseMetadata:
+    """Return what links a response to its request; ``trace`` replaces the sender's."""
+    traceparent, tracestate = trace or envelope.metadata.trace
+    return ResponseMetadata(
+        request_id=envelope.id,
+        correlation_id=envelope.metadata.correlation_id,
+        traceparent=traceparent,
+        tracestate=tracestate,
+    )
 
 
 class Usage(BaseModel):

@@ -35,9 +35,14 @@ from service.ports.bus import (
     StoredResult,
 )
 from service.ports.stream import Delivery
-from service.wire.protocol import Envelope, Topics, response_metadata
-from service.wire.request import BuildRequest, RejectedError, decode
-from service.wire.response import BuildResponse, error_response, serialize_response
+from service.wire.protocol import Topics
+from service.wire.request import BuildRequest, Envelope, RejectedError, decode
+from service.wire.response import (
+    BuildResponse,
+    error_response,
+    response_metadata,
+    serialize_response,
+)
 from service.worker.recorder import Recorder
 from service.worker.sender import Sender
 from service.worker.telemetry import BusSpans, record_build

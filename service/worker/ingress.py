@@ -6,9 +6,8 @@ from typing import Final
 
 import structlog
 
-from service.observe.health import Pulse
 from service.ports.bus import Bus, Enqueued
-from service.worker.loop import keep_on
+from service.worker.loop import Pulse, keep_on
 
 log = structlog.get_logger(__name__)
 

@@ -1,14 +1,68 @@
-"""Repeat a step until told to stop, and back off while the bus or a store fails."""
+"""Repeat steps until told to stop, back off during outages, and record the progress."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Final
 
 import structlog
 
 from service.aio import heed_cancellation
 from service.errors import BusError, StoreError
-from service.observe.health import Pulse
+
+#: A loop with this many failures in a row is held up; one more than the sender's attempts.
+FAILURES: Final = 4
+#: A monotonic clock, in seconds.
+Clock = Callable[[], float]
+
+
+class Pulse:
+    """The progress of the loop that reads requests, and its failures."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._stop: asyncio.Event | None = None
+        #: Consecutive failures by loop.
+        self._failing: Counter[str] = Counter()
+
+    def begin(self, stop: asyncio.Event) -> None:
+        """Take requests from now on, until ``stop`` is set."""
+        self._stop = stop
+        self.beat()
+
+    def beat(self) -> None:
+        """Record an iteration of the loop."""
+        self._last = self._clock()
+
+    def failed(self, loop: str) -> None:
+        """Record a failure of the bus or a store in a loop."""
+        self._failing[loop] += 1
+
+    def resumed(self, loop: str) -> None:
+        """Record the recovery of a loop."""
+        del self._failing[loop]
+
+    @property
+    def silent_seconds(self) -> float:
+        """Return the seconds since the last beat."""
+        return self._clock() - self._last
+
+    @property
+    def state(self) -> str:
+        """Return ``starting``, ``taking requests``, ``held up`` or ``stopping``."""
+        if self._stop is None:
+            return "starting"
+        if self._stop.is_set():
+            return "stopping"
+        held_up = any(times >= FAILURES for times in self._failing.values())
+        return "held up" if held_up else "taking requests"
+
+    def alive(self, stuck_after: float) -> bool:
+        """Return whether the loop makes progress, or is stopping."""
+        return self.state == "stopping" or self.silent_seconds <= stuck_after
+
 
 log = structlog.get_logger(__name__)
 

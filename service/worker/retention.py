@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from service.config.settings import Settings
-from service.ports.stores import HistoryStore
+from service.ports.stores import HistoryRetention
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ class Retention:
 
     def __init__(
         self,
-        history: HistoryStore,
+        history: HistoryRetention,
         settings: Settings,
         clock: Callable[[], datetime],
         *,

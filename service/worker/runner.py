@@ -12,12 +12,12 @@ import structlog
 from service.build.after_answer import AfterAnswer
 from service.config.settings import Settings
 from service.errors import BusError
-from service.observe.health import Probe, Pulse
+from service.observe.health import Probe
 from service.observe.tracing import current_span, record_failure
 from service.ports.bus import Bus, StoredResult
 from service.ports.stream import Delivery, Inbox
 from service.worker.handler import Handler, Incoming
-from service.worker.loop import every, keep_on
+from service.worker.loop import Pulse, every, keep_on
 from service.worker.telemetry import BusSpans
 
 log = structlog.get_logger(__name__)

@@ -8,10 +8,9 @@ from typing import Final
 import structlog
 
 from service.errors import BusError, OverloadedError
-from service.observe.health import Pulse
 from service.observe.metrics import UNMEASURED, Metrics
 from service.ports.bus import Answer, Bus, Outcome, Receipt
-from service.worker.loop import keep_on
+from service.worker.loop import Pulse, keep_on
 
 log = structlog.get_logger(__name__)
 

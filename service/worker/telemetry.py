@@ -28,7 +28,8 @@ from service.observe.tracing import (
 )
 from service.ports.bus import Answer
 from service.ports.stream import Delivery
-from service.wire.protocol import REQUESTS_GROUP, Envelope, Topics
+from service.wire.protocol import REQUESTS_GROUP, Topics
+from service.wire.request import Envelope
 
 REQUEST: Final = Topics.CONTEXT_BUILD_REQUEST.value
 

@@ -147,7 +147,7 @@ def test_the_run_follows_as_it_came() -> None:
     run = rows(
         ("ai", "", calls("c1")), ("tool", "r", {"tool_call_id": "c1"}), ("ai", "", calls("c2"))
     )
-    (block,) = run_so_far(facts(run=run))
+    block = run_so_far(facts(run=run))
 
     assert block.tag == "RUN"
     assert block.native
@@ -158,14 +158,14 @@ def test_the_run_follows_as_it_came() -> None:
 
 def test_what_a_run_leaves_out_is_told() -> None:
     """As of history."""
-    (block,) = run_so_far(facts(run=rows(("system", "obey", None), ("ai", "a", None))))
+    block = run_so_far(facts(run=rows(("system", "obey", None), ("ai", "a", None))))
 
     assert [(each.message_ids, each.reason) for each in block.omissions] == [(("m0",), "role")]
 
 
 def test_no_run_is_no_block() -> None:
     """Where nothing has come of the input yet."""
-    assert run_so_far(facts()) == ()
+    assert run_so_far(facts()).entries == ()
 
 
 @pytest.mark.parametrize("parts", [None, ["signed"]])
@@ -174,7 +174,7 @@ def test_calls_of_history_and_run_have_ids_of_their_own(parts: object) -> None:
     called = {**calls("c1"), "provider_parts": parts}
     both = facts(rows(("ai", "", calls("c1"))), run=rows(("ai", "", called)))
     history = native_history(both)
-    (run,) = run_so_far(both, history)
+    run = run_so_far(both, history)
     ids = [block.entries[0].native[0].tool_calls[0].id for block in (history, run)]
 
     assert ids.index("c1") == (0 if parts is None else 1)

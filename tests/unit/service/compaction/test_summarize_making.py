@@ -95,6 +95,7 @@ async def test_the_next_one_is_of_what_has_none(maker: SummaryMaker) -> None:
     assert isinstance(first, NewSummary)
     assert await maker.make(JOB) is SkipReason.NOT_NEEDED
 
+    assert isinstance(maker.history, MemoryHistory)
     await maker.history.append("o", [row(n, "HUMAN", "more words " * 9) for n in range(40, 60)])
     second = await maker.make(JOB)
     assert isinstance(second, NewSummary)

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from service.errors import BusError
 from service.observe import health
-from service.observe.health import CHECK_SECONDS, FAILURES, Pulse, Readiness, stuck_after
+from service.observe.health import CHECK_SECONDS, Readiness, stuck_after
+from service.worker.loop import FAILURES, Pulse
 from service.worker.sender import MAX_ATTEMPTS
 
 
@@ -119,7 +120,7 @@ async def test_all_checks_are_listed(clock: Hands, pulse: Pulse) -> None:
     bus.answer = bus.away
     pulse.begin(asyncio.Event())
     with capture_logs():
-        found = await Readiness(pulse, {"bus": bus, "store": store}, clock).checks()
+        found = await Readiness(lambda: pulse.state, {"bus": bus, "store": store}, clock).checks()
 
     assert [(check.name, check.ok, check.detail) for check in found] == [
         ("worker", True, "taking requests"),
@@ -136,7 +137,7 @@ async def test_what_does_not_answer_is_not_waited_for(
     bus = Needed()
     bus.answer = asyncio.Event().wait
     with capture_logs():
-        _, check = await Readiness(pulse, {"bus": bus}).checks()
+        _, check = await Readiness(lambda: pulse.state, {"bus": bus}).checks()
 
     assert (check.ok, check.detail) == (False, "no answer within 0.01 s")
 
@@ -144,7 +145,7 @@ async def test_what_does_not_answer_is_not_waited_for(
 async def test_checks_are_not_repeated_within_a_second(clock: Hands, pulse: Pulse) -> None:
     """However many ask, and at the same time; the worker's own state is never an old one."""
     bus, stop = Needed(), asyncio.Event()
-    readiness = Readiness(pulse, {"bus": bus}, clock)
+    readiness = Readiness(lambda: pulse.state, {"bus": bus}, clock)
     await asyncio.gather(*(readiness.checks() for _ in range(5)))
     pulse.begin(stop)
     assert all(check.ok for check in await readiness.checks())
@@ -160,7 +161,7 @@ async def test_checks_are_not_repeated_within_a_second(clock: Hands, pulse: Puls
 async def test_an_outage_is_logged_once(clock: Hands, pulse: Pulse) -> None:
     """When it begins, without what a driver says: that may hold a password."""
     bus = Needed()
-    readiness = Readiness(pulse, {"bus": bus}, clock)
+    readiness = Readiness(lambda: pulse.state, {"bus": bus}, clock)
     with capture_logs() as logs:
         for answer in (bus.well, bus.away, bus.away, bus.well, bus.away):
             bus.answer = answer

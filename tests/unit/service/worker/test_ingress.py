@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from service.observe.health import Pulse
 from service.ports.bus import Bus, Enqueued
 from service.worker import ingress
 from service.worker.ingress import Ingress
+from service.worker.loop import Pulse
 
 
 class Channel:

@@ -5,8 +5,7 @@ from structlog.testing import capture_logs
 
 from service.aio import time_limit
 from service.errors import BusError
-from service.observe.health import FAILURES, Pulse
-from service.worker.loop import LONGEST_PAUSE, keep_on
+from service.worker.loop import FAILURES, LONGEST_PAUSE, Pulse, keep_on
 
 
 @pytest.fixture

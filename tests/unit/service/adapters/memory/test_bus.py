@@ -1,9 +1,12 @@
 from dataclasses import replace
 
+import pytest
+
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
-from service.ports.bus import Answer, Enqueued, Identity, Outcome
+from service.errors import ConfigError
+from service.ports.bus import Answer, Enqueued, Identity, Outcome, RequestStream
 from service.ports.stream import Delivery
 from service.wire.protocol import Topics
 
@@ -154,3 +157,18 @@ async def test_channel_is_left_behind() -> None:
         assert await bus.publish("events", b"1") == 1
     assert await bus.publish("events", b"1") == 0
     assert hub._subscribers == {}
+
+
+async def test_a_bus_in_memory_has_one_stream() -> None:
+    """It is shown like those of a server, and can't be divided."""
+    async with open_memory_bus() as bus:
+        await bus.submit(b"1")
+        await bus.submit(b"2")
+        await bus.requests.receive(1, wait=0)
+
+        assert await bus.division.count() == 1
+        stream = RequestStream(name="context.build.request", entries=2, pending=1)
+        assert await bus.division.streams() == [stream]
+        await bus.division.divide(1)
+        with pytest.raises(ConfigError, match="memory"):
+            await bus.division.divide(2)

@@ -1,5 +1,6 @@
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from redis.exceptions import BusyLoadingError, OutOfMemoryError, ResponseError
@@ -11,9 +12,11 @@ from service.adapters.redis.connection import (
     WritesRefusedError,
     bus_errors,
     make_clients,
+    tls_arguments,
 )
 from service.adapters.redis.driver import read_entries
-from service.errors import BusError, ForbiddenError
+from service.config.endpoints import TlsSettings
+from service.errors import BusError, ConfigError, ForbiddenError
 
 FIELDS = {b"data": b"1"}
 FOUND = [("requests", [("1-0", FIELDS), ("2-0", FIELDS)])]
@@ -89,3 +92,24 @@ def test_entries_tell_when_they_were_written() -> None:
     assert clock.written_at("1765353600123-99999") < clock.written_at("1765353600124-0")
     before = clock.now()
     assert before <= clock.written_at("99999999999999999-0") <= clock.now()
+
+
+def test_nothing_is_said_of_tls_where_nothing_is_set() -> None:
+    """What a URL says in its query stands then."""
+    assert tls_arguments("redis://host", TlsSettings()) == {}
+    assert tls_arguments("rediss://host", TlsSettings()) == {}
+    assert tls_arguments("rediss://host", TlsSettings(check_hostname=False)) == {
+        "ssl_check_hostname": False
+    }
+
+
+def test_settings_without_tls_are_a_mistake() -> None:
+    """Nobody who names an authority wants to talk in the clear."""
+    with pytest.raises(ConfigError, match=r"bus\.tls"):
+        tls_arguments("redis://host", TlsSettings(check_hostname=False))
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    """With its setting and path."""
+    with pytest.raises(ConfigError, match=r"bus\.tls\.ca_file: nowhere/ca\.pem"):
+        tls_arguments("rediss://host", TlsSettings(ca_file=Path("nowhere/ca.pem")))
