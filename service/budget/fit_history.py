@@ -172,7 +172,7 @@ class _Fitting:
     # --- entries ---
 
     def _can_be_sent(self, group: Group) -> bool:
-        """Tell whether a group fits as the strategy left it, or shortened."""
+        """Return whether a group fits as the strategy left it, or shortened."""
         whole = self.groups[group.index]
         return whole.tokens_last <= self.room or self._sent(group) is not None
 

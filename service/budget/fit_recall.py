@@ -139,7 +139,7 @@ def _shows_any(row: Entry, ids: Set[str]) -> bool:
 
 
 def _prints_any(row: Entry, ids: Set[str]) -> bool:
-    """Tell whether a row prints one of these messages; it doesn't print tool results."""
+    """Return whether a row prints one of these messages; it doesn't print tool results."""
     return any(message.id in ids for message in row.messages if message.role is not Role.TOOL)
 
 
