@@ -90,6 +90,10 @@ class Servers(Protocol):
         """Return the values of keys, None for a missing one; errors as `execute` returns them."""
         ...
 
+    async def may_exist(self, keys: Sequence[str]) -> bool:
+        """Return False if none of the keys exists, as far as one command can tell."""
+        ...
+
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams for a group, or wait for them."""
         ...
@@ -133,6 +137,11 @@ class OneServer:
         """Return the values of keys, by one command."""
         values: Sequence[Any] = await run_one(self, Command(keys[0], ("MGET", *keys)))
         return values
+
+    async def may_exist(self, keys: Sequence[str]) -> bool:
+        """Return whether any of the keys exists; True if the user may not ask."""
+        (count,) = await self.execute([Command(keys[0], ("EXISTS", *keys))])
+        return bool(count)
 
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams, or wait for them."""
