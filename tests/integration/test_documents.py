@@ -288,7 +288,7 @@ def test_every_warning_code_has_a_line() -> None:
     given = set(re.findall(r'_warning\(\s*"(\w+)"', code))
     given |= set(re.findall(r'warnings\.append\(\("(\w+)"', code))
     given |= set(re.findall(r'WarningRecord\(\s*code="(\w+)"', code))
-    given |= {f"{what}_unavailable" for what in re.findall(r'_or_nothing\(\s*"(\w+)"', code)}
+    given |= {f"{what}_unavailable" for what in re.findall(r'_or_fallback\(\s*"(\w+)"', code)}
     given |= set(re.findall(r'"(block_\w+)": "', code))
 
     assert sorted(first_column(section(text_of("docs/wire.md"), "### Warnings"))) == sorted(given)
