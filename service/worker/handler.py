@@ -96,7 +96,7 @@ class Handler:
             except RejectedError as rejected:
                 log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
                 await self.bus.requests.dead_letter(delivery, rejected.detail)
-                self._metrics.buried("unreadable")
+                self._metrics.count_dead_letter("unreadable")
         return incoming
 
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
@@ -119,7 +119,7 @@ class Handler:
             envelope = rejected.envelope
         error = OverloadedError("too many requests are waiting; try again later")
         response = serialize_response(error_response(envelope, error, self.bus.now(), own_trace()))
-        self._metrics.answered(error.code)
+        self._metrics.count_answer(error.code)
         # lists and streams are for answers; their readers find this on the common channel
         reply_to, kind = self._reply_address(envelope)
         channel = reply_to if kind == "channel" else self._response_topic
@@ -136,13 +136,13 @@ class Handler:
         if receipt.outcome is Outcome.FORBIDDEN:
             receipt = await self.sender.send(self._redirected(incoming, reply.answer))
             if receipt.outcome is Outcome.SENT:
-                self._metrics.answered(InvalidRequestError.code)
+                self._metrics.count_answer(InvalidRequestError.code)
             return receipt
         if receipt.outcome is Outcome.NOT_MINE:
-            self._metrics.duplicate("lease_lost")
+            self._metrics.count_duplicate("lease_lost")
         if receipt.outcome is Outcome.SENT:
             if reply.outcome:
-                self._metrics.answered(reply.outcome)
+                self._metrics.count_answer(reply.outcome)
             if reply.built:
                 for work in self.after_answer:
                     work.keep(reply.built)
@@ -160,7 +160,7 @@ class Handler:
         if attempts >= self._settings.max_deliveries:
             reason = f"delivered {attempts} times without an answer"
             error = ContextBuilderError(f"the request was {reason}")
-            self._metrics.buried("deliveries")
+            self._metrics.count_dead_letter("deliveries")
             response = self._error_response(incoming, error)
             answer = self._answer(incoming, response, dead_letter=reason)
             return _Reply(answer=answer, outcome=error.code)
@@ -178,7 +178,7 @@ class Handler:
             return _Reply(answer=answer, outcome=error.code)
         if stored is None or stored.response is None:  # it just expired, or is too large to store
             return self._reply(incoming, await self._build(incoming), "again")
-        self._metrics.duplicate("stored")
+        self._metrics.count_duplicate("stored")
         first = BuildResponse.model_validate_json(stored.response)
         metadata = response_metadata(incoming.envelope, own_trace())
         repeated = first.model_copy(update={"metadata": metadata})

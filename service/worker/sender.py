@@ -106,7 +106,7 @@ class Sender:
     def _deliver(self, outgoing: "_Outgoing", receipt: Receipt) -> None:
         self._batch.remove(outgoing)
         if receipt.receivers == 0:
-            self._metrics.unheard()
+            self._metrics.count_unheard_reply()
             answer = outgoing.answer
             log.warning("reply.unheard", reply_to=answer.reply_to, request_id=answer.identity.id)
         if not outgoing.receipt.done():

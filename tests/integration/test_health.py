@@ -298,8 +298,8 @@ async def test_every_metric_has_a_line(scene: Scene) -> None:
     # most blocks and strategies have no line before a first build
     tight = {"blocks": {"MOOD": "calm " * 2_000}, "max_tokens": 2_300, "reserve_tokens": 0}
     await scene.client.send(asking(content={"current_input": "Hello", "context": tight}))
-    scene.metrics.refreshed("git", "changed")  # it follows no server of tools, and serves no HTTP
-    scene.metrics.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.1)
+    scene.metrics.count_refresh("git", "changed")  # it follows no server of tools, and serves no HTTP
+    scene.metrics.record_http_request(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.1)
     told: dict[str, set[str]] = {}
     for family in (await measured(scene.address)).families:
         if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):
