@@ -27,9 +27,9 @@ from service.observe.tracing import own_trace
 from service.ports.bus import (
     Answer,
     AnswerMode,
+    AnswerOutcome,
     Bus,
     Identity,
-    Outcome,
     Receipt,
     ReplyKind,
     StoredResult,
@@ -103,10 +103,10 @@ class Handler:
         """Answer one delivery and settle it; ``stored`` is the answer to an earlier one."""
         if stored is None:
             receipt = await self._send(incoming, await self._first_reply(incoming))
-            if receipt.outcome is not Outcome.ANSWERED:
+            if receipt.outcome is not AnswerOutcome.ANSWERED:
                 return
             # another delivery of this request was answered during the build
-            (stored,) = await self.bus.stored([incoming.identity])
+            (stored,) = await self.bus.find_results([incoming.identity])
         await self._send(incoming, await self._repeated_reply(incoming, stored))
 
     async def refuse(self, payload: bytes) -> None:
@@ -124,7 +124,7 @@ class Handler:
         reply_to, kind = self._reply_address(envelope)
         channel = reply_to if kind == "channel" else self._response_topic
         try:
-            await self.bus.tell(channel, response)
+            await self.bus.publish_to(channel, response)
         except ForbiddenError:  # a retry would block the other requests on the channel
             log.warning("bus.reply_refused", reply_to=channel, kind="channel")
 
@@ -133,14 +133,14 @@ class Handler:
         with timed(self._metrics, "send"):
             self.spans.sends(reply.answer)
             receipt = await self.sender.send(reply.answer)
-        if receipt.outcome is Outcome.FORBIDDEN:
+        if receipt.outcome is AnswerOutcome.FORBIDDEN:
             receipt = await self.sender.send(self._redirected(incoming, reply.answer))
-            if receipt.outcome is Outcome.SENT:
+            if receipt.outcome is AnswerOutcome.SENT:
                 self._metrics.count_answer(InvalidRequestError.code)
             return receipt
-        if receipt.outcome is Outcome.NOT_MINE:
+        if receipt.outcome is AnswerOutcome.NOT_MINE:
             self._metrics.count_duplicate("lease_lost")
-        if receipt.outcome is Outcome.SENT:
+        if receipt.outcome is AnswerOutcome.SENT:
             if reply.outcome:
                 self._metrics.count_answer(reply.outcome)
             if reply.built:

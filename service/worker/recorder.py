@@ -113,7 +113,7 @@ class Recorder:
                     self._held.remove(remaining.pop(0))
                     continue
                 # an outage of the store doesn't count as an attempt
-                await self._inbox.forgive(remaining)
+                await self._inbox.reset_attempts(remaining)
                 await asyncio.sleep(PAUSE)
         finally:
             for delivery in remaining:

@@ -71,7 +71,7 @@ def test_counts_stand_at_zero_before_anything_happens() -> None:
 def test_each_worker_counts_for_itself() -> None:
     """Two in one process share nothing, and nothing gets into the registry of the library."""
     one, two = PrometheusMetrics("sqlite"), PrometheusMetrics("sqlite")
-    one.unheard()
+    one.count_unheard_reply()
 
     assert measured(two)("reply_dropped_total", "no_subscriber") == 0
     assert not [each for each in REGISTRY.collect() if each.name.startswith("contextbuilder")]
