@@ -71,7 +71,7 @@ class Subscriber(Protocol):
 
 
 class Servers(Protocol):
-    """What a bus runs on: one server, or a cluster. All methods raise redis-py's errors."""
+    """One server, or a cluster. All methods raise redis-py's errors."""
 
     @property
     def clock(self) -> ServerClock:
@@ -99,7 +99,7 @@ class Servers(Protocol):
         ...
 
     def subscriber(self, channel: str) -> Subscriber:
-        """Return what opens subscriptions to a channel."""
+        """Return an object that opens subscriptions to a channel."""
         ...
 
     async def publish(self, channel: str, payload: bytes) -> int:
@@ -187,7 +187,7 @@ class OneServer:
             return flatten_entries(reply)
 
 
-# --- helpers of all who run commands ---------------------------------------------------------
+# --- running commands ------------------------------------------------------------------------
 
 
 async def run(servers: Servers, calls: Sequence[Call | Command]) -> list[Any]:
