@@ -6,7 +6,7 @@ from typing import Final
 
 from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, Tag, TrimPolicy
-from formatters.rows import fix_surrogates
+from formatters.rows import as_mapping, fix_surrogates
 from formatters.times import parse_timestamp
 
 HEADER: Final = f"[{Tag.FRIENDS_INFO}]\nAbout this friend:\n\n"
@@ -29,9 +29,7 @@ def friends_info(facts: Facts) -> Block:
 
 def read_profile_text(profile: Mapping[str, object]) -> str:
     """Return the text of a profile: ``friends_profile``, else the older ``learning``."""
-    overrides = profile.get("prompt_overrides")
-    if not isinstance(overrides, Mapping):
-        return ""
+    overrides = as_mapping(profile.get("prompt_overrides"))
     texts = (overrides.get(key) for key in ("friends_profile", "learning"))
     stripped = (fix_surrogates(text).strip() for text in texts if isinstance(text, str))
     return next(filter(None, stripped), "")

@@ -119,10 +119,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedHistory:
-    """A history in order of time, and its turns."""
+    """The turns of a history."""
 
-    #: All messages.
-    messages: tuple[Message, ...]
     #: In order of their first message.
     turns: tuple[Turn, ...]
     #: Messages that belong to no turn: of an unknown role, or without text and calls.
@@ -270,7 +268,7 @@ class SummaryForm:
 BEYOND_LIMIT: Final = "memory_limit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Omission:
     """Rows of history that a block omits whatever the budget."""
 

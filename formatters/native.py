@@ -4,7 +4,7 @@ Each entry is an atomic unit: one message, or an AI message with its tool result
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
@@ -56,10 +56,7 @@ def native_history(facts: Facts) -> Block:
         omissions=(
             *_filtered(repaired),
             *(
-                Omission(
-                    message_ids=tuple(m.id for m in unit if m.id not in repaired.synthetic),
-                    reason=BEYOND_LIMIT,
-                )
+                Omission(tuple(m.id for m in unit if m.id not in repaired.synthetic), BEYOND_LIMIT)
                 for unit in beyond
             ),
         ),
@@ -81,7 +78,7 @@ def run_so_far(facts: Facts, history: Block | None = None) -> Block:
         gives_way=TrimPolicy.ALL_BUT_NEWEST,
         native=True,
         volatile=True,
-        omissions=tuple(_filtered(repaired)),
+        omissions=_filtered(repaired),
     )
 
 
@@ -121,9 +118,8 @@ def _shorten(
     return _entry(tuple(truncate_message(message, chars) for message in unit), repaired, tags)
 
 
-def _filtered(repaired: RepairedSequence) -> Iterator[Omission]:
-    for id_, reason in repaired.filtered.items():
-        yield Omission(message_ids=(id_,), reason=reason)
+def _filtered(repaired: RepairedSequence) -> tuple[Omission, ...]:
+    return tuple(Omission((id_,), reason) for id_, reason in repaired.filtered.items())
 
 
 #: The content of a tool result that was cleared.

@@ -46,13 +46,13 @@ def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     last = None
     for entry in entries:
         if entry.day != last:
-            lines.append(day_line(entry.day))
+            lines.append(make_day_line(entry.day))
         last = entry.day
         lines.append(entry)
     return tuple(lines)
 
 
-def day_line(text: str) -> Entry:
+def make_day_line(text: str) -> Entry:
     """Return the line of a day, which shows no message."""
     return Entry(text=text)
 

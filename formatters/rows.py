@@ -20,7 +20,7 @@ _IMAGE_PARTS = frozenset({"image", "image_url", "input_image"})
 
 def read_rows(rows: Iterable[Row]) -> tuple[Message, ...]:
     """Read rows in order; of rows with equal ids the first is kept, missing ids are generated."""
-    given = [_mapping(row) for row in rows]
+    given = [as_mapping(row) for row in rows]
     known = {_read_id(row.get("id")) for row in given}
     messages: dict[str, Message] = {}
     for index, row in enumerate(given):
@@ -37,7 +37,7 @@ def read_row(row: Row, *, fallback_id: str = "") -> Message:
 
     An OpenAI chat message is a row too: its calls are next to the content, not in ``metadata``.
     """
-    metadata = _mapping(row.get("metadata"))
+    metadata = as_mapping(row.get("metadata"))
 
     def extra(key: str) -> object:
         value = metadata.get(key)
@@ -94,7 +94,7 @@ def fix_surrogates(text: str) -> str:
 
 
 def _read_tool_call(call: Mapping[str, object]) -> ToolCall:
-    function = _mapping(call.get("function")) or call
+    function = as_mapping(call.get("function")) or call
     arguments, text = _read_arguments(function.get("arguments"))
     return ToolCall(
         id=_read_id(call.get("id")) or None,
@@ -126,12 +126,12 @@ def _read_arguments(value: object) -> tuple[Mapping[str, object] | None, str | N
 def _read_part(part: object) -> str:
     if isinstance(part, str):
         return fix_surrogates(part)
-    fields = _mapping(part)
+    fields = as_mapping(part)
     return "[image]" if _text(fields.get("type")) in _IMAGE_PARTS else _text(fields.get("text"))
 
 
 def _is_readable(part: object) -> bool:
-    if isinstance(part, str) or isinstance(_mapping(part).get("text"), str):
+    if isinstance(part, str) or isinstance(as_mapping(part).get("text"), str):
         return True
     return bool(_read_part(part))
 
@@ -147,7 +147,8 @@ def _text(value: object) -> str:
     return fix_surrogates(value) if isinstance(value, str) else ""
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return a value if it is a mapping, else an empty one."""
     # most values are a dict, for which the check is five times as fast
     return value if isinstance(value, (dict, Mapping)) else {}
 

@@ -72,7 +72,7 @@ class MemoryFormatter:
 
 
 def _omission(messages: Sequence[Message], reason: str) -> Omission:
-    return Omission(message_ids=tuple(message.id for message in messages), reason=reason)
+    return Omission(tuple(message.id for message in messages), reason)
 
 
 def _limit_rows(turns: Sequence[Turn], limit: int | None) -> tuple[list[Turn], list[Omission]]:

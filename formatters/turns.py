@@ -11,7 +11,6 @@ def group_history(messages: Iterable[Message]) -> GroupedHistory:
     """Sort messages by time, and group those that are printed into turns."""
     ordered = sort_messages(messages)
     return GroupedHistory(
-        messages=ordered,
         turns=group_turns([message for message in ordered if is_printable(message)]),
         unprinted=tuple(message for message in ordered if not is_printable(message)),
     )

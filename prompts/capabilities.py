@@ -6,7 +6,7 @@ from typing import Final
 from formatters.guard import one_line, quoted
 from formatters.lookalikes import escaped
 from formatters.model import Block, Entry, Facts, Tag, Tool, TrimPolicy
-from formatters.rows import fix_surrogates
+from formatters.rows import as_mapping, fix_surrogates
 
 HEADER: Final = f"[{Tag.CAPABILITIES}]\nAvailable tools in this conversation:\n\n"
 NO_TOOLS: Final = "(No tools available)"
@@ -56,13 +56,13 @@ def capabilities(facts: Facts) -> Block:
 
 
 def _entry(tool: Tool, tags: frozenset[str]) -> Entry:
-    definition = _mapping(tool)
+    definition = as_mapping(tool)
     # nested as in OpenAI's chat API, or flat as in the others
-    function = _mapping(definition.get("function")) or definition
+    function = as_mapping(definition.get("function")) or definition
     name = _format_heading(function.get("name"), tags)
     description = quoted(_string(function.get("description")), tags, headings=True)
     intro = f"{name}\n{description or NO_DESCRIPTION}\n"
-    schema = next(filter(None, (_mapping(function.get(key)) for key in _SCHEMA_KEYS)), {})
+    schema = next(filter(None, (as_mapping(function.get(key)) for key in _SCHEMA_KEYS)), {})
     parameters = list(_format_parameters(schema, tags))
     if not parameters:
         return Entry(text=intro, shorter=(name,))
@@ -77,9 +77,9 @@ def _format_parameters(
 ) -> Iterator[tuple[str, str]]:
     """Yield a line ``- query (string, required)`` for each parameter, and ``: description``."""
     required = _list(schema.get("required"))
-    for key, value in _mapping(schema.get("properties")).items():
+    for key, value in as_mapping(schema.get("properties")).items():
         types = "|".join(dict.fromkeys(_list_types(value, _DEPTH)))
-        description = _mapping(value).get("description")
+        description = as_mapping(value).get("description")
         line = one_line(f"- {_string(key)} ({types}, x): {_string(description)}")
         # parts that are harmless one by one may not be so as a line
         marks = _DELIMITERS if quoted(line, tags) == line else _DELIMITERS | _EDGES
@@ -92,7 +92,7 @@ def _format_parameters(
 
 def _list_types(schema: object, depth: int) -> tuple[str, ...]:
     """Return the JSON types that a schema allows; only ``any`` if it doesn't define them."""
-    names = _read_types(_mapping(schema), depth)
+    names = _read_types(as_mapping(schema), depth)
     return names if names and ANY_TYPE not in names else (ANY_TYPE,)
 
 
@@ -122,10 +122,6 @@ def _inline(value: object, tags: frozenset[str]) -> str:
 
 def _string(value: object) -> str:
     return fix_surrogates(value).strip() if isinstance(value, str) else ""
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: object) -> Sequence[object]:

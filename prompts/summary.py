@@ -69,7 +69,7 @@ def create_summary_message(
 HEADER: Final = f"[{Tag.CONTEXT_SUMMARY}]"
 
 
-def summary_entry(sentence: str, tags: frozenset[str] = frozenset()) -> Entry:
+def format_summary_entry(sentence: str, tags: frozenset[str] = frozenset()) -> Entry:
     """Show a strategy's summary as the first entry of `[SHARED_MEMORY]`; it counts as no row.
 
     Guarded, since it may quote what people said; ``tags`` are this build's own tags.

@@ -62,7 +62,7 @@ def format_management(format_: str, management: ContextManagement) -> JsonObject
     return {"context_management": FIELDS[format_](ContextManagement(edits))}
 
 
-def unsupported_edits(format_: str, management: ContextManagement) -> Sequence[int]:
+def find_unsupported_edits(format_: str, management: ContextManagement) -> Sequence[int]:
     """Return the indexes of the edits that a format doesn't support: those of other providers."""
     return [i for i, edit in enumerate(management.edits) if not _supports(format_, edit)]
 

@@ -22,7 +22,7 @@ FORMATS: Final[Mapping[str, Convert | None]] = {
 }
 
 
-def provider_request(
+def build_provider_request(
     format_: str,
     messages: Sequence[ChatDict],
     tools: Iterable[Tool] = (),

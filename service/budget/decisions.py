@@ -107,7 +107,7 @@ class SentEntry(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Tell whether it is sent unchanged."""
+        """Return whether it is sent unchanged."""
         return not self.shortened and not self.cleared
 
 
@@ -183,7 +183,7 @@ class BlockOutcome:
             tokens = None  # the first decision has those of the whole group
 
     def _is_summarized(self, message_ids: Iterable[str]) -> bool:
-        """Tell whether the stored summaries that are sent cover all of these messages."""
+        """Return whether the stored summaries that are sent cover all of these messages."""
         summary = self.fit.stored_summary
         return summary is not None and summary.form.covers_all(message_ids)
 

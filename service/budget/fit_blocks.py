@@ -97,7 +97,8 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     if run:
         fitted_run = fit_run(run, _run_room(smallest, history, budget, count), count)
         smallest = [fitted_run.block if block.tag == run.tag else block for block in smallest]
-    others, reduced_blocks = _reduce_blocks(smallest, budget, count)
+    remaining, reduced_blocks = _reduce_blocks(smallest, budget, count)
+    others = [block for block in remaining if not block.is_history]
 
     sent: dict[str, tuple[Block, ...]] = {block.tag: (block,) for block in others}
     fitted_history = None
@@ -148,7 +149,7 @@ def _smallest(block: Block, budget: Budget, count: Count) -> Block:
     """Return what a block must have before other blocks are reduced for it."""
     if block.gives_way is TrimPolicy.ALL_BUT_NEWEST:
         return newest_group_only(block)
-    if block.gives_way is not TrimPolicy.BY_STRATEGY:
+    if not block.is_history:
         return block
     # a history that is smaller than its placeholder stays, if the strategy keeps all of it
     placeholder = placeholder_only(block)
@@ -174,7 +175,7 @@ def _run_room(
     spare = max(budget.available - budget.tools - _total(smallest, count), 0)
     claimed = 0
     if history:
-        held = _total(_only(smallest, TrimPolicy.BY_STRATEGY), count)
+        held = _total((block for block in smallest if block.is_history), count)
         room = min(held + spare, budget.largest_history)
         wanted = fit_history(history, _claiming_strategy(budget), room, count)
         claimed = max(_total(wanted.blocks, count) - held, 0)
@@ -199,8 +200,8 @@ def _fit_history(
     count: Count,
 ) -> FittedBlock:
     """Fit history into the tokens that the other blocks leave, and recall rows if possible."""
-    other_tokens = _total((b for b in others if b.gives_way is not TrimPolicy.BY_STRATEGY), count)
-    room = min(budget.available - budget.tools - other_tokens, budget.largest_history)
+    left = budget.available - budget.tools - _total(others, count)
+    room = min(left, budget.largest_history)
     strategy = budget.strategy
     if has_stable_prefix(strategy):
         tokens = _stable_tokens(others, budget, count)
@@ -218,9 +219,7 @@ def _stable_tokens(others: Sequence[Block], budget: Budget, count: Count) -> int
     and to those that a request brings along.
     """
     unchanging = (
-        block
-        for block in others
-        if not block.volatile and block.gives_way not in {TrimPolicy.BY_STRATEGY, TrimPolicy.WHOLE}
+        block for block in others if not block.volatile and block.gives_way is not TrimPolicy.WHOLE
     )
     left = max(budget.available - budget.tools - _total(unchanging, count), 0)
     return min(int(left * STABLE_SHARE), budget.memory or left)

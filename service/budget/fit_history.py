@@ -11,7 +11,7 @@ from typing import Final
 
 from formatters.model import Block, Count, Entry
 from formatters.native import clear_result
-from prompts.summary import summary_block, summary_entry
+from prompts.summary import format_summary_entry, summary_block
 from service.budget.counting import (
     block_tokens,
     entry_tokens,
@@ -172,7 +172,7 @@ class _Fitting:
     # --- entries ---
 
     def _can_be_sent(self, group: Group) -> bool:
-        """Tell whether a group fits as the strategy left it, or shortened."""
+        """Return whether a group fits as the strategy left it, or shortened."""
         whole = self.groups[group.index]
         return whole.tokens_last <= self.room or self._sent(group) is not None
 
@@ -211,7 +211,7 @@ class _Fitting:
         if fit.summary is None or len(sent) == len(self.groups):
             return None
         dropped = [group for group in self.groups if group.index not in sent]
-        entry = summary_entry(fit.summary(dropped), self.block.tags)
+        entry = format_summary_entry(fit.summary(dropped), self.block.tags)
         return summary_block(entry, volatile=True)
 
     def _summary_tokens(self, choice: Fit) -> int:
@@ -220,7 +220,7 @@ class _Fitting:
             return choice.stored_summary.tokens
         if choice.summary is None:
             return 0
-        return self._cost_of(summary_entry(choice.summary(self.groups), self.block.tags))
+        return self._cost_of(format_summary_entry(choice.summary(self.groups), self.block.tags))
 
     def _cost_of(self, summary: Entry) -> int:
         """Return the cost of a summary before the entries, or as a message of its own."""

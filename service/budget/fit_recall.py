@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Passage, Role
-from formatters.recalled import day_line, insert_day_lines
+from formatters.recalled import insert_day_lines, make_day_line
 from service.budget.counting import (
     block_tokens,
     entry_tokens,
@@ -139,7 +139,7 @@ def _shows_any(row: Entry, ids: Set[str]) -> bool:
 
 
 def _prints_any(row: Entry, ids: Set[str]) -> bool:
-    """Tell whether a row prints one of these messages; it doesn't print tool results."""
+    """Return whether a row prints one of these messages; it doesn't print tool results."""
     return any(message.id in ids for message in row.messages if message.role is not Role.TOOL)
 
 
@@ -169,7 +169,7 @@ def select_rows(
             repeated.add(index)
             continue
         tokens = _row_tokens(row, room, count)
-        heading = 0 if section in opened else entry_tokens(day_line(row.day), count)
+        heading = 0 if section in opened else entry_tokens(make_day_line(row.day), count)
         if tokens + heading > room:
             misses += 1
             continue

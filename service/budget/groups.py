@@ -64,7 +64,7 @@ class Group(NamedTuple):
 
     @property
     def calls_tools(self) -> bool:
-        """Tell whether it contains a tool call."""
+        """Return whether it contains a tool call."""
         return any(message.tool_calls for message in self.messages)
 
 
@@ -84,7 +84,7 @@ class SummaryCandidate(NamedTuple):
     form: SummaryForm
 
     def covers(self, group: Group) -> bool:
-        """Tell whether every message of a group is covered by one of the summaries."""
+        """Return whether every message of a group is covered by one of the summaries."""
         return self.form.covers_all(message.id for message in group.messages)
 
 
@@ -184,17 +184,17 @@ class HasStablePrefix(Protocol):
 
 
 def reports_minimum(strategy: object) -> TypeGuard[ReportsMinimum]:
-    """Tell whether a strategy reports the budget that would have kept a group."""
+    """Return whether a strategy reports the budget that would have kept a group."""
     return getattr(strategy, "least", None) is not None
 
 
 def uses_summaries(strategy: object) -> TypeGuard[UsesSummaries]:
-    """Tell whether stored summaries should be read for a strategy."""
+    """Return whether stored summaries should be read for a strategy."""
     return getattr(strategy, "uses_summaries", False) is True
 
 
 def has_stable_prefix(strategy: object) -> TypeGuard[HasStablePrefix]:
-    """Tell whether a strategy starts at the same group as in the build before."""
+    """Return whether a strategy starts at the same group as in the build before."""
     return getattr(strategy, "stable_prefix", False) is True
 
 

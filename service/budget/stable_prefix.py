@@ -48,6 +48,6 @@ def find_stable_prefix(
 
 
 def _is_repeated(block: Block) -> bool:
-    """Tell whether the next build has a block as it is, or with more entries at its end."""
+    """Return whether the next build has a block as it is, or with more entries at its end."""
     has_placeholder = block.is_history and not block.entries
     return not (block.volatile or block.moves or has_placeholder)

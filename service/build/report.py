@@ -10,8 +10,8 @@ from typing import Any, Final
 from opentelemetry.trace import Span, Tracer
 
 from formatters.model import Tag
-from formatters.providers.context_management import ContextManagement, unsupported_edits
-from formatters.providers.formats import provider_request
+from formatters.providers.context_management import ContextManagement, find_unsupported_edits
+from formatters.providers.formats import build_provider_request
 from formatters.render import render
 from prompts.system_prompt import SystemPrompt
 from service.budget.decisions import Decision, tally
@@ -60,7 +60,7 @@ def account(
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=provider_request(
+        provider_request=build_provider_request(
             form, messages, tools, fitted.stable_prefix.messages or None, management
         ),
         usage=_usage(plan, fitted, counter),
@@ -107,7 +107,7 @@ def _management(request: BuildRequest) -> ContextManagement | None:
 def _form_warnings(
     request: BuildRequest, form: str, management: ContextManagement | None
 ) -> Iterator[WarningRecord]:
-    for place in unsupported_edits(form, management) if management else ():
+    for place in find_unsupported_edits(form, management) if management else ():
         yield WarningRecord(
             code="unsupported_option",
             pointer=f"{request.options_pointer}/context_management/edits/{place}",

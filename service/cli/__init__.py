@@ -1,4 +1,4 @@
-"""The command line, ``ctxb``: a file a noun."""
+"""The command line, ``ctxb``: one file per noun."""
 
 import atexit
 import gc
@@ -15,7 +15,8 @@ GC_THRESHOLD: Final = 300_000
 def main() -> None:
     """Run the command that the arguments name, and exit with its code.
 
-    A probe runs every few seconds, so it runs before typer or anything of the service is imported.
+    A health probe runs every few seconds, so it is answered before typer or the rest of the service
+    is imported.
     """
     _replace_closed_streams()
     if sys.argv[1:2] == ["healthcheck"]:

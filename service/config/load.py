@@ -44,7 +44,8 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
     Sources, in order of precedence: the arguments; variables that begin with ``CTXB_``; the .env
     file that ``CTXB_ENV_FILE`` names, else ``.env`` in the working directory if it exists; the
     YAML file that ``path`` or ``CTXB_CONFIG`` names, else ``config.yml`` in the working directory
-    if it exists; the preset; the defaults.
+    if it exists; the preset; the defaults. Outdated settings are no errors: `Settings.warnings`
+    has a line for each.
 
     Raises `ConfigError` with a line for each problem and its location: first those in the YAML
     file, from top to bottom, then the others.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from formatters.providers.formats import provider_request
+from formatters.providers.formats import build_provider_request
 from service.audit.compare import compare
 from service.audit.reports import BUILD_ID, BuildReport, BuildReports, ContentMode, make_report
 from service.audit.what_if import build_with_options
@@ -114,5 +114,5 @@ def _body_in(form: str, report: BuildReport) -> Mapping[str, Any]:
     tools = [tool.definition or {} for tool in report.tools]
     option = report.request.options.get("context_management")
     management = ManagementOption.model_validate(option).to_management() if option else None
-    body = provider_request(form, messages, tools, report.stable_messages, management)
+    body = build_provider_request(form, messages, tools, report.stable_messages, management)
     return body or {"messages": messages, **({"tools": tools} if tools else {})}

@@ -69,14 +69,14 @@ class Days:
     span: tuple[date, date] | None = None
 
     def has(self, day: date) -> bool:
-        """Tell whether a day is among them."""
+        """Return whether a day is among them."""
         if self.span:
             return self.span[0] <= day <= self.span[1]
         parts = ((self.year, day.year), (self.month, day.month), (self.day, day.day))
         return all(given is None or given == actual for given, actual in parts)
 
     def just_before(self, day: date) -> bool:
-        """Tell whether a day is not among them, but follows one of them soon."""
+        """Return whether a day is not among them, but follows one of them soon."""
         if self.has(day) or day.toordinal() <= DAYS_AFTER:
             return False
         return any(self.has(day - timedelta(days=back)) for back in range(1, DAYS_AFTER + 1))

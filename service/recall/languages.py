@@ -95,7 +95,7 @@ _KANA: Final = re.compile("[\u3041-\u309f]")
 
 
 def is_japanese(text: str) -> bool:
-    """Tell whether a text has Hiragana, which no other language uses."""
+    """Return whether a text has Hiragana, which no other language uses."""
     return _KANA.search(text) is not None
 
 

@@ -78,7 +78,7 @@ def words(text: str) -> list[str]:
 
 
 def is_cjk(word: str) -> bool:
-    """Tell whether a word is a run of CJK characters."""
+    """Return whether a word is a run of CJK characters."""
     return not word.isascii() and _HAS_CJK.match(word) is not None
 
 
@@ -88,7 +88,7 @@ def cjk_chars(text: str) -> int:
 
 
 def is_hiragana(term: str) -> bool:
-    """Tell whether a term is all Hiragana, the script of endings and small words."""
+    """Return whether a term is all Hiragana, the script of endings and small words."""
     return _HIRAGANA.fullmatch(term) is not None
 
 

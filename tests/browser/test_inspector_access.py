@@ -37,7 +37,7 @@ def views(family: Sequence[str]) -> dict[str, str]:
         f"{build}/what-if": "nothing is stored",
         f"builds/{family[1]}/diff/{family[0]}": "Messages that differ",
         "history": "What happened",
-        "nowhere": "There is no such place",
+        "nowhere": "Unknown link",
     }
 
 

@@ -75,7 +75,7 @@ async def test_a_link_to_nowhere_says_so(open_page: OpenPage, scene: Scene) -> N
         await page.goto(scene.served.address + at(FAMILY))
         await expect(page.get_by_role("heading", name="Choose a build")).to_be_visible()
         await page.goto(scene.served.address + at(FAMILY, path))
-        await expect(page.get_by_role("heading", name="There is no such place")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Unknown link")).to_be_visible()
     await expect(page.locator("a[data-build]").first).to_be_visible()
 
 

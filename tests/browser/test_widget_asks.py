@@ -158,7 +158,7 @@ async def test_the_token_is_sent_and_stays_nowhere(hosts: Hosts, watched: Watche
         page = await hosts.open(service, body, page=page)
         await expect(figure(widget(page, "ana"), "Messages")).to_have_text("0")
         await expect(widget(page, "bob").locator("[part=trouble]")).to_have_text(
-            "The service asks for a token: it is missing, or another one."
+            "The service needs a token: it is missing or wrong."
         )
         await widget(page, "ana").evaluate("(each) => each.refresh()")
         assert asked.of("/v1/history", "bob") == 1
@@ -203,7 +203,7 @@ ANSWERS: tuple[tuple[dict[str, Any] | None, str], ...] = (
     (None, "can't be reached"),
     ({"status": 503, "json": {"error": {"code": "internal", "detail": "The store is away."}}},
      "The store is away."),
-    ({"status": 429, "json": {"error": {"code": "overloaded"}}}, "too much to do"),
+    ({"status": 429, "json": {"error": {"code": "overloaded"}}}, "too busy"),
     ({"status": 502, "body": "<html>"}, "answered with 502"),
     ({"status": 200, "body": "<html>"}, "There is no context-builder at"),
     ({"status": 200, "json": {"tokens": "many"}}, "There is no context-builder at"),

@@ -24,7 +24,7 @@ from redis.asyncio import Redis
 
 from formatters.guard import quoted
 from formatters.model import Row
-from formatters.providers.formats import FORMATS, provider_request
+from formatters.providers.formats import FORMATS, build_provider_request
 from formatters.shared_memory import MemoryFormatter
 from formatters.this_moment import MomentFormatter
 from prompts.system_prompt import PromptManager
@@ -288,7 +288,7 @@ def test_every_warning_code_has_a_line() -> None:
     given = set(re.findall(r'_warning\(\s*"(\w+)"', code))
     given |= set(re.findall(r'warnings\.append\(\("(\w+)"', code))
     given |= set(re.findall(r'WarningRecord\(\s*code="(\w+)"', code))
-    given |= {f"{what}_unavailable" for what in re.findall(r'_or_nothing\(\s*"(\w+)"', code)}
+    given |= {f"{what}_unavailable" for what in re.findall(r'_or_fallback\(\s*"(\w+)"', code)}
     given |= set(re.findall(r'"(block_\w+)": "', code))
 
     assert sorted(first_column(section(text_of("docs/wire.md"), "### Warnings"))) == sorted(given)
@@ -539,7 +539,7 @@ def test_the_bodies_of_the_formats_page_are_ours() -> None:
 
     assert canonical(shown["messages"], shown["tools"]) == []
     assert bodies == [
-        provider_request(form, shown["messages"], shown["tools"], stable=2) for form in forms
+        build_provider_request(form, shown["messages"], shown["tools"], stable=2) for form in forms
     ]
 
 

@@ -374,5 +374,10 @@ async def test_a_failed_transaction_is_rolled_back(postgres_url: str) -> None:
         with pytest.raises(RowRefusedError, match="division by zero"):
             await database.write(fail)
         assert await database.write(count) == 0
+        with pytest.raises(StoreError):
+            await database.write(
+                lambda c: c.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+            )
+        assert await database.write(count) == 0
     finally:
         await database.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from formatters.providers.formats import FORMATS, provider_request
+from formatters.providers.formats import FORMATS, build_provider_request
 from formatters.providers.references import NameForm, fit_names
 from tests.laws.chats import PROVIDERS, Chat, chats, ids
 from tests.laws.faults import CANONICAL_FAULTS, FAULTS
@@ -24,7 +24,7 @@ Body = dict[str, Any]
 
 def converted(chat: Chat, form: str) -> Body:
     """Return a conversation in a form."""
-    body = provider_request(form, chat.messages, chat.tools, chat.stable)
+    body = build_provider_request(form, chat.messages, chat.tools, chat.stable)
     assert body is not None
     return body
 

@@ -103,6 +103,10 @@ class Cluster:
         """Return the values of keys, by a command each."""
         return await self.execute([Command(key, ("GET", key)) for key in keys])
 
+    async def may_exist(self, keys: Sequence[str]) -> bool:  # noqa: ARG002 - of any slots
+        """Return True: one command can't ask for keys of several slots."""
+        return True
+
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams, or wait for them on a connection for each stream."""
         if reading.has_few_slots:

@@ -1,4 +1,4 @@
-"""Open connections to Redis or Valkey, and turn what goes wrong on them into our errors."""
+"""Open connections to Redis or Valkey, and translate their errors into the service's."""
 
 import re
 import ssl
@@ -50,7 +50,7 @@ class ServerClock:
         return datetime.fromtimestamp(time.time() + self._offset, UTC)
 
     def written_at(self, entry_id: str) -> datetime:
-        """Return when an entry was written; now, if its producer chose an id that is no time.
+        """Return when an entry was written; now, if its id is not a time.
 
         Entries of one millisecond keep their order: they are a microsecond apart.
         """

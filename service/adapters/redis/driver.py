@@ -105,7 +105,7 @@ def _apply_callbacks(
 
 
 class Pool(BlockingConnectionPool):
-    """A pool that waits for a free connection, but doesn't take a lock where one is free."""
+    """A pool that waits for a free connection, but takes no lock if one is free already."""
 
     async def get_connection(self, *_: object, **__: object) -> AbstractConnection:
         """Return a connection, or wait until one is free."""

@@ -71,7 +71,7 @@ class Subscriber(Protocol):
 
 
 class Servers(Protocol):
-    """What a bus runs on: one server, or a cluster. All methods raise redis-py's errors."""
+    """One server, or a cluster. All methods raise redis-py's errors."""
 
     @property
     def clock(self) -> ServerClock:
@@ -90,12 +90,16 @@ class Servers(Protocol):
         """Return the values of keys, None for a missing one; errors as `execute` returns them."""
         ...
 
+    async def may_exist(self, keys: Sequence[str]) -> bool:
+        """Return False if none of the keys exists, as far as one command can tell."""
+        ...
+
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams for a group, or wait for them."""
         ...
 
     def subscriber(self, channel: str) -> Subscriber:
-        """Return what opens subscriptions to a channel."""
+        """Return an object that opens subscriptions to a channel."""
         ...
 
     async def publish(self, channel: str, payload: bytes) -> int:
@@ -133,6 +137,11 @@ class OneServer:
         """Return the values of keys, by one command."""
         values: Sequence[Any] = await run_one(self, Command(keys[0], ("MGET", *keys)))
         return values
+
+    async def may_exist(self, keys: Sequence[str]) -> bool:
+        """Return whether any of the keys exists; True if the user may not ask."""
+        (count,) = await self.execute([Command(keys[0], ("EXISTS", *keys))])
+        return bool(count)
 
     async def read(self, reading: Reading) -> list[StreamEntry]:
         """Read new entries of streams, or wait for them."""
@@ -178,7 +187,7 @@ class OneServer:
             return flatten_entries(reply)
 
 
-# --- helpers of all who run commands ---------------------------------------------------------
+# --- running commands ------------------------------------------------------------------------
 
 
 async def run(servers: Servers, calls: Sequence[Call | Command]) -> list[Any]:

@@ -24,8 +24,8 @@ MAX_SHARDS: Final = 64
 #: Seconds between two lookups of the number of shards.
 CHECK_SECONDS: Final = 2.0
 #: Most seconds between two searches for entries in streams that are not in use: left from another
-#: number of shards, or written by a producer that uses an outdated one. A search asks for the
-#: lengths of up to 64 streams, so the pause grows from `CHECK_SECONDS` while the number stays.
+#: number of shards, or written by a producer that uses an outdated one. The pause grows from
+#: `CHECK_SECONDS` while the number stays: in a cluster, a search takes up to 64 commands.
 SEARCH_SECONDS: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -71,18 +71,7 @@ class Shards:
         await self.recount()
         if monotonic() < self._next_search:
             return
-        known = set(self.topics)
-        others = [topic for topic in all_topics() if topic not in known]
-        keys = [self._prefix + topic for topic in others]
-        with bus_errors("search for shards"):
-            lengths = await self._servers.execute([Command(key, ("XLEN", key)) for key in keys])
-        # an error means that the key holds something else, which is no request stream
-        found = {
-            topic
-            for topic, length in zip(others, lengths, strict=True)
-            if isinstance(length, int) and length
-        }
-        if found:
+        if found := await self._search():
             log.warning("bus.shards_found", streams=sorted(found), shards=self.count)
             self._search_pause = CHECK_SECONDS  # their producer may write to others as well
         self._others |= found
@@ -136,6 +125,19 @@ class Shards:
             return ()
         own = Shard(self._prefix, source).result(identity)
         return [key for key in self.result_keys(identity) if key != own]
+
+    async def _search(self) -> set[str]:
+        """Return the streams with entries among those that are not read; raises `BusError`."""
+        known = set(self.topics)
+        others = [topic for topic in all_topics() if topic not in known]
+        keys = [self._prefix + topic for topic in others]
+        with bus_errors("search for shards"):
+            if not keys or not await self._servers.may_exist(keys):
+                return set()
+            lengths = await self._servers.execute([Command(key, ("XLEN", key)) for key in keys])
+        # an error means that the key holds something else, which is no request stream
+        pairs = zip(others, lengths, strict=True)
+        return {topic for topic, length in pairs if isinstance(length, int) and length}
 
     def _use(self, count: int) -> None:
         if count != self.count and self._known:

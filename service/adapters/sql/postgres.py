@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -62,6 +62,8 @@ _PREPARE: Final = (
     "SELECT current_setting('server_encoding') AS encoding, set_config(name, value, false)"
     " FROM unnest($1::text[], $2::text[]) AS settings (name, value)"
 )
+#: What the driver raises, besides SQLAlchemy's errors.
+_ERRORS: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 #: Codes of PostgreSQL's appendix A that are a row's fault: its data, a constraint, a key that is
 #: too large for an index.
 _REFUSED: Final = re.compile("22|23|54000")
@@ -91,7 +93,7 @@ def postgres_driver(url: str, limits: StoreSettings) -> Driver:
         dispose=engine.dispose,
         readers=limits.pool_size - writers,
         writers=writers,
-        errors=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
+        errors=_ERRORS,
         cause=_cause,
         refused=_refused,
         misfit=_misfit,
@@ -110,20 +112,17 @@ async def _transaction(
     async with engine.begin() as connection:
         # Any: the driver has no types
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        await driver.execute(begin + _SET_BY_INDEX if by_index else begin)
         try:
+            await driver.execute(begin + _SET_BY_INDEX if by_index else begin)
             yield connection
+            await driver.execute("COMMIT")
         except BaseException:
-            await _roll_back(driver)
+            with suppress(*_ERRORS):  # the error that led here is the one to raise
+                await driver.execute("ROLLBACK")
             raise
-        await driver.execute("COMMIT")
-
-
-async def _roll_back(driver: Any) -> None:  # noqa: ANN401 - the driver has no types
-    try:
-        await driver.execute("ROLLBACK")
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        driver.terminate()  # the pool replaces it; the error that led here is the one to raise
+        finally:
+            if driver.is_in_transaction():  # the pool must not reuse it
+                driver.terminate()
 
 
 def host_and_database(url: str) -> str:

@@ -85,7 +85,7 @@ class Relevance:
 
 
 def recalls(strategy: object) -> TypeGuard[Relevance]:
-    """Tell whether rows of older turns are recalled for a strategy."""
+    """Return whether rows of older turns are recalled for a strategy."""
     return isinstance(strategy, Relevance) and strategy.rank is not None
 
 

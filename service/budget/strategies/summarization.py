@@ -68,7 +68,7 @@ class Summarization:
         budget: int,
         candidates: Sequence[SummaryCandidate],
     ) -> bool:
-        """Tell whether groups lack a summary, or the summaries have outgrown their share."""
+        """Return whether groups lack a summary, or the summaries have outgrown their share."""
         largest = candidates[0] if candidates else None
         tokens = largest.tokens if largest else 0
         uncovered = [group for group in groups if largest is None or not largest.covers(group)]

@@ -19,7 +19,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The token, for as long as the tab is open and in no other place. */
+/** The token; it is kept in this tab only, until the tab is closed. */
 export const token = {
   get: () => sessionStorage.getItem(TOKEN_KEY) ?? "",
   set: (value) =>
@@ -65,7 +65,7 @@ async function* chunks(body) {
       yield value;
     }
   } finally {
-    // whoever stops listening gives the connection back
+    // a listener that stops releases the connection
     reader.cancel().catch(() => {});
   }
 }
@@ -100,7 +100,7 @@ async function answered(path, options) {
     throw new ApiError(0, {
       code: "unreachable",
       title: "The worker can't be reached",
-      detail: "No answer came. Is the worker running, and is this still its address?",
+      detail: "There was no answer. Is the worker running, and is this still its address?",
       retryable: true,
     });
   }

@@ -29,7 +29,7 @@ const feed = new LiveFeed();
 let here = { view: "", owner: "" };
 let shown = null;
 let paused = null;
-/** The list that is on its way, with what came since it was asked for. */
+/** The list that is being loaded, and the builds that arrived since its request. */
 let awaited = null;
 let listed = Promise.withResolvers();
 
@@ -47,7 +47,7 @@ const VIEWS = {
   history: ({ owner }) =>
     historyView({ owner, builds: () => listed.promise.then(() => list.builds) }),
   unknown: () =>
-    empty("There is no such place", "The link is none of this page: choose a build in the list."),
+    empty("Unknown link", "This page has no such view: choose a build in the list."),
 };
 const TITLES = {
   build: ({ id }) => `Build ${shortId(id)}`,
@@ -58,7 +58,7 @@ const TITLES = {
 function go(link) {
   if (location.hash === link) return;
   location.hash = link;
-  // at once: the next key may come before the browser tells of the change
+  // at once: the next key may be pressed before the browser reports the change
   follow();
 }
 
@@ -95,7 +95,7 @@ function welcome() {
   return empty(
     "Whose builds?",
     "Enter an owner key above: the owner_key of the requests. Builds show up as they are made.",
-    "It stands in this page's links; a token is kept for this tab alone, and never in a link.",
+    "It is part of this page's links; a token is kept in this tab only, and never in a link.",
   );
 }
 
@@ -103,7 +103,7 @@ function chooseOne() {
   return empty(
     "Choose a build",
     "The list has this worker's newest builds. Tick two of them to compare them.",
-    "Press ? for what the keyboard does.",
+    "Press ? for the keyboard shortcuts.",
   );
 }
 
@@ -123,7 +123,7 @@ async function loadList() {
   const mine = (awaited = { builds: [] });
   try {
     const page = await get(`/v1/builds?limit=${PAGE}`, { owner });
-    // another list was asked for since: this one may be older than what is there
+    // another list was requested since: this one may be older than the one shown
     if (mine !== awaited) return;
     awaited = null;
     list.show(page.builds, owner, page.next);

@@ -2,12 +2,12 @@
 
 const BLOCKS = {
   CORE_IDENTITY: ["Identity", "identity", "The system message: who the model is, and its rules"],
-  CAPABILITIES: ["Capabilities", "capabilities", "What the tools can do, in words"],
+  CAPABILITIES: ["Capabilities", "capabilities", "What the tools can do, as text"],
   tools: ["Tool definitions", "tools", "The array of tools, as the API takes it"],
-  SUMMARY: ["Summary", "summary", "What was said before, in few words"],
-  RECALLED: ["Recalled", "recalled", "Older turns that tell about the current input"],
-  SHARED_MEMORY: ["History", "history", "What was said, as the memory block prints it"],
-  HISTORY: ["History", "history", "What was said, as native messages"],
+  SUMMARY: ["Summary", "summary", "A summary of earlier turns"],
+  RECALLED: ["Recalled", "recalled", "Older turns that are relevant to the current input"],
+  SHARED_MEMORY: ["History", "history", "Earlier turns, as the memory block prints them"],
+  HISTORY: ["History", "history", "Earlier turns, as native messages"],
   FRIENDS_INFO: ["Profile", "friends", "What is remembered about the owner"],
   RUN: ["Run", "run", "Calls and results of the run that is being built"],
   THIS_MOMENT: ["This moment", "moment", "The time, and the current input"],
@@ -37,14 +37,14 @@ export function partsOf(usage) {
       tag: "free",
       label: "Free",
       color: "transparent",
-      about: "Room that nothing has taken",
+      about: "Tokens that are not used",
       tokens: Math.max(free, 0),
     },
     {
       tag: "reserve",
       label: "Reserve",
       color: "var(--block-reserve)",
-      about: "Kept free for the answer",
+      about: "Reserved for the answer",
       tokens: usage.reserve,
     },
   ].filter(({ tokens }) => tokens > 0);
@@ -52,6 +52,6 @@ export function partsOf(usage) {
 
 function placeOf(tag) {
   const place = ORDER.indexOf(tag);
-  // blocks of a request stand before the current input
+  // blocks of a request precede the current input
   return place < 0 ? ORDER.indexOf("RUN") - 0.5 : place;
 }

@@ -22,7 +22,7 @@ class BuildList extends HTMLElement {
   #wish = { text: "", kind: "all" };
   #list = el("ol", { class: "plain builds" });
   #state = el("div");
-  #told = el("p", { class: "soft", role: "status" });
+  #counts = el("p", { class: "soft", role: "status" });
   #compare = el("div", { class: "compare", hidden: true });
   #more = el(
     "button",
@@ -46,7 +46,7 @@ class BuildList extends HTMLElement {
         el("label", { class: "field grow" }, el("span", {}, "Search"), this.#search),
         el("label", { class: "field" }, el("span", {}, "Show"), el("select", { onchange }, kinds)),
       ),
-      this.#told,
+      this.#counts,
       this.#state,
       this.#list,
       this.#more,
@@ -118,7 +118,7 @@ class BuildList extends HTMLElement {
     return at < 0 ? undefined : this.#builds[at + 1]?.build_id;
   }
 
-  /** Go so many rows down from the one that is looked at; returns the id of the build there. */
+  /** Move down by a number of rows from the selected one; returns the id of the build there. */
   step(by) {
     const links = [...this.#list.querySelectorAll("a")];
     const at = links.findIndex((link) => link.hasAttribute("aria-current"));
@@ -151,7 +151,7 @@ class BuildList extends HTMLElement {
     this.#state.replaceChildren(...(this.#builds.length || !this.#owner ? [] : [noBuilds()]));
     const all = count(this.#builds.length, "build");
     const some = this.#builds.length === shown.length ? "" : `${number(shown.length)} of `;
-    this.#told.textContent = this.#builds.length ? `${some}${all}` : "";
+    this.#counts.textContent = this.#builds.length ? `${some}${all}` : "";
     this.#more.hidden = this.#next === null;
   }
 
@@ -178,7 +178,7 @@ class BuildList extends HTMLElement {
     this.#picked = ids;
     for (const box of this.#list.querySelectorAll("input")) box.checked = ids.includes(box.value);
     this.#compare.hidden = !ids.length;
-    // the older one first, so that the other tells what has changed since
+    // the older one first, so that the comparison shows what has changed since
     const places = ids.map((id) => this.#builds.findIndex((each) => each.build_id === id));
     const [a, b] = places[0] < places[1] ? ids.toReversed() : ids;
     const href = b && linkToDiff(a, b, this.#owner);

@@ -22,8 +22,8 @@ const NAMES = {
 };
 
 /**
- * Return the view of a build, which is asked for at once. `before(id)` gives the id of the build
- * before it, and `onchoose(tab)` is told of a tab that was chosen.
+ * Return the view of a build, which is requested at once. `before(id)` returns the id of the build
+ * before it, and `onchoose(tab)` is called when a tab is chosen.
  */
 export function buildView({ id, owner, tab, before, onchoose }) {
   // the heading may have the focus while the rest comes
@@ -69,7 +69,7 @@ function looks(build, bar, { owner, chosen, onchoose }) {
     "what-if": () => whatIf(build, owner),
   };
   return tabs({
-    label: "Looks at the build",
+    label: "Views of the build",
     names: NAMES,
     chosen,
     show: (name) => show[name](),
@@ -122,7 +122,7 @@ function overLimit(tokens) {
     "p",
     { class: "notice slim error", role: "note" },
     el("strong", {}, `${count(tokens, "token")} over what is available. `),
-    "Take a strategy that leaves something out, or a larger limit.",
+    "Choose a strategy that leaves something out, or a larger limit.",
   );
 }
 

@@ -35,12 +35,12 @@ function headline({ identical, messages, tools, settings }) {
   const first = places.length ? Math.min(...places) : 0;
   const named = tools.added.length + tools.removed.length + tools.changed.length;
   // a provider reads the tools before the messages
-  const told = named
-    ? "The tools differ, so nothing of one is cached for the other."
+  const text = named
+    ? "The tools differ, so no cache of one can be used for the other."
     : first === 0
-      ? "They differ from the first message on, so nothing of one is cached for the other."
+      ? "They differ from the first message on, so no cache of one can be used for the other."
       : `Up to message ${first} they are the same${cached(settings)}.`;
-  return el("p", { class: "verdict" }, told);
+  return el("p", { class: "verdict" }, text);
 }
 
 /** Return whether a provider's cache holds for what is the same: each model has its own. */
@@ -97,7 +97,7 @@ function settingChanges(changes, names) {
 
 function historyChanges(changes, [one, other]) {
   const rows = changes.map(({ message_id: id, a, b }) =>
-    el("tr", {}, cell(el("code", { class: "id" }, id), { heading: true }), fate(a), fate(b)),
+    el("tr", {}, cell(el("code", { class: "id" }, id), { heading: true }), decisionCell(a), decisionCell(b)),
   );
   return table({
     caption: "Decisions that differ",
@@ -106,7 +106,7 @@ function historyChanges(changes, [one, other]) {
   });
 }
 
-function fate(decision) {
+function decisionCell(decision) {
   if (!decision) return cell("No candidate", { class: "soft" });
   return cell([outcomeBadge(decision.decision), el("code", { class: "tag" }, decision.reason)]);
 }
@@ -122,12 +122,12 @@ function messageChanges(changes, { content }) {
 
 function messageChange({ role, block, a, b, added, removed, lines }) {
   const shown = block && blockOf(block);
-  const place = (at) => (at === null ? "not sent" : `message ${at + 1}`);
+  const label = (at) => (at === null ? "not sent" : `message ${at + 1}`);
   const head = [
     shown && swatch(shown),
     el("span", { class: "role" }, role),
     shown && el("span", {}, shown.label),
-    el("span", { class: "soft" }, a === b ? place(a) : `${place(a)} → ${place(b)}`),
+    el("span", { class: "soft" }, a === b ? label(a) : `${label(a)} → ${label(b)}`),
     ...(added === null ? [el("span", { class: "soft" }, "other words")] : [
       el("span", { class: "lines-added" }, `+${number(added)}`),
       el("span", { class: "lines-removed" }, `−${number(removed)}`),
@@ -171,7 +171,7 @@ function warnings({ warnings_a: a, warnings_b: b }, [one, other]) {
   return el(
     "section",
     {},
-    el("h3", {}, "Warnings of one of them"),
+    el("h3", {}, "Warnings of one build only"),
     el("ul", {}, items(a, one), items(b, other)),
   );
 }

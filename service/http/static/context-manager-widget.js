@@ -11,7 +11,7 @@ const LONGEST_INTERVAL = 86_400_000;
 /** Milliseconds that an answer may take, and the longest pause between two tries that failed. */
 const PATIENCE = 15_000;
 const LONGEST_PAUSE = 60_000;
-/** Milliseconds of silence, signs of life included, after which a feed is asked for anew. */
+/** Milliseconds without events and comments after which the feed is opened anew. */
 const SILENCE = 40_000;
 /** Rows of a preview that are listed, characters of each, and ids that are sent in one go. */
 const LISTED_ROWS = 100;
@@ -20,7 +20,7 @@ const SENT_IDS = 2_000;
 
 const HOME = new URL(".", import.meta.url).href;
 
-/** What a host that lists widgets wants to know of this one. */
+/** Metadata for hosts that list widgets. */
 export const widget = Object.freeze({
   element: "context-manager-widget",
   displayName: "Context Manager",
@@ -203,7 +203,7 @@ export class ContextManagerWidget extends HTMLElement {
       const preview = await ask(place, "v1/prune/preview", { body, signal: choosing.signal });
       if (choosing.signal.aborted) return;
       if (preview.ids.length) this.#view.open({ place, preview });
-      else this.#view.notify("There is nothing that could be hidden.");
+      else this.#view.notify("Nothing can be hidden.");
     } catch (problem) {
       if (!choosing.signal.aborted) this.#view.notify(problem.message, { failed: true });
     } finally {
@@ -224,7 +224,7 @@ export class ContextManagerWidget extends HTMLElement {
       const changed = await mark(place, "v1/prune/undo", ids);
       const message = `${messages(changed)} shown again.`;
       if (this.#isOf(place)) this.#view.notify(message);
-      this.#tell("restored", { ids, changed, message });
+      this.#emit("restored", { ids, changed, message });
     } catch (problem) {
       this.#offerUndo(place, ids, problem.message, { failed: true });
     }
@@ -259,7 +259,7 @@ export class ContextManagerWidget extends HTMLElement {
     const freed = preview.tokens_before - preview.tokens_after;
     const message = `${messages(changed)} hidden, ${count(freed)} tokens freed.`;
     this.#offerUndo(place, ids, message);
-    this.#tell("pruned", {
+    this.#emit("pruned", {
       ids,
       changed,
       original: preview.messages_before,
@@ -283,7 +283,7 @@ export class ContextManagerWidget extends HTMLElement {
     this.#view.notify(message, { undo: true, failed });
   }
 
-  /** Tell whether it still shows whom it showed when something was asked for. */
+  /** Return whether it still shows the owner of a request. */
   #isOf({ base, owner }) {
     return base === this.src && owner === this.owner;
   }
@@ -306,7 +306,7 @@ export class ContextManagerWidget extends HTMLElement {
     }
     this.#show();
     if (JSON.stringify(status) !== JSON.stringify(before)) {
-      this.#tell("status", { status, ...this.getStatus() });
+      this.#emit("status", { status, ...this.getStatus() });
     }
   }
 
@@ -318,10 +318,10 @@ export class ContextManagerWidget extends HTMLElement {
     this.#show();
     if (same) return;
     this.#view.announce(`Context Manager: ${message}`);
-    this.#tell("error", { code, message, retryable: !lasting });
+    this.#emit("error", { code, message, retryable: !lasting });
   }
 
-  #tell(name, detail) {
+  #emit(name, detail) {
     const options = { detail, bubbles: true, composed: true };
     this.dispatchEvent(new CustomEvent(`context-manager:${name}`, options));
   }
@@ -744,9 +744,9 @@ function noService(base) {
 }
 
 const WORDS = {
-  unauthorized: "The service asks for a token: it is missing, or another one.",
-  forbidden: "The service doesn't let this page ask; its setting http.allowed_origins may.",
-  overloaded: "The service has too much to do at the moment.",
+  unauthorized: "The service needs a token: it is missing or wrong.",
+  forbidden: "The service doesn't allow requests from this page; see its setting http.allowed_origins.",
+  overloaded: "The service is too busy at the moment.",
 };
 
 /** Ask the service for something of an owner; throws `Problem`, or an abort. */
@@ -860,7 +860,7 @@ function factsOf(preview) {
     preview.over_target && "What always stays, such as the newest question, is more than that.",
     preview.not_read > 0 && `${messages(preview.not_read)} were not looked at: there are too many.`,
     preview.content === "redacted" &&
-      "What was said isn't shown here: the service's setting http.content is “redacted”.",
+      "Texts aren't shown here: the service's setting http.content is “redacted”.",
   ].filter(Boolean);
 }
 
@@ -901,7 +901,7 @@ function make(tag, attributes, ...children) {
   return node;
 }
 
-/** Write a text, unless it stands there: else what somebody has selected would be lost. */
+/** Set a text only if it differs: otherwise a selection in it would be lost. */
 function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -7,7 +7,7 @@ import { shortId } from "./format.js";
 import { failed, loading } from "./notices.js";
 import { linkToBuild, linkToDiff } from "./router.js";
 
-/** Return the view of two builds, which are asked for at once. */
+/** Return the view of two builds, which are requested at once. */
 export function diffView({ a, b, owner }) {
   const results = el("div", {}, loading("both builds"));
   const load = async () => {

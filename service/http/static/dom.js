@@ -1,8 +1,8 @@
 /** Make elements; whatever comes from the API becomes text, never markup. */
 
 /**
- * Return an element. `properties` are attributes; a function under `onclick` and the like is
- * listened with, `false` and null leave an attribute out, and true sets it without a value.
+ * Return an element. `properties` are attributes; a function under `onclick` and the like becomes a
+ * listener, `false` and null omit an attribute, and true sets it without a value.
  */
 export function el(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -15,10 +15,10 @@ export function el(tag, properties = {}, ...children) {
   return made;
 }
 
-/** Rows of a table that are drawn without being asked for: thousands would hold up the page. */
+/** Rows of a table that are drawn at first: thousands would block the page. */
 const MOST_ROWS = 300;
 
-/** Return a table with a caption for those who can't see where it stands. */
+/** Return a table with a caption for screen readers. */
 export function table({ caption, columns, rows, kind = "" }) {
   const head = columns.map(({ name, numeric }) =>
     el("th", { scope: "col", class: numeric ? "number" : null }, name),
@@ -47,13 +47,13 @@ function others(rows, body) {
   return el("button", { type: "button", class: "others", onclick }, text);
 }
 
-/** Return a cell; those of numbers line up. */
+/** Return a cell; numeric ones are aligned. */
 export function cell(content, { numeric = false, heading = false, ...more } = {}) {
   const properties = { ...more, class: numeric ? "number" : (more.class ?? null) };
   return el(heading ? "th" : "td", heading ? { ...properties, scope: "row" } : properties, content);
 }
 
-/** Return a pair of a term and what it is, for a list of descriptions. */
+/** Return a term with its description, for a description list. */
 export function fact(term, ...content) {
   return el("div", { class: "fact" }, el("dt", {}, term), el("dd", {}, ...content));
 }

@@ -44,7 +44,7 @@ export function milliseconds(value) {
   return `${Number(value.toPrecision(3))} ms`;
 }
 
-/** Return the beginning of a build's id, which tells the builds of a list apart. */
+/** Return the beginning of a build's id, which distinguishes the builds of a list. */
 export function shortId(buildId) {
   return buildId.slice(0, 12);
 }

@@ -18,8 +18,8 @@ export function historyView({ owner, builds }) {
         builds(),
       ]);
       const choice = conversations(listed, talk, load);
-      const told = talk ? listed.filter((each) => each.conversation_id === talk) : listed;
-      results.replaceChildren(...shown({ status, timeline, builds: told, owner, choice }));
+      const chosen = talk ? listed.filter((each) => each.conversation_id === talk) : listed;
+      results.replaceChildren(...shown({ status, timeline, builds: chosen, owner, choice }));
     } catch (error) {
       results.replaceChildren(failed(error, () => load(talk)));
     }
@@ -58,7 +58,7 @@ function shown({ status, timeline, builds, owner, choice }) {
   ];
 }
 
-/** Return the widget that prunes, where the worker serves it; it asks with the page's token. */
+/** Return the widget that prunes, if the worker serves it; it uses the page's token. */
 function widget(model, owner) {
   const made = el("context-manager-widget", { owner, model, theme: "inherit" });
   made.token = token.get();
@@ -71,7 +71,7 @@ function figures(status) {
     { class: "facts" },
     fact("Pruning is due from", `${number(status.target)} tokens`),
     fact("Pruned by hand", number(status.pruned)),
-    fact("Once fell out", number(status.fallen)),
+    fact("Fell out of a context", number(status.fallen)),
     fact("In the archive", number(status.archived)),
   );
 }

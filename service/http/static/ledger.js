@@ -5,7 +5,7 @@ import { cell, el, table } from "./dom.js";
 import { count, number, words } from "./format.js";
 import { swatch } from "./swatch.js";
 
-/** Ids of a row that are shown without being asked for. */
+/** Ids of a row that are shown at first. */
 const FEW = 3;
 const ORDERS = {
   place: ["As in the context", () => 0],
@@ -17,13 +17,13 @@ const ORDERS = {
 export function ledger(decisions) {
   const chosen = { reason: "", order: "place" };
   const results = el("div");
-  const told = el("p", { class: "soft", role: "status" });
+  const status = el("p", { class: "soft", role: "status" });
   const show = () => {
     const shown = decisions
       .filter((each) => !chosen.reason || keyOf(each) === chosen.reason)
       .toSorted(ORDERS[chosen.order][1]);
     const messages = count(candidates(shown), "message");
-    told.textContent = `${count(shown.length, "decision")} on ${messages}`;
+    status.textContent = `${count(shown.length, "decision")} on ${messages}`;
     results.replaceChildren(decisionTable(shown));
   };
   show();
@@ -36,7 +36,7 @@ export function ledger(decisions) {
       { class: "filters" },
       choice("Reason", reasonsOf(decisions), (value) => ((chosen.reason = value), show())),
       choice("Order", orders(), (value) => ((chosen.order = value), show())),
-      told,
+      status,
     ),
     results,
   );
@@ -107,7 +107,7 @@ function tally(decisions) {
   const items = [...by].map(([outcome, size]) =>
     el("li", {}, outcomeBadge(outcome), el("span", { class: "figure" }, number(size))),
   );
-  return el("ul", { class: "tally", "aria-label": "Messages by fate" }, items);
+  return el("ul", { class: "tally", "aria-label": "Messages by decision" }, items);
 }
 
 function reasonsOf(decisions) {

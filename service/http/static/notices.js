@@ -1,4 +1,4 @@
-/** What stands where there is nothing to see: loading, empty, or an error, and what to do. */
+/** Notices in place of content: loading, empty, or an error with advice. */
 
 import { el } from "./dom.js";
 
@@ -16,12 +16,12 @@ const ADVICE = {
   internal: "The worker's log says more. Try again in a moment.",
 };
 
-/** Return what is shown while something is on its way. */
+/** Return the notice that something is being loaded. */
 export function loading(what) {
   return el("p", { class: "notice loading", role: "status" }, `Loading ${what} …`);
 }
 
-/** Return what is shown where there is nothing: a heading, and what to do about it. */
+/** Return the notice that there is nothing: a heading, and advice. */
 export function empty(title, ...advice) {
   return el(
     "div",
@@ -31,10 +31,10 @@ export function empty(title, ...advice) {
   );
 }
 
-/** Return what is shown of an error, with a button that tries again where one is given. */
+/** Return the notice of an error, with a button to try again if `again` is given. */
 export function failed(error, again = null) {
   const advice = ADVICE[error.code] ?? null;
-  // what may pass is tried again by itself, when the worker is heard of
+  // retryable errors are retried automatically when the worker is reachable again
   const kind = error.retryable ? "again" : null;
   return el(
     "div",
@@ -51,7 +51,7 @@ export function redacted() {
   return el(
     "p",
     { class: "notice slim", role: "note" },
-    el("strong", {}, "Words are redacted. "),
+    el("strong", {}, "Texts are redacted. "),
     "Set ",
     el("code", {}, "http.content: full"),
     " on the worker (or ",

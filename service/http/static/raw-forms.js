@@ -13,7 +13,7 @@ const FORMS = {
   account: "Account",
 };
 
-/** Return the forms of a build; each is asked for when it is looked at. */
+/** Return the forms of a build; each is requested when it is opened. */
 export function rawForms(build, owner) {
   const panel = tabs({
     label: "Forms",
@@ -48,19 +48,19 @@ function shown({ body, content, unavailable }) {
 
 function code(value) {
   const text = JSON.stringify(value, null, 2);
-  const told = el("span", { role: "status", class: "soft" });
+  const status = el("span", { role: "status", class: "soft" });
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
-      told.textContent = "Copied.";
+      status.textContent = "Copied.";
     } catch {
-      told.textContent = "The browser lets nobody copy here: mark the text and copy it by hand.";
+      status.textContent = "The browser doesn't allow copying here: select the text and copy it by hand.";
     }
   };
   return el(
     "div",
     {},
-    el("div", { class: "actions" }, el("button", { type: "button", onclick: copy }, "Copy"), told),
+    el("div", { class: "actions" }, el("button", { type: "button", onclick: copy }, "Copy"), status),
     el("pre", { tabindex: "0", role: "region", "aria-label": "JSON" }, text),
   );
 }

@@ -1,4 +1,4 @@
-/** The square in a block's colour that stands before its name. */
+/** The square in a block's colour, before its name. */
 
 import { el } from "./dom.js";
 

@@ -11,8 +11,8 @@ const STEPS = {
 let made = 0;
 
 /**
- * Return tabs with their panel. `names` are labels by key, `show(key)` gives what stands in the
- * panel, and `onchoose(key)` is told of a choice. The element's `choose(key)` chooses from outside.
+ * Return tabs with their panel. `names` are labels by key, `show(key)` returns the content of the
+ * panel, and `onchoose(key)` is called on a choice. The element's `choose(key)` chooses a tab.
  */
 export function tabs({ label, names, chosen, show, onchoose = () => {}, kind = "" }) {
   const prefix = `tabs-${(made += 1)}`;

@@ -16,7 +16,7 @@ const MAGNIFIED = "What is sent, magnified";
 class TokenBar extends HTMLElement {
   /**
    * Show a usage; the whole bar is as long as `scale` tokens, else as the window. Without a legend
-   * it stands below another bar that has one.
+   * it is below another bar that has one.
    */
   show(usage, { scale = widthOf(usage), legend = true } = {}) {
     const over = Math.max(usage.total - usage.available, 0);
@@ -33,7 +33,7 @@ class TokenBar extends HTMLElement {
     );
   }
 
-  /** Let the part with this tag stand out; none, without one. */
+  /** Highlight the part with this tag, or none. */
   point(tag) {
     this.toggleAttribute("data-pointing", Boolean(tag));
     for (const each of this.querySelectorAll(".segment")) {
@@ -84,9 +84,9 @@ function space(tokens) {
 }
 
 function described(usage, parts, over) {
-  const told = parts.map(({ label, tokens }) => `${label} ${number(tokens)}`).join(", ");
+  const listed = parts.map(({ label, tokens }) => `${label} ${number(tokens)}`).join(", ");
   const limit = over ? `, ${number(over)} over the limit` : "";
-  return `${number(usage.total)} of ${number(usage.available)} tokens${limit}. ${told}.`;
+  return `${number(usage.total)} of ${number(usage.available)} tokens${limit}. ${listed}.`;
 }
 
 customElements.define("token-bar", TokenBar);

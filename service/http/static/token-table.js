@@ -5,7 +5,7 @@ import { cell, el, table } from "./dom.js";
 import { number, percent } from "./format.js";
 import { swatch } from "./swatch.js";
 
-/** Return the table of a usage; whoever points at a row has the part stand out in the bar. */
+/** Return the table of a usage; pointing at a row highlights its part in the bar. */
 export function tokenTable(usage, bar) {
   const rows = partsOf(usage).map((part) =>
     el(

@@ -8,22 +8,22 @@ import { failed, loading } from "./notices.js";
 import { STRATEGIES } from "./strategies.js";
 import { widthOf } from "./token-bar.js";
 
-/** Milliseconds of rest after a change, before the worker is asked. */
+/** Milliseconds to wait after a change before a request is sent. */
 const REST = 250;
 const LAYOUTS = ["tagged", "chat"];
 
 /** Return the form of wishes for a build, and below it what would come of them. */
 export function whatIf(build, owner) {
   const results = el("div", { class: "results", "aria-live": "off" });
-  const told = el("p", { class: "verdict", role: "status" });
-  const ask = asking(build, owner, results, told);
+  const status = el("p", { class: "verdict", role: "status" });
+  const ask = asking(build, owner, results, status);
   const wishes = {};
   const wish = (name, value) => {
     if (value === null) delete wishes[name];
     else wishes[name] = value;
     ask({ ...wishes });
   };
-  told.textContent = "Change something: nothing is stored, recorded or sent.";
+  status.textContent = "Change something: nothing is stored, recorded or sent.";
   return el(
     "section",
     { class: "what-if" },
@@ -36,19 +36,19 @@ export function whatIf(build, owner) {
       memory(wish),
       layout(wish),
     ),
-    told,
+    status,
     results,
   );
 }
 
-function asking(build, owner, results, told) {
+function asking(build, owner, results, status) {
   let timer = 0;
   let running = null;
   return (wishes) => {
     clearTimeout(timer);
     running?.abort();
     if (!Object.keys(wishes).length) {
-      told.textContent = "As it was.";
+      status.textContent = "As it was.";
       results.replaceChildren();
       return;
     }
@@ -59,11 +59,11 @@ function asking(build, owner, results, told) {
       const path = `/v1/builds/${build.summary.build_id}/what-if`;
       try {
         const found = await post(path, wishes, { owner, signal });
-        told.textContent = verdict(build, found.build);
+        status.textContent = verdict(build, found.build);
         results.replaceChildren(outcome(build, found));
       } catch (error) {
         if (error.name === "AbortError") return;
-        told.textContent = "It can't be built like that.";
+        status.textContent = "It can't be built like that.";
         results.replaceChildren(failed(error));
       }
     }, REST);
@@ -126,7 +126,7 @@ function budget(usage, wish) {
   );
 }
 
-/** A name is asked for when it is whole: what is typed by then may be another model's. */
+/** A model's name is sent when it is complete: its beginning may be another model's name. */
 function model(own, wish) {
   const input = el("input", {
     type: "text",

@@ -23,7 +23,7 @@ def test_a_guarded_text_forges_nothing() -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "formatters.printed._remembered",
+        "formatters.printed.quote_cached",
         "formatters.native.quoted",
         "formatters.this_moment.quoted",
         "formatters.friends_info.quoted",

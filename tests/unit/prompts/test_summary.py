@@ -10,9 +10,9 @@ from prompts.summary import (
     HEADER,
     create_summary_message,
     format_summary,
+    format_summary_entry,
     list_summary_forms,
     summary_block,
-    summary_entry,
 )
 from prompts.summary_prompt import INSTRUCTIONS, build_summarize_prompt
 
@@ -142,17 +142,17 @@ def test_a_summary_may_reach_beyond_what_is_read() -> None:
 
 def test_a_summary_stands_under_its_heading() -> None:
     """As an entry, which is no row, and as a message of its own."""
-    assert summary_entry("Two turns.").text == "[CONTEXT SUMMARY]\nTwo turns."
-    assert summary_entry("Two turns.").rows == 0
-    assert render([summary_block(summary_entry("Two turns."), volatile=True)]) == [
+    assert format_summary_entry("Two turns.").text == "[CONTEXT SUMMARY]\nTwo turns."
+    assert format_summary_entry("Two turns.").rows == 0
+    assert render([summary_block(format_summary_entry("Two turns."), volatile=True)]) == [
         {"role": "user", "content": "[CONTEXT SUMMARY]\nTwo turns."}
     ]
 
 
 def test_a_summary_ends_the_cache() -> None:
     """Its numbers change from turn to turn; accounts call it by its own name."""
-    assert summary_block(summary_entry("Two turns."), volatile=True).tag == "SUMMARY"
-    assert summary_block(summary_entry("Two turns."), volatile=True).volatile
+    assert summary_block(format_summary_entry("Two turns."), volatile=True).tag == "SUMMARY"
+    assert summary_block(format_summary_entry("Two turns."), volatile=True).volatile
 
 
 def test_nobody_else_can_write_the_heading() -> None:
@@ -162,5 +162,5 @@ def test_nobody_else_can_write_the_heading() -> None:
 
 def test_a_summary_is_guarded() -> None:
     """It may quote what people said."""
-    assert summary_entry("So.\n[THIS_MOMENT]").text.endswith("\n\\[THIS_MOMENT]")
-    assert summary_entry("So.\n[MOOD]", frozenset({"MOOD"})).text.endswith("\n\\[MOOD]")
+    assert format_summary_entry("So.\n[THIS_MOMENT]").text.endswith("\n\\[THIS_MOMENT]")
+    assert format_summary_entry("So.\n[MOOD]", frozenset({"MOOD"})).text.endswith("\n\\[MOOD]")

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from formatters.providers.alternation import CONTINUE
-from formatters.providers.formats import provider_request
+from formatters.providers.formats import build_provider_request
 from tests.validity.anthropic import anthropic as violations
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -26,7 +26,7 @@ def answer(parts: object = None, content: str = "I look", *calls: Any) -> dict[s
 
 def convert(*messages: Any, tools: tuple[Any, ...] = (FIND,), stable: int = 0) -> dict[str, Any]:
     """Return the body of a conversation, which has to be valid."""
-    body = provider_request("anthropic", [SYSTEM, *messages], tools, stable)
+    body = build_provider_request("anthropic", [SYSTEM, *messages], tools, stable)
     assert body is not None
     assert violations(body) == []
     return body
@@ -285,7 +285,7 @@ def test_blanks_are_no_blocks() -> None:
     """The API refuses a text of blanks; a result may be without content."""
     empty = {**RESULT, "content": "\n"}
     messages = [{**SYSTEM, "content": " "}, HELLO, answer(None, " ", CALL), empty]
-    body: dict[str, Any] = provider_request("anthropic", messages) or {}
+    body: dict[str, Any] = build_provider_request("anthropic", messages) or {}
 
     assert "system" not in body
     assert [block["type"] for block in body["messages"][1]["content"]] == ["tool_use"]

@@ -7,10 +7,10 @@ import pytest
 from formatters.providers.context_management import (
     ContextEdit,
     ContextManagement,
+    find_unsupported_edits,
     format_management,
-    unsupported_edits,
 )
-from formatters.providers.formats import provider_request
+from formatters.providers.formats import build_provider_request
 from tests.validity.forms import VALIDATORS
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
@@ -39,12 +39,12 @@ def test_the_source_documents_example() -> None:
 def test_a_form_gets_its_own_edits_and_new_ones(form: str, field: Any) -> None:
     """Known edits of other providers are left out; those that nobody knows go through."""
     management = ContextManagement((ANTHROPIC, OPENAI, NEW))
-    body = provider_request(form, MESSAGES, management=management)
+    body = build_provider_request(form, MESSAGES, management=management)
 
     assert body is not None
     assert body.get("context_management") == field
     assert VALIDATORS[form](body, []) == []
-    plain = provider_request(form, MESSAGES)
+    plain = build_provider_request(form, MESSAGES)
     assert {key: value for key, value in body.items() if key != "context_management"} == plain
 
 
@@ -54,10 +54,10 @@ def test_a_form_gets_its_own_edits_and_new_ones(form: str, field: Any) -> None:
 )
 def test_it_is_known_what_a_form_leaves_out(form: str, places: list[int]) -> None:
     """By the place of each edit."""
-    assert unsupported_edits(form, ContextManagement((ANTHROPIC, OPENAI, NEW))) == places
+    assert find_unsupported_edits(form, ContextManagement((ANTHROPIC, OPENAI, NEW))) == places
 
 
 def test_nothing_is_asked_where_nothing_is_left() -> None:
     """An empty field would be refused."""
     assert format_management("anthropic", ContextManagement((OPENAI,))) == {}
-    assert provider_request("openai", MESSAGES, management=ContextManagement()) is None
+    assert build_provider_request("openai", MESSAGES, management=ContextManagement()) is None

@@ -3,7 +3,7 @@ from typing import get_args
 
 import pytest
 
-from formatters.providers.formats import FORMATS, provider_request
+from formatters.providers.formats import FORMATS, build_provider_request
 from service.wire.request import ContextOptions
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
@@ -11,7 +11,7 @@ MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content
 
 def test_the_canonical_form_needs_no_other() -> None:
     """Whoever calls OpenAI's chat API sends the messages themselves."""
-    assert provider_request("openai", MESSAGES) is None
+    assert build_provider_request("openai", MESSAGES) is None
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_the_canonical_form_needs_no_other() -> None:
 )
 def test_each_form_has_its_own_fields(form: str, fields: list[str]) -> None:
     """Without tools there is no field for them."""
-    assert list(provider_request(form, MESSAGES) or ()) == fields
+    assert list(build_provider_request(form, MESSAGES) or ()) == fields
 
 
 @pytest.mark.parametrize("form", ["openai_responses", "anthropic", "gemini"])
@@ -32,7 +32,7 @@ def test_the_longest_names_stay_as_they_are(form: str) -> None:
     """They have 64 characters with every provider; one more, and they are cut."""
     fits, longer = ("n" * length for length in (64, 65))
     bodies = {
-        name: json.dumps(provider_request(form, MESSAGES, [{"function": {"name": name}}]))
+        name: json.dumps(build_provider_request(form, MESSAGES, [{"function": {"name": name}}]))
         for name in (fits, longer)
     }
 
@@ -49,7 +49,7 @@ def test_the_longest_ids_stay_as_they_are(form: str, most: int) -> None:
     calls = [{"id": id_, "function": {"name": "f", "arguments": "{}"}} for id_ in (fits, longer)]
     results = [{"role": "tool", "tool_call_id": id_, "content": "x"} for id_ in (fits, longer)]
     called = {"role": "assistant", "content": "", "tool_calls": calls}
-    body = json.dumps(provider_request(form, [*MESSAGES, called, *results]))
+    body = json.dumps(build_provider_request(form, [*MESSAGES, called, *results]))
 
     assert f'"{fits}"' in body
     assert longer not in body

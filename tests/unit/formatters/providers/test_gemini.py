@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from formatters.providers.formats import provider_request
+from formatters.providers.formats import build_provider_request
 from formatters.providers.gemini import FOREIGN_SIGNATURE
 from tests.validity.gemini import gemini as violations
 
@@ -28,7 +28,7 @@ def answer(parts: object = None, content: str = "I look", *calls: Any) -> dict[s
 
 def convert(*messages: Any, tools: tuple[Any, ...] = ()) -> dict[str, Any]:
     """Return the body of a conversation, which has to be valid."""
-    body = provider_request("gemini", [SYSTEM, *messages], tools)
+    body = build_provider_request("gemini", [SYSTEM, *messages], tools)
     assert body is not None
     assert violations(body) == []
     return body
@@ -196,7 +196,7 @@ def test_blanks_are_no_parts() -> None:
     """A system prompt of blanks is none; an empty result is an empty output."""
     called = answer(None, "", CALLS[0])
     messages = [{**SYSTEM, "content": ""}, called, {**RESULTS[1], "content": ""}]
-    body: dict[str, Any] = provider_request("gemini", messages) or {}
+    body: dict[str, Any] = build_provider_request("gemini", messages) or {}
 
     assert "systemInstruction" not in body
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]

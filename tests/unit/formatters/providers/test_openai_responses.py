@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from formatters.providers.formats import provider_request
+from formatters.providers.formats import build_provider_request
 from tests.validity.openai_responses import openai_responses as violations
 
 SYSTEM = {"role": "system", "content": "Be kind."}
@@ -30,7 +30,7 @@ def answer(parts: object = None, content: str = "I look", *calls: Any) -> dict[s
 
 def convert(*messages: Any, tools: tuple[Any, ...] = ()) -> dict[str, Any]:
     """Return the body of a conversation, which has to be valid."""
-    body = provider_request("openai_responses", [SYSTEM, *messages], tools)
+    body = build_provider_request("openai_responses", [SYSTEM, *messages], tools)
     assert body is not None
     assert violations(body) == []
     return body
@@ -146,6 +146,6 @@ def test_parts_that_the_api_would_refuse_are_left_out(part: dict[str, Any]) -> N
 
 def test_blanks_are_no_instructions() -> None:
     """An empty system prompt is left out."""
-    body = provider_request("openai_responses", [{**SYSTEM, "content": ""}, HELLO])
+    body = build_provider_request("openai_responses", [{**SYSTEM, "content": ""}, HELLO])
 
     assert body == {"input": [{"type": "message", "role": "user", "content": "hi"}]}

@@ -17,8 +17,11 @@ Ctxb = Callable[..., Result]
 
 ROOT = Path(__file__).parents[4]
 
-#: Ours or others', and of no use for printing a document.
-HEAVY = {"redis", "sqlalchemy", "tiktoken", "openai", "starlette", "mcp", "service.adapters"}
+#: Ours or others', and of no use for printing a document; `scripts` isn't installed at all.
+HEAVY = {
+    *("redis", "sqlalchemy", "tiktoken", "openai", "starlette", "mcp", "service.adapters"),
+    "scripts",
+}
 
 
 @pytest.mark.parametrize(

@@ -117,10 +117,16 @@ def test_a_request_has_rivals_after_a_change_or_on_a_strange_stream_only() -> No
 
 
 class _CountingServer:
-    """A server without streams, which counts how many lengths it is asked for."""
+    """Servers that hold no streams, and count how many lengths they are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cluster: bool) -> None:
         self.lengths = 0
+        self._cluster = cluster
+
+    async def may_exist(self, keys: Sequence[str]) -> bool:
+        """Answer as a cluster does, or one server."""
+        assert len(keys) >= MAX_SHARDS - 3
+        return self._cluster
 
     async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
         """Answer that there is neither a number of shards nor an entry."""
@@ -131,10 +137,10 @@ class _CountingServer:
 async def test_an_idle_worker_asks_seldom_for_streams_that_are_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At once, then ever less often, down to once a minute; after a change as at the start."""
+    """In a cluster: at once, then ever less often; after a change as at the start."""
     now = 1000.0
     monkeypatch.setattr(redis_shards, "monotonic", lambda: now)
-    server = _CountingServer()
+    server = _CountingServer(cluster=True)
     shards = Shards(cast("Servers", server), "", result_ttl_seconds=60)
     searches = []
     for _ in range(600):
@@ -147,3 +153,23 @@ async def test_an_idle_worker_asks_seldom_for_streams_that_are_not_there(
     shards._use(3)
     await shards.refresh()
     assert server.lengths == (len(searches) + 1) * MAX_SHARDS - 3
+
+
+async def test_one_server_is_asked_by_one_command() -> None:
+    """None of the streams exists, so none is asked for its length."""
+    server = _CountingServer(cluster=False)
+
+    await Shards(cast("Servers", server), "", result_ttl_seconds=60).refresh()
+
+    assert server.lengths == 0
+
+
+async def test_where_all_streams_are_read_nothing_is_searched() -> None:
+    """As with the largest number of shards."""
+    server = _CountingServer(cluster=True)
+    shards = Shards(cast("Servers", server), "", result_ttl_seconds=60)
+    shards._use(MAX_SHARDS)
+
+    await shards.refresh()
+
+    assert (server.lengths, len(shards.topics)) == (0, 1 + MAX_SHARDS)
