@@ -1,15 +1,18 @@
 """A worker that stands still for longer than its leases, and then goes on."""
 
 import asyncio
+from math import inf
+from time import monotonic
 from typing import Final
 
 from bench.chaos.stage import LOOK_SECONDS, Figures, Stage
 from bench.chaos.traffic import Asked
 from bench.crew import WorkerProcess
+from bench.names import GROUP, STREAM
 
 #: Leases that the worker stands still for.
 LEASES: Final = 2.5
-#: Looks at what it holds that have to be alike, before others take its requests over.
+#: Looks that have to be alike, before what they show is taken as final.
 STEADY_LOOKS: Final = 3
 
 
@@ -22,12 +25,7 @@ async def paused_worker(stage: Stage) -> Figures:
     requests = [entries[entry] for entry in held]
     before = await _all_of(stage, requests)
     victim.thaw()
-
-    async def idle() -> bool:
-        metrics = await victim.metrics()
-        return metrics["build_in_flight"] == 0 and await _fenced(victim) >= len(held)
-
-    went_on = await stage.until(idle)
+    went_on = await _goes_on(stage, victim)
     return {
         **await stage.result(),
         "held": len(held),
@@ -60,6 +58,27 @@ async def _held_for_good(stage: Stage, frozen: WorkerProcess) -> list[str]:
         looks = [*looks, await stage.held(frozen.name)][-STEADY_LOOKS:]
         await asyncio.sleep(LOOK_SECONDS)
     return looks[-1]
+
+
+async def _goes_on(stage: Stage, thawed: WorkerProcess) -> bool:
+    """Wait until a worker that was frozen has nothing in work, and reads requests again.
+
+    How many of its answers are refused is not waited for: after a long pause its connections have
+    timed out, and it gives requests back without an answer.
+    """
+    began = monotonic()
+    looks = 0
+
+    async def rests() -> bool:
+        nonlocal looks
+        metrics = await thawed.metrics()
+        consumers = await stage.client.xinfo_consumers(STREAM, GROUP)
+        idle = {each["name"].decode(): each["idle"] / 1000 for each in consumers}
+        reads = idle.get(thawed.name, inf) < monotonic() - began
+        looks = looks + 1 if metrics["build_in_flight"] == 0 and reads else 0
+        return looks >= STEADY_LOOKS
+
+    return await stage.until(rests)
 
 
 async def _fenced(worker: WorkerProcess) -> float:

@@ -22,7 +22,7 @@ from tests.bus_server import RealServer
 #: Seconds between two looks at the bus.
 LOOK_SECONDS: Final = 0.05
 #: Seconds after which nothing more is waited for: what was not answered by then is lost.
-PATIENCE_SECONDS: Final = 100.0
+PATIENCE_SECONDS: Final = 300.0
 
 #: Servers that are killed come back, and have their data to read first.
 PATIENT: Final = Retry(ExponentialBackoff(cap=0.5, base=0.05), 40)

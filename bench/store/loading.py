@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from bench.conversation import conversation
 from formatters.model import Row
-from service.adapters.sql.opening import open_database
+from service.adapters.sql.database_urls import open_database
 from service.adapters.sql.schema import insert, messages, owners, searched, term_counts
 from service.adapters.sql.search_index import IndexedRow, count_keys, index_entries
 from service.adapters.sql.store import open_sql_store

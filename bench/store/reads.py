@@ -11,7 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.opening import open_database
+from service.adapters.sql.database_urls import open_database
 
 #: What the driver was asked, and with which values.
 Asked = tuple[str, tuple[Any, ...]]

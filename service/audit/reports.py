@@ -36,6 +36,8 @@ from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRe
 
 log = structlog.get_logger(__name__)
 
+#: Read once: it takes a millisecond.
+PACKAGE_VERSION: Final = version("context-builder")
 #: The version of the document; reports of other versions are ignored.
 VERSION: Final = 1
 #: A report that decompresses to more bytes than this was not written by this service.
@@ -51,8 +53,9 @@ _LARGE_BUILD: Final = 500_000
 TAG: Final = re.compile(r"\[([A-Z][A-Z0-9_]*)(?: [a-z]+=[^\]\n]*)?\]")
 #: Hexadecimal digits of a digest.
 _DIGITS: Final = 16
-#: Options of a request that hold texts.
+#: Options of a request that hold texts, and one that may: instructions to a provider.
 _TEXT_OPTIONS: Final = frozenset({"past", "blocks", "identity"})
+_PROVIDER_OPTION: Final = "context_management"
 #: The sections of the settings that a context depends on; in the first ones, texts are names.
 _NAMED_SECTIONS: Final = ("budget", "memory", "gather")
 _SECTIONS: Final = (*_NAMED_SECTIONS, "prompts", "summaries", "user_defaults")
@@ -130,6 +133,11 @@ class ReportedRequest(_Record):
     #: The request as it was sent; null in a redacted report.
     body: dict[str, Any] | None = None
 
+    def redacted(self) -> "ReportedRequest":
+        """Return the request without texts."""
+        plain = {name: value for name, value in self.options.items() if name != _PROVIDER_OPTION}
+        return self.model_copy(update={"options": plain, "body": None})
+
 
 class ReportedRead(_Record):
     """How much of the history was read."""
@@ -178,7 +186,7 @@ class BuildReport(ContentReport):
                     message.model_copy(update={"message": None}) for message in self.messages
                 ],
                 "tools": [tool.model_copy(update={"definition": None}) for tool in self.tools],
-                "request": self.request.model_copy(update={"body": None}),
+                "request": self.request.redacted(),
             }
         )
 
@@ -207,7 +215,7 @@ def make_report(
         **dict(report_content(explained, full=full)) | {"settings": settings},
         at=at,
         content=content,
-        package=version("context-builder"),
+        package=PACKAGE_VERSION,
         guard=GUARD_VERSION,
         request=_request(built.request, plan.now, full=full),
         strategy=strategy_parameters(plan.strategy),
@@ -302,17 +310,18 @@ def _request(request: BuildRequest, now: datetime, *, full: bool) -> ReportedReq
         input_id=request.input_id,
         now=now if now.tzinfo else now.astimezone(),
         tools=None if tools is None else [name for name in tools if isinstance(name, str)],
-        options=_plain_options(request),
+        options=_plain_options(request, full=full),
         brought=list(_brought_texts(request)),
         body=request.model_dump(mode="json", exclude_unset=True) if full else None,
     )
 
 
-def _plain_options(request: BuildRequest) -> dict[str, Any]:
+def _plain_options(request: BuildRequest, *, full: bool) -> dict[str, Any]:
     """Return the options that were given and are known, without those that hold texts."""
     options = request.options
     known = options.model_fields_set & set(type(options).model_fields)
-    return {name: getattr(options, name) for name in sorted(known - _TEXT_OPTIONS)}
+    hidden = _TEXT_OPTIONS if full else _TEXT_OPTIONS | {_PROVIDER_OPTION}
+    return {name: getattr(options, name) for name in sorted(known - hidden)}
 
 
 def _brought_texts(request: BuildRequest) -> Iterator[str]:
@@ -384,7 +393,11 @@ class BuildReports:
 
     async def store(self, builds: Sequence[Built]) -> None:
         """Store the reports of builds in one round trip; one that can't be written is left out."""
-        written = [pair for built in builds if (pair := await self._write(built))]
+        written = []
+        for built in builds:
+            if pair := await self._write(built):
+                written.append(pair)
+            await asyncio.sleep(0)  # a report takes some 0.4 ms: let other work run in between
         try:
             packed = {report.build_id: data for report, data in written}
             await self._store.put(packed, self._settings.ttl_seconds)

@@ -40,10 +40,13 @@ def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> S
     Raises:
         UnknownStrategyError: The name, a parameter or its value is wrong.
     """
-    listed, pointer = spec, ""
+    if _is_list(spec):
+        return _read_list(spec, known, "")
     if isinstance(spec, Mapping) and spec.keys() == {"name", "strategies"}:
-        listed, pointer = spec["strategies"] if spec["name"] == COMPOSITE else spec, "/strategies"
-    return _read_list(listed, known, pointer) if _is_list(listed) else _read_one(spec, known, "")
+        strategies = spec["strategies"]
+        if spec["name"] == COMPOSITE and _is_list(strategies):
+            return _read_list(strategies, known, "/strategies")
+    return _read_one(spec, known, "")
 
 
 def _is_list(spec: object) -> TypeGuard[Sequence[object]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 #: Seconds after which a process counts as hung; only a failing test waits so long.
-HUNG = 60
+HUNG = 120
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,15 @@ def ctxb(tmp_path: Path) -> Ctxb:
     """Run commands with a store in a file, and no bus."""
     return Ctxb(
         tmp_path,
-        {"CTXB_STORE__URL": "sqlite:///ctxb.db", "CTXB_HEALTH__PORT": "0", "NO_COLOR": "1"},
+        {
+            "CTXB_STORE__URL": "sqlite:///ctxb.db",
+            "CTXB_HEALTH__PORT": "0",
+            "NO_COLOR": "1",
+            # a busy machine may be slow to read, and no test here is about that
+            "CTXB_GATHER__HISTORY_TIMEOUT_SECONDS": "30",
+            "CTXB_GATHER__PROFILE_TIMEOUT_SECONDS": "30",
+            "CTXB_GATHER__TOOLS_TIMEOUT_SECONDS": "30",
+        },
     )
 
 

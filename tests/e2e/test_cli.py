@@ -130,7 +130,7 @@ async def test_stopping_under_load_loses_nothing(on_bus: Ctxb, server_url: str) 
 
     async def ask(client: ContextClient, number: int) -> BuildSuccess:
         request = {"owner_key": f"o{number}", "content": {"current_input": "Hello"}}
-        return await client.build(request, timeout_seconds=50)
+        return await client.build(request, timeout_seconds=HUNG)
 
     async with open_redis_bus(server_url) as bus, open_client(bus) as client:
         async with on_bus.worker() as worker:

@@ -56,5 +56,5 @@ async def test_a_port_that_is_taken_stops_the_start(ctxb: Ctxb) -> None:
         ended = await ctxb("worker", CTXB_BUS__URL="memory://", CTXB_HEALTH__PORT=port)
 
     assert ended.code == Exit.CONFIGURATION
-    assert f"health.port: can't listen on {port} of 127.0.0.1" in ended.stderr
+    assert f"health.port: can't listen on port {port} of 127.0.0.1" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -119,8 +119,8 @@ async def test_claim_is_bounded(place: Place) -> None:
 
 async def test_renewed_lease_holds(place: Place) -> None:
     """A delivery that is renewed stays; the one beside it goes. Renewing is no attempt."""
-    one = await place.open("one", lease_seconds=0.5)
-    two = await place.open("two", lease_seconds=0.5)
+    one = await place.open("one", lease_seconds=1.5)
+    two = await place.open("two", lease_seconds=1.5)
     await one.submit(b"kept")
     await one.submit(b"lost")
     kept, _ = await received(one)

@@ -18,9 +18,9 @@ from service.adapters.redis.keys import result_key
 from service.app import connect_client, make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
 from service.config.settings import Settings
-from service.http.app import Served, open_http
 from service.http.endpoint import Endpoint
 from service.http.health import open_health
+from service.http.interface import Served, open_http
 from service.http.prometheus import PrometheusMetrics
 from service.http.routes import ENDPOINTS
 from service.ports.bus import Bus, Identity

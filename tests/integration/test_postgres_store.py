@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
+from service.adapters.sql.database_urls import open_database
 from service.adapters.sql.migrate import upgrade
-from service.adapters.sql.opening import open_database
 from service.adapters.sql.store import open_sql_store
 from service.app import open_builder
 from service.config.endpoints import StoreSettings

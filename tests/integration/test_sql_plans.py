@@ -18,8 +18,8 @@ from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
 from formatters.model import Row, Summary
+from service.adapters.sql.database_urls import open_database
 from service.adapters.sql.migrate import upgrade
-from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.app import open_builder

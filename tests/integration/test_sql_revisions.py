@@ -24,8 +24,8 @@ from service.adapters.sql.database_state import (
     newest_revision,
     read_revision,
 )
+from service.adapters.sql.database_urls import open_database
 from service.adapters.sql.migrate import check, reindex, upgrade
-from service.adapters.sql.opening import open_database
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.search_index import (
     IndexedRow,

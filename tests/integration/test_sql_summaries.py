@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from formatters.model import Summary
-from service.adapters.sql import summaries as sql_summaries
+from service.adapters.sql import summary_store
 from service.adapters.sql.store import open_sql_store
-from service.adapters.sql.summaries import SqlSummaries
+from service.adapters.sql.summary_store import SqlSummaries
 from service.ports.summaries import Expected, fingerprint
 from tests.stores import RECEIPT, Words
 from tests.support import row
@@ -18,7 +18,7 @@ async def test_summaries_are_remembered_up_to_so_many_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of long histories push others out, and all are read again as they were."""
-    monkeypatch.setattr(sql_summaries, "CACHE_SIZE", 210)  # two summaries of three rows
+    monkeypatch.setattr(summary_store, "CACHE_SIZE", 210)  # two summaries of three rows
     url = f"sqlite:///{tmp_path / 'history.db'}"
     made: dict[str, Summary] = {}
     async with open_sql_store(url, Words(), lambda: datetime.now(UTC)) as stores:

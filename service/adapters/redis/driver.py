@@ -141,8 +141,9 @@ class _BusConnection(AbstractConnection):
         """
         try:
             await super().send_packed_command(*args, **options)  # type: ignore[arg-type] # passed on
-        except RuntimeError as error:
-            # uvloop raises it for a connection that was just lost; asyncio raises an `OSError`
+        except (RuntimeError, AttributeError) as error:
+            # for a connection that was just lost uvloop raises the one, asyncio of Python 3.13 the
+            # other, and asyncio of Python 3.11 an `OSError`
             raise RedisConnectionError(f"the connection is closed: {error}") from error
         try:
             heed_cancellation()

@@ -13,8 +13,8 @@ import structlog
 from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from service.adapters.sql.database_urls import DEFAULTS, is_missing, opened
 from service.adapters.sql.engine import Database
-from service.adapters.sql.opening import DEFAULTS, is_missing, opened
 from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 from service.ports.status import StoreState

@@ -19,7 +19,7 @@ from service.adapters.sql.schema import (
     term_counts,
 )
 from service.adapters.sql.search_index import unindex_rows
-from service.adapters.sql.summaries import forget_rows
+from service.adapters.sql.summary_store import forget_rows
 
 _OLD: Final = messages.c.sort_time < bindparam("until")
 _OLD_COPIES: Final = (

@@ -24,12 +24,13 @@ from service.adapters.sql.flags import (
     read_archive,
     set_pruned,
 )
+from service.adapters.sql.history_search import SearchScope, search_rows
 from service.adapters.sql.queries import (
     ADD_ROWS,
     ALL_TOKENS,
     OF_OWNER,
     ChangedRow,
-    Scope,
+    RowScope,
     lock_owner,
     read_bodies,
     recount,
@@ -38,9 +39,8 @@ from service.adapters.sql.queries import (
     take_numbers,
 )
 from service.adapters.sql.schema import key
-from service.adapters.sql.search import SearchScope, search_rows
 from service.adapters.sql.search_index import IndexedRow, index_rows
-from service.adapters.sql.summaries import forget_rows
+from service.adapters.sql.summary_store import forget_rows
 from service.adapters.store_records import (
     OwnerLocks,
     Record,
@@ -232,7 +232,7 @@ class SqlHistory:
 
 
 async def _read_page(
-    connection: AsyncConnection, rows_of: Scope, limit: int, max_tokens: int | None
+    connection: AsyncConnection, rows_of: RowScope, limit: int, max_tokens: int | None
 ) -> HistoryPage:
     statements, keys = rows_of
     newest = (await connection.execute(statements.newest, keys)).first()

@@ -17,8 +17,8 @@ from service.adapters.sql.database_state import (
     revision_of,
     warn_of_pool,
 )
+from service.adapters.sql.database_urls import DEFAULTS, is_missing, opened
 from service.adapters.sql.engine import Database
-from service.adapters.sql.opening import DEFAULTS, is_missing, opened
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.search_index import (
     complete_index,

@@ -140,18 +140,18 @@ class Statements:
     recount: Update
 
 
-class Scope(NamedTuple):
+class RowScope(NamedTuple):
     """The statements of one owner or conversation, with the parameters that name it."""
 
     statements: Statements
     keys: Mapping[str, str | int]
 
 
-def scope(owner: str, conversation: str | None = None) -> Scope:
+def scope(owner: str, conversation: str | None = None) -> RowScope:
     """Return an owner, or one of the owner's conversations; both are keys of the tables."""
     if conversation is None:
-        return Scope(OF_OWNER, {"in_owner": owner})
-    return Scope(_OF_CONVERSATION, {"in_owner": owner, "in_conversation": conversation})
+        return RowScope(OF_OWNER, {"in_owner": owner})
+    return RowScope(_OF_CONVERSATION, {"in_owner": owner, "in_conversation": conversation})
 
 
 async def recount(connection: AsyncConnection, owner: str, changed: Iterable[ChangedRow]) -> int:

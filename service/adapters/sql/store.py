@@ -12,12 +12,12 @@ from service.adapters.sql.database_state import (
     require_newest,
     warn_of_pool,
 )
+from service.adapters.sql.database_urls import DEFAULTS, open_database
 from service.adapters.sql.engine import Database
 from service.adapters.sql.history_store import SqlHistory
-from service.adapters.sql.opening import DEFAULTS, open_database
 from service.adapters.sql.schema import insert, key, profiles
 from service.adapters.sql.search_index import complete_index, warn_if_outdated
-from service.adapters.sql.summaries import SqlSummaries
+from service.adapters.sql.summary_store import SqlSummaries
 from service.adapters.store_records import checked_owner, to_json
 from service.config.endpoints import StoreSettings
 from service.ports.services import TokenCounter

@@ -80,6 +80,21 @@ async def test_a_redacted_report_holds_nobodys_words(
     assert {*found.request.brought} == {"blocks"}
 
 
+async def test_instructions_to_a_provider_are_texts(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Only a full report has them."""
+    edits = [{"type": "compact_20260112", "instructions": SECRET}]
+    request = make_request(format="anthropic", context_management={"edits": edits})
+    full = await report_of(make_builder, request, content="full")
+    redacted = await report_of(make_builder, request)
+
+    assert full.request.options["context_management"]
+    for report_ in (redacted, full.redacted()):
+        assert SECRET not in report_.model_dump_json()
+        assert report_.request.options == {"format": "anthropic"}
+
+
 async def test_an_identity_of_the_request_is_named_and_not_kept(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:

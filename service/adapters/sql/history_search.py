@@ -65,7 +65,7 @@ class SearchScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Statements:
+class _SearchStatements:
     """The statements of a scope; totals are the tokens of its rows up to the end of one."""
 
     #: The conversation and position of the row with the id ``row_id``, its total, and its own
@@ -136,7 +136,7 @@ async def _read_hits(
 
 
 async def _read_positions(
-    connection: AsyncConnection, statements: _Statements, owner: str, numbers: Sequence[int]
+    connection: AsyncConnection, statements: _SearchStatements, owner: str, numbers: Sequence[int]
 ) -> list[RowPosition]:
     """Return the positions of rows in the order of their ``numbers``."""
     statement = statements.positions[connection.dialect.name]
@@ -240,12 +240,12 @@ _HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], Select[int, Sequ
 _NUMBERS: Final = _unnest("numbers")
 
 
-def _statements(members: ColumnElement[bool], tokens: Column[int]) -> _Statements:
+def _statements(members: ColumnElement[bool], tokens: Column[int]) -> _SearchStatements:
     totals = (tokens.label("total"), messages.c.printed_tokens.label("own"))
     same_row = and_(messages.c.owner_key == searched.c.owner_key, messages.c.id == searched.c.id)
     entries = select(searched.c.sequence, *totals).select_from(searched).join(messages, same_row)
     numbered = searched.c.sequence.in_(bindparam("numbers", expanding=True))
-    return _Statements(
+    return _SearchStatements(
         # by the key of the table, whatever a planner knows of the conversation
         end=select(messages.c.conversation_id, *_ORDER, *totals).where(
             OWNED, messages.c.id == bindparam("row_id")
