@@ -220,9 +220,7 @@ async def test_retry_after_a_change_gets_the_stored_answer(place: RedisPlace, al
     assert await bus.find_results([identity]) == [stored]
     new = await place.open("new")
     await new.requests.claim(1)
-    assert await new.find_results([identity]) == [stored], (
-        "a worker that starts then finds it too"
-    )
+    assert await new.find_results([identity]) == [stored], "a worker that starts then finds it too"
 
 
 async def test_flush_strands_nobody(server: StartServer, alert: None) -> None:
