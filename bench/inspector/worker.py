@@ -15,7 +15,7 @@ from bench.conversation import conversation
 from service.aio import run, settle_memory
 from service.app import connect_client, make_worker, open_builder, open_bus
 from service.config.settings import Settings
-from service.http.app import open_http
+from service.http.interface import open_http
 from service.observe.logs import configure_logging
 from service.worker.events import EventPublisher
 
