@@ -451,9 +451,9 @@ class BuildReports:
             log.warning("report.unreadable", build_id=build_id, reason=type(error).__name__)
             return None
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these builds still have a report; raises `BusError`."""
-        return await self._store.present(build_ids)
+        return await self._store.existing(build_ids)
 
 
 def _log_loss(built: Built, reason: str) -> None:

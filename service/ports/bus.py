@@ -50,7 +50,7 @@ class Answer:
     dead_letter: str | None = None
 
 
-class Outcome(StrEnum):
+class AnswerOutcome(StrEnum):
     """What became of an answer."""
 
     #: Sent, and the delivery settled.
@@ -70,7 +70,7 @@ class Outcome(StrEnum):
 class Receipt:
     """What became of an answer, and how many heard it."""
 
-    outcome: Outcome
+    outcome: AnswerOutcome
     #: Subscribers that a channel reply reached; None for other kinds, and where it is not known.
     receivers: int | None = None
     #: Why it failed, where it did.
@@ -147,7 +147,7 @@ class Bus(Protocol):
         """Return the time by the bus's clock, which stamps its entries."""
         ...
 
-    def heard(self) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+    def subscribe_requests(self) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
         """Listen on the request channel; yields what came in, in batches, across reconnects."""
         ...
 
@@ -162,7 +162,7 @@ class Bus(Protocol):
         """Put a request into the stream durably; returns the entry's id."""
         ...
 
-    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+    async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the answers that these requests already got."""
         ...
 
@@ -179,7 +179,7 @@ class Bus(Protocol):
         """Send to a topic's channel; returns how many subscribers heard it."""
         ...
 
-    async def tell(self, channel: str, payload: bytes) -> int:
+    async def publish_to(self, channel: str, payload: bytes) -> int:
         """Send to a channel named in full, as in a `reply_to`; returns how many heard it."""
         ...
 
@@ -205,11 +205,11 @@ class Bus(Protocol):
         ...
 
     @property
-    def division(self) -> "Division":
+    def request_shards(self) -> "RequestShards":
         """How many streams requests are spread over."""
         ...
 
-    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def subscribe(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Subscribe to a channel; the subscription stands when the context is entered."""
         ...
 
@@ -229,7 +229,7 @@ class ReportStore(Protocol):
         """Return the report of a build, or None if it has none, or none any longer."""
         ...
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these builds have a report, in one round trip."""
         ...
 
@@ -237,7 +237,7 @@ class ReportStore(Protocol):
 class DeadLetters(Protocol):
     """Entries that could not be answered, until somebody settles them. Raises `BusError`."""
 
-    def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
+    def scan(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that there are now; those that come meanwhile are left out."""
         ...
 
@@ -269,14 +269,14 @@ class RequestStream:
     pending: int
 
 
-class Division(Protocol):
+class RequestShards(Protocol):
     """How many streams requests are spread over, by their owner. Raises `BusError`."""
 
     async def count(self) -> int:
         """Return how many they are."""
         ...
 
-    async def divide(self, count: int) -> None:
+    async def set_count(self, count: int) -> None:
         """Say how many there are to be from now on; raises `ConfigError` where that can't be.
 
         Workers and producers notice it after a while.

@@ -52,7 +52,7 @@ class Inbox(Protocol):
         """Extend the lease of those that this worker still holds; leave the others alone."""
         ...
 
-    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
+    async def reset_attempts(self, deliveries: Sequence[Delivery]) -> None:
         """Renew those that this worker still holds, and count this attempt as their first."""
         ...
 

@@ -49,7 +49,7 @@ async def test_a_bus_is_seen_as_it_is(place: RedisPlace) -> None:
             await bus.submit(b'{"owner_key": "0xAB2", "n": %d}' % number)
         first, _ = await received(bus, 2)
         await bus.requests.dead_letter(first, "not JSON")
-        async with bus.heard():
+        async with bus.subscribe_requests():
             seen = await survey.state()
 
     (stream,) = (each for each in seen.requests if each.entries)
@@ -90,8 +90,8 @@ async def test_answers_and_events_are_overheard(place: RedisPlace) -> None:
     bus = await place.open("one")
     async with looking(place) as survey, survey.overhear() as heard:
         for channel in ("context.build.response", "reply.svc", "context.pruned"):
-            await bus.tell(place.prefix + channel, channel.encode())
-        await bus.tell("elsewhere", b"not ours")
+            await bus.publish_to(place.prefix + channel, channel.encode())
+        await bus.publish_to("elsewhere", b"not ours")
         found = {await anext(heard) for _ in range(3)}
 
     assert found == {

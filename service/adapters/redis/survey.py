@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.arrivals import Arrivals, Singles
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.admin import RedisDivision
+from service.adapters.redis.admin import RedisRequestShards
 from service.adapters.redis.bus import open_servers
 from service.adapters.redis.connection import bus_errors, is_unavailable
 from service.adapters.redis.keys import Shard, escape_glob, report_key, shards_key
@@ -58,7 +58,7 @@ class RedisSurvey:
         self._servers = servers
         self._options = options
         self._reply_prefixes = tuple(reply_prefixes)
-        self._division = RedisDivision(servers, options.prefix, options.group)
+        self._division = RedisRequestShards(servers, options.prefix, options.group)
 
     async def servers(self) -> list[ServerState]:
         """Return the state of each server that has a request stream."""
