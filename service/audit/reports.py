@@ -107,8 +107,9 @@ class ContentReport(_Record):
     warnings: list[WarningRecord]
     messages: list[ReportedMessage]
     tools: list[ReportedTool]
-    #: The settings that differ from their defaults, by dotted path; ``set`` stands for texts.
-    settings: dict[str, Any] = {}
+    #: The worker's settings that differ from their defaults, by dotted path; ``set`` is a text.
+    #: None if they are not known, as those of a response.
+    settings: dict[str, Any] | None = None
 
 
 class ReportedRequest(_Record):
@@ -155,6 +156,7 @@ class BuildReport(ContentReport):
     """What a context was made of and what it came to."""
 
     version: Literal[1] = VERSION
+    settings: dict[str, Any]
     #: When it was built.
     at: AwareDatetime
     #: Whether the report has texts.
