@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.bus.load import OWNERS, request
 from bench.conversation import conversation
-from service.aio import run, reduce_garbage_collection
+from service.aio import reduce_garbage_collection, run
 from service.app import make_worker, open_builder, open_bus
 from service.builder import Answered, ContextBuilder
 from service.config.settings import Settings

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from bench.bus.load import OWNERS
 from bench.bus.worker import HISTORY
 from bench.conversation import conversation
-from service.aio import run, reduce_garbage_collection
+from service.aio import reduce_garbage_collection, run
 from service.app import connect_client, make_worker, open_builder, open_bus
 from service.config.settings import Settings
 from service.http.interface import open_http

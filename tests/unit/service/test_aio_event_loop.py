@@ -41,7 +41,8 @@ def test_what_is_loaded_is_no_longer_looked_through() -> None:
     frozen = gc.get_freeze_count()
     program = (
         "import gc; from service.aio import reduce_garbage_collection; before = gc.get_threshold();"
-        " reduce_garbage_collection(); print(gc.get_freeze_count() > 1000, gc.get_threshold()[0] > before[0])"
+        " reduce_garbage_collection();"
+        " print(gc.get_freeze_count() > 1000, gc.get_threshold()[0] > before[0])"
     )
     said = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-c", program], capture_output=True, check=True
