@@ -222,7 +222,7 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
         opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
         builder = await enter(opened)
         if settings.http.port is not None:
-            from service.http.app import open_http  # noqa: PLC0415 - likewise
+            from service.http.interface import open_http  # noqa: PLC0415 - likewise
 
             client = await enter(connect_client(settings, bus, tracer))
             served = await enter(open_http(settings.http.port, bus, builder, client.send))

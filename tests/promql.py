@@ -23,7 +23,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import CODES
-from service.http.gauges import WorkerState
+from service.http.gauges import WorkerGauges
 from service.http.prometheus import PrometheusMetrics
 from service.observe.metrics import (
     DeadLetterReason,
@@ -73,7 +73,7 @@ class Known:
 def told() -> dict[str, Known]:
     """Return all series that a worker tells, by name, and Prometheus' own of it."""
     metrics = PrometheusMetrics("postgresql")
-    metrics.registry.register(WorkerState(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
+    metrics.registry.register(WorkerGauges(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
     found = {"up": Known(labels=TARGET)}
     for name, labels, kind in _families(metrics.registry):
         short = name.removeprefix("contextbuilder_")

@@ -13,7 +13,7 @@ from service.app import connect_client, make_worker, open_builder, open_bus
 from service.builder import ContextBuilder
 from service.config.endpoints import HttpSettings
 from service.config.settings import BusSettings, Settings
-from service.http.app import Served, open_http
+from service.http.interface import Served, open_http
 from service.ports.bus import Bus
 from service.wire.protocol import Topics
 from service.worker.runner import Worker

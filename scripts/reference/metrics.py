@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
-from service.http.gauges import WorkerState
+from service.http.gauges import WorkerGauges
 from service.http.prometheus import PREFIX, PrometheusMetrics
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -33,7 +33,7 @@ def page() -> str:
 def table() -> str:
     """Return a line for each metric of ours."""
     metrics = PrometheusMetrics(store="memory")
-    metrics.registry.register(WorkerState(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
+    metrics.registry.register(WorkerGauges(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
     rows = [
         _row(family, collector)
         # the registry doesn't tell its collectors, nor these the names of their labels

@@ -2,10 +2,9 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -21,7 +20,7 @@ from service.compaction.job import Job
 from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
-from service.ports.stores import HistoryReader
+from service.ports.stores import Clock, HistoryReader
 from service.ports.summaries import Expected, SummaryStore, fingerprint
 
 #: A summary of fewer tokens says nothing, and isn't made.
@@ -94,7 +93,7 @@ class SummaryMaker:
     summaries: SummaryStore
     summarizer: Summarizer
     tokenizers: Tokenizers
-    clock: Callable[[], datetime]
+    clock: Clock
     settings: SummariesSettings
 
     async def make(self, job: Job) -> NewSummary | SkipReason:

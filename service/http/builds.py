@@ -12,7 +12,7 @@ from service.builder import ContextBuilder
 from service.http.error_responses import NotFoundError
 from service.http.recent_builds import RecentBuilds
 from service.http.views import (
-    Page,
+    BuildPage,
     ShownBuild,
     ShownComparison,
     ShownForm,
@@ -39,7 +39,7 @@ class Builds:
         self._builder = builder
         self._content = content
 
-    async def newest(self, owner_key: str, limit: int, *, before: int | None = None) -> Page:
+    async def newest(self, owner_key: str, limit: int, *, before: int | None = None) -> BuildPage:
         """List builds of an owner, newest first.
 
         A build whose report is gone, as after an erasure, is not listed. The bus is asked about all
@@ -48,10 +48,10 @@ class Builds:
         builds = list(self._recent.of(owner_key, before=before))[: limit + 1]
         page = [build.summary for build in builds[:limit]]
         names = [summary.build_id for summary in page]
-        present = await self._reports.present(names) if names else frozenset()
+        present = await self._reports.existing(names) if names else frozenset()
         for name in set(names) - present:
             self._recent.drop(name)
-        return Page(
+        return BuildPage(
             builds=[summary for summary in page if summary.build_id in present],
             next=builds[limit - 1].number if len(builds) > limit else None,
         )

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class EndpointCall:
     """A call of an endpoint, read and validated."""
 
     request: Request
@@ -56,7 +56,7 @@ class Endpoint(Generic[T]):
     name: str
     about: str
     #: A method of the handlers.
-    handle: Callable[[Any, Call], Awaitable[T | Response]]
+    handle: Callable[[Any, EndpointCall], Awaitable[T | Response]]
     #: The type of the answer, for its schema.
     answer: Any
     #: Whether the owner's key is required.
@@ -116,7 +116,7 @@ def make_route(endpoint: Endpoint[Any], handlers: object, slots: Slots, bus_byte
     return Route(endpoint.path, respond, methods=[endpoint.method], name=endpoint.name)
 
 
-async def _read_call(endpoint: Endpoint[Any], request: Request, limit: int) -> Call:
+async def _read_call(endpoint: Endpoint[Any], request: Request, limit: int) -> EndpointCall:
     owner_key = _owner_key(request) if endpoint.owned else ""
     query = _validated(endpoint.query, dict(request.query_params))
     body: object = None
@@ -126,7 +126,7 @@ async def _read_call(endpoint: Endpoint[Any], request: Request, limit: int) -> C
             body = payload
         else:
             body = _validated(endpoint.body, cleaned(read_json(payload, max_bytes=limit)))
-    return Call(request=request, owner_key=owner_key, query=query, body=body)
+    return EndpointCall(request=request, owner_key=owner_key, query=query, body=body)
 
 
 def _owner_key(request: Request) -> str:

@@ -38,7 +38,7 @@ _COUNTERS: Final = (
 )
 
 
-class WorkerState(Collector):
+class WorkerGauges(Collector):
     """Reads the state of a worker; what the bus doesn't report in time is left out."""
 
     def __init__(self, bus: Bus, in_flight: Callable[[], int]) -> None:

@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from service.config.settings import Settings
 from service.http.builds import Builds
-from service.http.endpoint import Call, Slots
+from service.http.endpoint import EndpointCall, Slots
 from service.http.error_responses import headers_of
 from service.http.live import Feed, events, start_position
-from service.http.pruning import HistoryStatus, Marked, Preview, Pruning
+from service.http.manual_pruning import HistoryStatus, Marked, Preview, Pruning
 from service.http.recent_builds import RecentBuilds
 from service.http.submit import Submitter
 from service.http.timeline import ShownTimeline, Timeline
-from service.http.views import Page, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
+from service.http.views import BuildPage, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
 from service.observe.tracing import trace_headers
 from service.wire.protocol import SCHEMA_VERSION
 
@@ -46,7 +46,7 @@ class Handlers:
         self._description = description
         self._listeners = Slots(MOST_LISTENERS, f"the live feed has {MOST_LISTENERS} listeners")
 
-    async def build(self, call: Call) -> Response:
+    async def build(self, call: EndpointCall) -> Response:
         """Build a context."""
         trace = trace_headers(*map(call.request.headers.get, ("traceparent", "tracestate")))
         status, response = await self._submitter.submit(call.body, trace)
@@ -57,56 +57,56 @@ class Handlers:
             media_type="application/json",
         )
 
-    async def list_builds(self, call: Call) -> Page:
+    async def list_builds(self, call: EndpointCall) -> BuildPage:
         """List the owner's builds."""
         query = call.query
         return await self._builds.newest(call.owner_key, query.limit, before=query.before)
 
-    async def show_build(self, call: Call) -> ShownBuild:
+    async def show_build(self, call: EndpointCall) -> ShownBuild:
         """Show a build."""
         return await self._builds.show(call.owner_key, call.path("id"))
 
-    async def show_form(self, call: Call) -> ShownForm:
+    async def show_form(self, call: EndpointCall) -> ShownForm:
         """Show a build as the body of a provider's call."""
         return await self._builds.in_form(call.owner_key, call.path("id"), call.query.format)
 
-    async def diff_builds(self, call: Call) -> ShownComparison:
+    async def diff_builds(self, call: EndpointCall) -> ShownComparison:
         """Compare two builds."""
         return await self._builds.compare(call.owner_key, call.path("a"), call.path("b"))
 
-    async def what_if(self, call: Call) -> WhatIf:
+    async def what_if(self, call: EndpointCall) -> WhatIf:
         """Build again with other options."""
         options = {name: getattr(call.body, name) for name in call.body.model_fields_set}
         return await self._builds.what_if(call.owner_key, call.path("id"), options)
 
-    async def history_status(self, call: Call) -> HistoryStatus:
+    async def history_status(self, call: EndpointCall) -> HistoryStatus:
         """Show how full the owner's history is."""
         return await self._pruning.status(call.owner_key, call.query.model)
 
-    async def timeline(self, call: Call) -> ShownTimeline:
+    async def timeline(self, call: EndpointCall) -> ShownTimeline:
         """Show the events of the owner's history."""
         return await self._timeline.of(call.owner_key, call.query.conversation_id)
 
-    async def preview_pruning(self, call: Call) -> Preview:
+    async def preview_pruning(self, call: EndpointCall) -> Preview:
         """Show what pruning would hide."""
         return await self._pruning.preview(call.owner_key, call.body)
 
-    async def prune(self, call: Call) -> Marked:
+    async def prune(self, call: EndpointCall) -> Marked:
         """Hide rows."""
         return await self._pruning.commit(call.owner_key, call.body.ids)
 
-    async def undo_pruning(self, call: Call) -> Marked:
+    async def undo_pruning(self, call: EndpointCall) -> Marked:
         """Restore hidden rows."""
         return await self._pruning.undo(call.owner_key, call.body.ids)
 
-    async def live(self, call: Call) -> Response:
+    async def live(self, call: EndpointCall) -> Response:
         """Stream builds as they are made."""
         if call.request.method == "HEAD":
             return Response(media_type=Feed.media_type)
         start = start_position(self._recent, call.request.headers.get("Last-Event-ID"))
         return Feed(events(self._recent, call.owner_key, start), self._listeners)
 
-    async def version(self, _call: Call) -> Version:
+    async def version(self, _call: EndpointCall) -> Version:
         """Show the version."""
         http = self._settings.http
         return Version(
@@ -116,6 +116,6 @@ class Handlers:
             build=http.build,
         )
 
-    async def openapi(self, _call: Call) -> Response:
+    async def openapi(self, _call: EndpointCall) -> Response:
         """Return the OpenAPI document."""
         return Response(self._description, media_type="application/json")

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from service.config.settings import Settings
-from service.http.gauges import WorkerState
+from service.http.gauges import WorkerGauges
 from service.http.prometheus import PrometheusMetrics
 from service.http.server import serving
 from service.observe.health import Probe, Readiness, stuck_after
@@ -57,7 +57,7 @@ async def open_health(
         stuck_after=stuck_after(settings.bus.lease_seconds, settings.bus.socket_timeout_seconds),
         readiness=Readiness(lambda: worker.pulse.state, worker.probes),
         metrics=metrics,
-        state=WorkerState(bus, lambda: worker.in_flight),
+        state=WorkerGauges(bus, lambda: worker.in_flight),
     )
     health = settings.health
     or_free = "port" not in health.model_fields_set
@@ -76,7 +76,7 @@ class HealthPages:
     stuck_after: float
     readiness: Readiness
     metrics: PrometheusMetrics
-    state: WorkerState
+    state: WorkerGauges
 
     def app(self) -> Starlette:
         """Return the pages as an ASGI application."""

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from service.http.endpoint import Endpoint
 from service.http.handlers import Handlers
-from service.http.pruning import HistoryStatus, Marked, Preview
+from service.http.manual_pruning import HistoryStatus, Marked, Preview
 from service.http.requests import (
     IDS_BYTES,
     FormQuery,
@@ -16,7 +16,7 @@ from service.http.requests import (
     WhatIfBody,
 )
 from service.http.timeline import ShownTimeline
-from service.http.views import Page, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
+from service.http.views import BuildPage, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
 from service.wire.response import BuildResponse
 
 ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
@@ -39,7 +39,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
         name="list_builds",
         about="List the owner's newest builds on this worker, newest first.",
         handle=Handlers.list_builds,
-        answer=Page,
+        answer=BuildPage,
         query=PageQuery,
         statuses=(503,),
     ),

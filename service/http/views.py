@@ -34,7 +34,7 @@ class BuildSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class BuildPage:
     """Builds of an owner, newest first."""
 
     builds: Sequence[BuildSummary]

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from service.config.settings import Settings
-from service.ports.stores import HistoryRetention
+from service.ports.stores import Clock, HistoryRetention
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ class Retention:
         self,
         history: HistoryRetention,
         settings: Settings,
-        clock: Callable[[], datetime],
+        clock: Clock,
         *,
         batch: int = BATCH,
     ) -> None:

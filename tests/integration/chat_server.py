@@ -15,6 +15,8 @@ class Reply:
     body: bytes = b""
     status: int = 200
     kind: str = "application/json"
+    #: Milliseconds that a client should wait before its next attempt.
+    retry_after_ms: int = 1
     #: Says nothing at all, and keeps the connection.
     hangs: bool = False
 
@@ -67,7 +69,8 @@ class ChatServer:
 def _http(reply: Reply) -> bytes:
     head = (
         f"HTTP/1.1 {reply.status} Reason\r\nContent-Type: {reply.kind}\r\n"
-        f"Content-Length: {len(reply.body)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(reply.body)}\r\nConnection: close\r\n"
+        f"Retry-After-Ms: {reply.retry_after_ms}\r\n\r\n"
     )
     return head.encode() + reply.body
 

@@ -17,7 +17,7 @@ from service.app import connect_client, open_builder, open_bus, open_observed_wo
 from service.config.endpoints import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, ReportSettings, Settings
 from service.errors import BusError, ConfigError
-from service.http.app import open_http
+from service.http.interface import open_http
 from service.http.requests import WHAT_IF_OPTIONS, WhatIfBody
 from service.http.submit import LONGEST_WAIT, MARGIN, Submitter
 from service.ports.stores import HistoryStats

@@ -4,6 +4,8 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from time import monotonic
 from traceback import format_exception
 from typing import Any
 
@@ -52,7 +54,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def opened() -> Opened:
-    """Return what opens a summarizer that doesn't wait between its attempts."""
+    """Return what opens a summarizer on a server, which asks for retries without delay."""
 
     @asynccontextmanager
     async def open_it(
@@ -61,7 +63,7 @@ def opened() -> Opened:
         async with chat_server(replies) as server:
             chosen = settings(server.url, **given)
             async with make_client(chosen) as client:
-                model = OpenAIModel(client, chosen, backoff_seconds=0)
+                model = OpenAIModel(client, chosen)
                 yield ChunkedSummarizer(model.name, model.ask, HEURISTIC.count, chosen), server
 
     return open_it
@@ -135,14 +137,14 @@ async def test_what_may_pass_is_tried_again(opened: Opened, status: int) -> None
         (failed(400), 1, "status 400"),
         (failed(401, f"Incorrect API key provided: {KEY}"), 1, "status 401"),
         (Reply(status=502, body=b"<html>bad gateway", kind="text/html"), 3, "status 502"),
-        (Reply(body=b"\x00\xffgarbage"), 1, "no JSON"),
-        (Reply(body=b'{"choices": [{'), 1, "no JSON"),
-        (Reply(body=b""), 1, "no JSON"),
-        (Reply(body=b"<html>welcome", kind="text/html"), 1, "no JSON"),
-        (Reply(body=b'{"ok": true}'), 1, "no chat completion"),
+        (Reply(body=b"\x00\xffgarbage"), 1, "not JSON"),
+        (Reply(body=b'{"choices": [{'), 1, "not JSON"),
+        (Reply(body=b""), 1, "not JSON"),
+        (Reply(body=b"<html>welcome", kind="text/html"), 1, "not a chat completion"),
+        (Reply(body=b'{"ok": true}'), 1, "not a chat completion"),
         (said(""), 1, "no text"),
         (said(None), 1, "no text"),
-        (said("Blah, blah. " * 200), 1, "tokens in place of"),
+        (said("Blah, blah. " * 200), 1, "tokens instead of"),
     ],
 )
 async def test_a_server_in_trouble(
@@ -164,6 +166,16 @@ async def test_the_kind_of_content_does_not_matter(opened: Opened) -> None:
         assert await summarizer.summarize(TALK, max_tokens=100) == "Short."
 
 
+async def test_a_server_says_when_to_try_again(opened: Opened) -> None:
+    """The next attempt is made no earlier than its Retry-After header asks for."""
+    busy = replace(failed(429), retry_after_ms=1_200)
+    async with opened(busy, said("Short.")) as (summarizer, _):
+        started = monotonic()
+        await summarizer.summarize(TALK, max_tokens=100)
+
+    assert monotonic() - started >= 1.2
+
+
 @pytest.mark.parametrize("replies", [(Reply(hangs=True),), (failed(503), Reply(hangs=True))])
 async def test_a_server_that_hangs(opened: Opened, replies: tuple[Reply, ...]) -> None:
     """All attempts together have the time of the settings."""
@@ -179,7 +191,7 @@ async def test_nobody_listens() -> None:
         chosen = settings(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", retries=1)
         async with make_client(chosen) as client:
             with pytest.raises(SummarizerError, match="APIConnectionError"):
-                await OpenAIModel(client, chosen, backoff_seconds=0).ask("Hello", 10)
+                await OpenAIModel(client, chosen).ask("Hello", 10)
 
 
 async def test_the_breaker_is_around_it() -> None:
@@ -217,8 +229,8 @@ async def test_prompts_stay_out_of_the_log(
 # --- spans -----------------------------------------------------------------------------------
 
 
-async def test_each_attempt_is_a_span(opened: Opened) -> None:
-    """With what the conventions name, and nothing of prompt, answer or key."""
+async def test_each_call_is_a_span(opened: Opened) -> None:
+    """It has the attributes of the conventions, and nothing of prompt, answer or key."""
     usage = {"prompt_tokens": 120, "completion_tokens": 9}
     answer = json.dumps({**json.loads(said("Under the blue pot.").body), "usage": usage})
     collected = Collected()
@@ -226,12 +238,11 @@ async def test_each_attempt_is_a_span(opened: Opened) -> None:
     async with opened(*replies) as (summarizer, _):
         with ActiveSpan(collected.tracer, SpanStart(name="summarize history")):
             await summarizer.summarize(TALK, max_tokens=100)
-    first, second, whole = collected.spans
+    call, whole = collected.spans
 
-    assert {first.name, second.name} == {"chat small-model"}
-    assert collected.above(first) == collected.above(second) == whole.name
-    assert (first.attributes or {})["error.type"] == "InternalServerError"
-    assert dict(second.attributes or {}) == {
+    assert collected.above(call) == whole.name
+    assert call.name == "chat small-model"
+    assert dict(call.attributes or {}) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "small-model",
@@ -245,10 +256,22 @@ async def test_each_attempt_is_a_span(opened: Opened) -> None:
     assert [word for word in ("swordfish", "blue pot", KEY) if word in told] == []
 
 
+async def test_a_failed_call_is_a_failed_span(opened: Opened) -> None:
+    """Its error is named by its class."""
+    collected = Collected()
+    async with opened(failed(503, "swordfish")) as (summarizer, _):
+        with pytest.raises(SummarizerError), ActiveSpan(collected.tracer, SpanStart(name="x")):
+            await summarizer.summarize(TALK, max_tokens=100)
+    (call, _) = collected.spans
+
+    assert (call.attributes or {})["error.type"] == "InternalServerError"
+    assert "swordfish" not in call.to_json()
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        b"no JSON",
+        b"not JSON",
         b"[" * 100_000,
         b"[]",
         b'{"model": 7, "usage": {"prompt_tokens": "many"}, "choices": [{"finish_reason": "x"}]}',

@@ -1,1 +1,1 @@
-"""What makes summaries: the conversation's own sentences, or a model behind an HTTP API."""
+"""Summarizers: extractive, or a model behind an HTTP API."""

@@ -1,4 +1,4 @@
-"""A circuit breaker: a summarizer that keeps failing is left in peace for a while."""
+"""A circuit breaker around a summarizer that keeps failing."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ log = structlog.get_logger(__name__)
 
 
 class CircuitBreaker:
-    """The `Summarizer` that stops asking another one after some failures in a row.
+    """A `Summarizer` that stops calling another one after consecutive failures.
 
-    An answer that is no summary of what was asked is no failure: the next history may have one.
+    `NoSummaryError` doesn't count as a failure: the next history may have a summary.
 
-    After ``open_seconds`` it lets one try through: if that succeeds all go through again, else the
-    pause begins anew.
+    After ``open_seconds`` it lets one call through. If that succeeds, all calls go through again;
+    if not, the pause starts again.
     """
 
     def __init__(
@@ -29,57 +29,57 @@ class CircuitBreaker:
         failures: int,
         open_seconds: float,
     ) -> None:
+        """Take a summarizer, and a monotonic clock in seconds."""
         self._summarizer = summarizer
-        #: Tells seconds that never go back.
         self._clock = clock
-        self._most = failures
-        self._seconds = open_seconds
+        self._max_failures = failures
+        self._open_seconds = open_seconds
         self._failures = 0
-        self._opened: float | None = None
-        self._trying = False
+        self._opened_at: float | None = None
+        self._probing = False
 
     @property
     def name(self) -> str:
-        """The name of what is behind it."""
+        """The name of the summarizer inside."""
         return self._summarizer.name
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Pass on to the summarizer; raises `SummarizerError` at once while that is left out."""
-        if self._opened is None:
-            return await self._passed_on(messages, max_tokens)
-        if self._trying or self._clock() < self._opened + self._seconds:
-            raise SummarizerError("summaries pause after failures")
-        self._trying = True
+        """Call the summarizer; raises `SummarizerError`, at once while the breaker is open."""
+        if self._opened_at is None:
+            return await self._call(messages, max_tokens)
+        if self._probing or self._clock() < self._opened_at + self._open_seconds:
+            raise SummarizerError("summaries are paused after repeated failures")
+        self._probing = True
         try:
-            return await self._passed_on(messages, max_tokens)
+            return await self._call(messages, max_tokens)
         finally:
-            self._trying = False
+            self._probing = False
 
-    async def _passed_on(self, messages: Sequence[Message], max_tokens: int) -> str:
+    async def _call(self, messages: Sequence[Message], max_tokens: int) -> str:
         try:
             summary = await self._summarizer.summarize(messages, max_tokens=max_tokens)
         except NoSummaryError:
-            self._succeeded()
+            self._record_success()
             raise
         except SummarizerError as error:
-            self._failed(error.detail)
+            self._record_failure(error.detail)
             raise
-        except asyncio.CancelledError:  # whoever waited has lost patience
-            self._failed("it took too long")
+        except asyncio.CancelledError:  # the caller's time limit has passed
+            self._record_failure("it took too long")
             raise
-        self._succeeded()
+        self._record_success()
         return summary
 
-    def _failed(self, reason: str) -> None:
+    def _record_failure(self, reason: str) -> None:
         self._failures += 1
-        if self._opened is None and self._failures < self._most:
+        if self._opened_at is None and self._failures < self._max_failures:
             return
-        if self._opened is None:
+        if self._opened_at is None:
             log.warning("summarizer.paused", summarizer=self.name, reason=reason)
-        self._opened = self._clock()
+        self._opened_at = self._clock()
 
-    def _succeeded(self) -> None:
+    def _record_success(self) -> None:
         self._failures = 0
-        if self._opened is not None:
+        if self._opened_at is not None:
             log.info("summarizer.resumed", summarizer=self.name)
-        self._opened = None
+        self._opened_at = None

@@ -1,4 +1,4 @@
-"""Summaries by a model that reads a conversation of any length, chunk by chunk."""
+"""Summaries of conversations of any length, by a model that reads them chunk by chunk."""
 
 import asyncio
 import re
@@ -16,22 +16,22 @@ from prompts.summary_prompt import (
 from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 
-#: Ask a model: prompt and the most tokens of its answer. Raises `SummarizerError`.
+#: Send a model a prompt, and the most tokens of its answer. Raises `SummarizerError`.
 Ask = Callable[[str, int], Awaitable[str]]
 
-#: Tokens for the summary of a chunk at least: fewer say nothing.
-LEAST_SHARE: Final = 40
-#: Answers longer than their share by this factor are not trusted; up to it they are cut, as models
-#: count by other tokenizers.
+#: The least tokens for the summary of a chunk; shorter ones say nothing.
+MIN_SHARE: Final = 40
+#: An answer longer than its share by more than this factor is refused. A shorter one is cut, since
+#: models count with other tokenizers.
 TOO_LONG: Final = 1.5
 
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s)|[。！？]|(?=\n)|$")
 
 
 class ChunkedSummarizer:
-    """The `Summarizer` that asks for the summary of each chunk, and joins them in order.
+    """A `Summarizer` that asks a model for a summary of each chunk, and joins them in order.
 
-    Each is made of what was said, never of another summary.
+    Each summary is made of the conversation itself, never of another summary.
     """
 
     def __init__(self, name: str, ask: Ask, count: Count, settings: SummarizerSettings) -> None:
@@ -41,51 +41,51 @@ class ChunkedSummarizer:
         self._settings = settings
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Return a summary; raises `SummarizerError` if any chunk has none."""
+        """Return a summary; raises `SummarizerError` if the summary of any chunk fails."""
         size, redact = self._settings.chunk_tokens, self._settings.redact
-        parts = await asyncio.to_thread(split_chunks, messages, size, self._count, redact=redact)
-        shares = shared_out(max_tokens, [part.tokens for part in parts])
+        chunks = await asyncio.to_thread(split_chunks, messages, size, self._count, redact=redact)
+        shares = split_tokens(max_tokens, [chunk.tokens for chunk in chunks])
         slots = asyncio.Semaphore(self._settings.concurrency)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                asked = [
-                    tasks.create_task(self._part(part, share, slots))
-                    for part, share in zip(parts, shares, strict=True)
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._summarize_chunk(chunk, share, slots))
+                    for chunk, share in zip(chunks, shares, strict=True)
                 ]
-        except* SummarizerError as failed:
-            first = failed.exceptions[0]
+        except* SummarizerError as failures:
+            first = failures.exceptions[0]
         else:
-            return "\n\n".join(task.result() for task in asked)
+            return "\n\n".join(task.result() for task in tasks)
         raise first
 
-    async def _part(self, part: Chunk, share: int, slots: asyncio.Semaphore) -> str:
+    async def _summarize_chunk(self, chunk: Chunk, share: int, slots: asyncio.Semaphore) -> str:
         async with slots:
-            answer = await self._ask(format_summary_prompt(part.entries), share)
-        return within(answer.strip(), share, self._count)
+            answer = await self._ask(format_summary_prompt(chunk.entries), share)
+        return cut_to_sentences(answer.strip(), share, self._count)
 
 
-def shared_out(max_tokens: int, sizes: Sequence[int]) -> list[int]:
-    """Return the tokens for the summary of each chunk: a least, and more by its size.
+def split_tokens(max_tokens: int, sizes: Sequence[int]) -> list[int]:
+    """Return the tokens for the summary of each chunk: a minimum, and more in proportion to size.
 
-    Raises `NoSummaryError` where there is nothing to summarise, or too much for so few tokens.
+    Raises `NoSummaryError` if there is nothing to summarise, or too much for ``max_tokens``.
     """
-    room = max_tokens - len(sizes) * (LEAST_SHARE + SEPARATOR_TOKENS)
+    spare = max_tokens - len(sizes) * (MIN_SHARE + SEPARATOR_TOKENS)
     if not sizes:
         raise NoSummaryError("there is nothing to summarise")
-    if room < 0:
-        raise NoSummaryError(f"{len(sizes)} chunks can't be told in {max_tokens} tokens")
-    return [LEAST_SHARE + room * size // sum(sizes) for size in sizes]
+    if spare < 0:
+        raise NoSummaryError(f"{len(sizes)} chunks can't be summarised in {max_tokens} tokens")
+    return [MIN_SHARE + spare * size // sum(sizes) for size in sizes]
 
 
-def within(text: str, most: int, count: Count) -> str:
-    """Return the whole sentences of an answer that are ``most`` tokens at most.
+def cut_to_sentences(text: str, max_tokens: int, count: Count) -> str:
+    """Return the complete sentences of an answer that fit into ``max_tokens``.
 
-    Raises `NoSummaryError` where that would be little of it.
+    Raises `NoSummaryError` if the answer is much too long, or no sentence fits.
     """
-    if (tokens := count(text)) <= most:
+    if (tokens := count(text)) <= max_tokens:
         return text
-    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
-    fitting = bisect_right(ends, most, key=lambda end: count(text[:end]))
-    if tokens > most * TOO_LONG or not fitting:
-        raise NoSummaryError(f"the summary has {tokens} tokens in place of {most}")
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    fitting = bisect_right(ends, max_tokens, key=lambda end: count(text[:end]))
+    if tokens > max_tokens * TOO_LONG or not fitting:
+        raise NoSummaryError(f"the summary has {tokens} tokens instead of {max_tokens}")
     return text[: ends[fitting - 1]].strip()

@@ -1,4 +1,4 @@
-"""Summaries without a model: the conversation's most telling sentences."""
+"""Summaries without a model, of the most informative sentences of the conversation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -15,12 +15,12 @@ from service.ports.services import Summarizer, TokenCounter
 async def open_extractive_summarizer(
     _settings: SummarizerSettings, counter: TokenCounter
 ) -> AsyncIterator[Summarizer]:
-    """Open the summarizer that needs nothing."""
+    """Open the summarizer; it needs no connection."""
     yield ExtractiveSummarizer(counter.count)
 
 
 class ExtractiveSummarizer:
-    """The `Summarizer` that chooses sentences, in a thread."""
+    """A `Summarizer` that selects sentences, in a thread."""
 
     name = "extractive"
 
@@ -28,7 +28,7 @@ class ExtractiveSummarizer:
         self._count = count
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Return an extract; raises `NoSummaryError` where not even one sentence fits."""
+        """Return an extract; raises `NoSummaryError` if not even one sentence fits."""
         text = await asyncio.to_thread(extract, messages, max_tokens, self._count)
         if not text:
             raise NoSummaryError(f"no sentence fits into {max_tokens} tokens")

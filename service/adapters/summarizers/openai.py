@@ -1,196 +1,149 @@
-"""Summaries by a model behind OpenAI's chat completions, or any server that speaks them."""
+"""Summaries by a model, over OpenAI's chat completions API or a server compatible with it."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
-from opentelemetry.trace import Span, SpanKind
+from openai import APIStatusError, AsyncOpenAI, OpenAIError
+from openai.types import CompletionUsage
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from openai.types.chat.chat_completion import Choice
+from opentelemetry.trace import SpanKind
 
 from formatters.rows import fix_surrogates
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
-from service.observe.tracing import Attributes, child_span, current_span, set_attributes
+from service.observe.tracing import Attributes, child_span, set_attributes
 from service.ports.services import Summarizer, TokenCounter
-
-#: All up to the last sentence that is whole.
-_WHOLE: Final = re.compile(r".*(?:[.!?](?=\s|$)|[。！？]|\n)", re.DOTALL)
-
-
-def read_answer(body: bytes) -> str:
-    """Return the text of a chat completion; an unfinished last sentence is left out.
-
-    Raises `SummarizerError` where there is none.
-    """
-    try:
-        completion = json.loads(body)
-    except (ValueError, RecursionError):
-        raise SummarizerError("the model's answer is no JSON") from None
-    match completion:
-        case {"choices": [{"message": {"content": str(text)}, **choice}, *_]}:
-            text = _without_thoughts(fix_surrogates(text)).strip()
-        case {"choices": [{"message": {}}, *_]}:
-            raise SummarizerError("the model's answer has no text")
-        case _:
-            raise SummarizerError("the model's answer is no chat completion")
-    if choice.get("finish_reason") == "content_filter":
-        raise NoSummaryError("the model's answer was withheld by a filter")
-    if choice.get("finish_reason") == "length" and (whole := _WHOLE.match(text)):
-        text = whole[0].strip()
-    if not text:
-        raise SummarizerError("the model's answer has no text")
-    return text
-
-
-def _without_thoughts(text: str) -> str:
-    """Return an answer without the thoughts that some servers leave before it."""
-    thinks = text.lstrip().startswith("<think>")
-    return text.partition("</think>")[2] if thinks else text
-
-
-#: Of a model's name that a server gives back, characters at most.
-NAME_CHARS: Final = 128
-#: What finish reasons there are; a server may make up others.
-REASONS: Final = frozenset({"stop", "length", "content_filter", "tool_calls"})
-
-
-def asking(model: str, max_tokens: int) -> AbstractContextManager[Span | None]:
-    """Return the span of one attempt, below the one that is current."""
-    attributes: Attributes = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",  # whoever speaks its protocol
-        "gen_ai.request.model": model,
-        "gen_ai.request.max_tokens": max_tokens,
-    }
-    return child_span(f"chat {model}", SpanKind.CLIENT, attributes)
-
-
-def tell_answer(body: bytes) -> None:
-    """Tell what the server says of its answer, as far as it can be read."""
-    if current_span() is None:
-        return
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return
-    match answer:
-        case {"model": str(model)}:
-            set_attributes({"gen_ai.response.model": model[:NAME_CHARS]})
-    match answer:
-        case {"usage": {"prompt_tokens": int(taken), "completion_tokens": int(given)}}:
-            usage = {"gen_ai.usage.input_tokens": taken, "gen_ai.usage.output_tokens": given}
-            set_attributes(usage)
-    match answer:
-        case {"choices": [{"finish_reason": str(reason)}, *_]} if reason in REASONS:
-            set_attributes({"gen_ai.response.finish_reasons": [reason]})
-
-
-#: Before the second attempt; each further wait is twice as long. Seconds.
-BACKOFF_SECONDS: Final = 0.5
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
-#: Stands where a server asks for no key; the SDK takes none for a mistake.
+#: Sent to servers that need no key; the SDK refuses to send none.
 NO_KEY: Final = "none"
 
-_TOO_MANY_REQUESTS: Final = 429
-_TIMEOUTS: Final = frozenset({408, 409})
-_SERVER_ERRORS: Final = 500
-#: What a server answers to a prompt that it does not take.
+#: The statuses with which a server refuses a prompt.
 _REFUSALS: Final = frozenset({400, 413, 422})
+#: The finish reasons that go into spans; a server may invent others.
+_FINISH_REASONS: Final = frozenset({"stop", "length", "content_filter", "tool_calls"})
+#: The longest model name that goes into spans.
+_MAX_NAME_CHARS: Final = 128
+#: Everything up to the end of the last complete sentence.
+_COMPLETE: Final = re.compile(r".*(?:[.!?](?=\s|$)|[。！？]|\n)", re.DOTALL)
 
 
 @asynccontextmanager
 async def open_openai_summarizer(
     settings: SummarizerSettings, counter: TokenCounter
 ) -> AsyncIterator[Summarizer]:
-    """Open a client; nothing is sent before there is something to summarise."""
+    """Open a client; it connects when there is something to summarise."""
     async with make_client(settings) as client:
         model = OpenAIModel(client, settings)
         yield ChunkedSummarizer(model.name, model.ask, counter.count, settings)
 
 
 def make_client(settings: SummarizerSettings) -> AsyncOpenAI:
-    """Return a client that makes one attempt a call."""
+    """Return a client that retries as the settings say, and as servers ask with Retry-After."""
     key, url = settings.api_key, settings.base_url
     client = AsyncOpenAI(
         api_key=key.get_secret_value() if key else NO_KEY,
         base_url=url.get_secret_value() if url else OPENAI_URL,
-        timeout=settings.timeout_seconds,
-        max_retries=0,
+        timeout=None,  # `OpenAIModel.ask` limits all attempts together
+        max_retries=settings.retries,
     )
-    # the SDK takes them from the environment, which may mean another server than this one
+    # the SDK reads them from the environment, which may be meant for another server
     client.organization = client.project = None
     return client
 
 
 class OpenAIModel:
-    """A model that answers prompts, with a few attempts in a bounded time."""
+    """A model that answers prompts within a time limit."""
 
-    def __init__(
-        self,
-        client: AsyncOpenAI,
-        settings: SummarizerSettings,
-        *,
-        backoff_seconds: float = BACKOFF_SECONDS,
-    ) -> None:
+    def __init__(self, client: AsyncOpenAI, settings: SummarizerSettings) -> None:
         self.name = settings.model or ""
         self._client = client
         self._settings = settings
-        self._backoff = backoff_seconds
 
     async def ask(self, prompt: str, max_tokens: int) -> str:
         """Return the model's answer.
 
-        Raises `SummarizerError`, whose text has nothing of prompt, answer or key.
+        Raises `SummarizerError`, whose text contains nothing of the prompt, the answer or the key.
         """
         seconds = self._settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._attempts(prompt, max_tokens)
+                return read_answer(await self._complete(prompt, max_tokens))
         except TimeoutError:
             raise SummarizerError(f"the model gave no answer within {seconds:g} s") from None
-
-    async def _attempts(self, prompt: str, max_tokens: int) -> str:
-        for attempt in range(self._settings.retries):
-            try:
-                return await self._once(prompt, max_tokens)
-            except OpenAIError as error:
-                if not _may_pass(error):
-                    raise _failed(error) from None
-            await asyncio.sleep(self._backoff * 2**attempt)
-        try:
-            return await self._once(prompt, max_tokens)
+        # without the cause: servers repeat keys and prompts in their messages
+        except APIStatusError as error:
+            kind = NoSummaryError if error.status_code in _REFUSALS else SummarizerError
+            raise kind(f"the model's server answered with status {error.status_code}") from None
         except OpenAIError as error:
-            # without its cause: servers repeat keys and prompts in what they answer
-            raise _failed(error) from None
+            name = type(error).__name__
+            raise SummarizerError(f"the model's server can't be reached: {name}") from None
 
-    async def _once(self, prompt: str, max_tokens: int) -> str:
+    async def _complete(self, prompt: str, max_tokens: int) -> object:
         options: dict[str, Any] = {self._settings.limit_field: max_tokens}
         if self._settings.temperature is not None:
             options["temperature"] = self._settings.temperature
-        with asking(self.name, max_tokens):
-            response = await self._client.chat.completions.with_raw_response.create(
-                model=self.name, messages=[{"role": "user", "content": prompt}], **options
-            )
-            tell_answer(response.content)
-        return read_answer(response.content)
+        attributes: Attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",  # the protocol, whichever server it is
+            "gen_ai.request.model": self.name,
+            "gen_ai.request.max_tokens": max_tokens,
+        }
+        with child_span(f"chat {self.name}", SpanKind.CLIENT, attributes):
+            try:
+                completion: object = await self._client.chat.completions.create(
+                    model=self.name, messages=[{"role": "user", "content": prompt}], **options
+                )
+            except (ValueError, RecursionError):
+                raise SummarizerError("the model's answer is not JSON") from None
+            set_attributes(answer_attributes(completion))
+        return completion
 
 
-def _may_pass(error: OpenAIError) -> bool:
-    """Tell whether the same request may succeed a little later."""
-    if isinstance(error, APIStatusError):
-        status = error.status_code
-        return status in {*_TIMEOUTS, _TOO_MANY_REQUESTS} or status >= _SERVER_ERRORS
-    return isinstance(error, APIConnectionError)
+def read_answer(completion: object) -> str:
+    """Return the text of a chat completion, without an unfinished last sentence.
+
+    The SDK doesn't validate answers, so any field may be missing or of another type. Raises
+    `SummarizerError` if there is no text.
+    """
+    match completion:
+        case ChatCompletion(choices=[Choice(message=ChatCompletionMessage()) as choice, *_]):
+            content = getattr(choice.message, "content", None)
+        case _:
+            raise SummarizerError("the model's answer is not a chat completion")
+    reason = getattr(choice, "finish_reason", None)
+    if reason == "content_filter":
+        raise NoSummaryError("the model's answer was withheld by a filter")
+    text = _without_thoughts(fix_surrogates(content)).strip() if isinstance(content, str) else ""
+    if reason == "length" and (complete := _COMPLETE.match(text)):
+        text = complete[0].strip()
+    if not text:
+        raise SummarizerError("the model's answer has no text")
+    return text
 
 
-def _failed(error: OpenAIError) -> SummarizerError:
-    if isinstance(error, APIStatusError):
-        kind = NoSummaryError if error.status_code in _REFUSALS else SummarizerError
-        return kind(f"the model's server answered with status {error.status_code}")
-    return SummarizerError(f"the model's server can't be asked: {type(error).__name__}")
+def _without_thoughts(text: str) -> str:
+    """Remove the reasoning that some servers put before an answer."""
+    return text.partition("</think>")[2] if text.lstrip().startswith("<think>") else text
+
+
+def answer_attributes(completion: object) -> Attributes:
+    """Return what a chat completion reports about itself, as attributes of a span."""
+    attributes: dict[str, str | int | list[str]] = {}
+    match completion:
+        case ChatCompletion(model=str(model)):
+            attributes["gen_ai.response.model"] = model[:_MAX_NAME_CHARS]
+    match completion:
+        case ChatCompletion(usage=CompletionUsage(prompt_tokens=int(i), completion_tokens=int(o))):
+            attributes |= {"gen_ai.usage.input_tokens": i, "gen_ai.usage.output_tokens": o}
+    match completion:
+        case ChatCompletion(choices=[Choice(finish_reason=str(reason)), *_]):
+            if reason in _FINISH_REASONS:
+                attributes["gen_ai.response.finish_reasons"] = [reason]
+    return attributes

@@ -14,7 +14,7 @@ from service.errors import ContextBuilderError
 from service.http.builds import Builds
 from service.http.error_responses import NotFoundError
 from service.http.recent_builds import RecentBuilds
-from service.http.views import Page
+from service.http.views import BuildPage
 from service.wire.request import BuildRequest
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
@@ -29,10 +29,10 @@ class CountingReports(MemoryReports):
         self.asked += 1
         return await super().get(build_id)
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Count, and return which there are."""
         self.asked += 1
-        return await super().present(build_ids)
+        return await super().existing(build_ids)
 
 
 class Worker:
@@ -112,7 +112,7 @@ async def test_nobody_else_finds_a_build(worker: Worker, make_request: MakeReque
         refusals.append(refused.value.detail)
 
     assert len(set(refusals)) == 1
-    assert await worker.builds().newest("p", 10) == Page(builds=[], next=None)
+    assert await worker.builds().newest("p", 10) == BuildPage(builds=[], next=None)
 
 
 async def test_what_is_erased_on_the_bus_is_shown_no_more(
@@ -123,7 +123,7 @@ async def test_what_is_erased_on_the_bus_is_shown_no_more(
     assert len((await worker.builds().newest("o", 10)).builds) == 1
     store.kept.drop(built.content.build_id)
 
-    assert await worker.builds().newest("o", 10) == Page(builds=[], next=None)
+    assert await worker.builds().newest("o", 10) == BuildPage(builds=[], next=None)
     assert not list(worker.recent.of("o"))
 
 

@@ -10,7 +10,7 @@ from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError
 from service.http import gauges
-from service.http.gauges import WorkerState
+from service.http.gauges import WorkerGauges
 from service.observe.health import Check
 from service.ports.stream import Delivery, Depth
 from tests.probing import Measured
@@ -36,7 +36,7 @@ async def looked_up(requests: Waiting, results: Waiting) -> Measured:
     """Return the metrics of a bus with these inboxes and three requests in work."""
     bus = MemoryBus(MemoryHub(), BusOptions())
     bus.requests, bus.results = requests, results  # type: ignore[assignment] # of inboxes, that is all
-    registry, seen = CollectorRegistry(auto_describe=True), WorkerState(bus, lambda: 3)
+    registry, seen = CollectorRegistry(auto_describe=True), WorkerGauges(bus, lambda: 3)
     registry.register(seen)
     await seen.refresh([])
     return Measured(generate_latest(registry).decode())
@@ -86,7 +86,7 @@ async def test_checks_are_told_as_they_were_found() -> None:
     """Each by its name, as 1 or 0; before the first look there are none."""
     registry, seen = (
         CollectorRegistry(auto_describe=True),
-        WorkerState(MemoryBus(MemoryHub(), BusOptions()), lambda: 0),
+        WorkerGauges(MemoryBus(MemoryHub(), BusOptions()), lambda: 0),
     )
     registry.register(seen)
     assert "check_ok{" not in generate_latest(registry).decode()

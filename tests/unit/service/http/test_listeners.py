@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message
 
 from service.adapters.memory.hub import MemoryReports
 from service.audit.reports import BuildReports
-from service.http.app import make_app
+from service.http.interface import make_app
 from service.http.recent_builds import RecentBuilds
 from service.http.submit import Submitter
 from service.wire.response import BuildResponse

@@ -39,7 +39,7 @@ def test_every_attribute_has_a_line() -> None:
 
 def test_every_event_has_a_line() -> None:
     """Under its whole name."""
-    sent = set(re.findall(r'#tell\("(\w+)"', SCRIPT))
+    sent = set(re.findall(r'#emit\("(\w+)"', SCRIPT))
     assert set(re.findall(r"`context-manager:(\w+)`", section("Events"))) == sent
 
 

@@ -88,12 +88,12 @@ async def test_failures_in_a_row_open_it(
     with capture_logs() as logs:
         await failing(breaker, 2)
         clock.seconds += 59
-        assert await failing(breaker, 3) == "summaries pause after failures"
+        assert await failing(breaker, 3) == "summaries are paused after repeated failures"
         assert flaky.asked == 2
 
         clock.seconds += 1
         assert await failing(breaker) == "down"
-        assert await failing(breaker) == "summaries pause after failures"
+        assert await failing(breaker) == "summaries are paused after repeated failures"
         assert flaky.asked == 3
 
         clock.seconds += 60
@@ -118,12 +118,12 @@ async def test_one_try_at_a_time(breaker: CircuitBreaker, flaky: Flaky, clock: C
     for _ in range(3):
         await flaky.began.get()
 
-    assert await failing(breaker) == "summaries pause after failures"
+    assert await failing(breaker) == "summaries are paused after repeated failures"
 
     trying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await trying
-    assert await failing(breaker) == "summaries pause after failures"
+    assert await failing(breaker) == "summaries are paused after repeated failures"
     clock.seconds += 60
     flaky.go_on.set()
     flaky.works = True

@@ -4,10 +4,10 @@ import pytest
 
 from formatters.model import Message, Role
 from service.adapters.summarizers.chunked import (
-    LEAST_SHARE,
+    MIN_SHARE,
     ChunkedSummarizer,
-    shared_out,
-    within,
+    cut_to_sentences,
+    split_tokens,
 )
 from service.config.content import SummarizerSettings
 from service.errors import SummarizerError
@@ -105,7 +105,7 @@ async def test_secrets_are_redacted_by_default(redact: bool, sent: bool) -> None
 async def test_an_answer_that_grows_is_refused() -> None:
     """What is far longer than it may be is not what was asked for."""
     model = Model(answer="So be it. " * 100)
-    with pytest.raises(SummarizerError, match="tokens in place of"):
+    with pytest.raises(SummarizerError, match="tokens instead of"):
         await summarizer(model).summarize(talk("x" * 200), max_tokens=100)
 
 
@@ -113,23 +113,23 @@ async def test_an_answer_that_grows_is_refused() -> None:
     ("most", "sizes", "shares"),
     [
         (100, [7], [98]),
-        (84, [5, 500], [LEAST_SHARE, LEAST_SHARE]),
-        (184, [100, 300], [LEAST_SHARE + 25, LEAST_SHARE + 75]),
+        (84, [5, 500], [MIN_SHARE, MIN_SHARE]),
+        (184, [100, 300], [MIN_SHARE + 25, MIN_SHARE + 75]),
     ],
 )
 def test_larger_chunks_get_longer_summaries(most: int, sizes: list[int], shares: list[int]) -> None:
     """Each has the least that says something, and what is left goes by size."""
-    assert shared_out(most, sizes) == shares
+    assert split_tokens(most, sizes) == shares
 
 
 @pytest.mark.parametrize(
     ("most", "sizes", "problem"),
-    [(100, [], "nothing to summarise"), (83, [1, 1], "2 chunks can't be told in 83 tokens")],
+    [(100, [], "nothing to summarise"), (83, [1, 1], "2 chunks can't be summarised in 83 tokens")],
 )
 def test_what_cannot_be_told_is_an_error(most: int, sizes: list[int], problem: str) -> None:
     """No chunk is left out to make room."""
     with pytest.raises(SummarizerError, match=problem):
-        shared_out(most, sizes)
+        split_tokens(most, sizes)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,12 @@ def test_what_cannot_be_told_is_an_error(most: int, sizes: list[int], problem: s
 )
 def test_an_answer_a_little_too_long_is_cut(text: str, kept: str) -> None:
     """Behind a whole sentence or line: models count by other tokenizers."""
-    assert within(text, 21 if text[0] == "-" else 17 if text[0] == "一" else 20, len) == kept
+    assert (
+        cut_to_sentences(text, 21 if text[0] == "-" else 17 if text[0] == "一" else 20, len) == kept
+    )
 
 
 def test_an_answer_of_one_sentence_is_not_cut() -> None:
     """Half a sentence is worse than none."""
     with pytest.raises(SummarizerError):
-        within("one two three four five", 20, len)
+        cut_to_sentences("one two three four five", 20, len)

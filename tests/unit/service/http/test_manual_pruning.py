@@ -5,7 +5,7 @@ import pytest
 from service.builder import ContextBuilder
 from service.config.settings import BudgetSettings, MemorySettings, Settings
 from service.errors import InvalidRequestError
-from service.http.pruning import Pruning
+from service.http.manual_pruning import Pruning
 from service.http.requests import PruningTarget
 from tests.support import MakeBuilder, row
 

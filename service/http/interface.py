@@ -21,8 +21,8 @@ from service.http.builds import Builds
 from service.http.endpoint import Slots, make_route
 from service.http.error_responses import MethodNotAllowedError, NotFoundError, http_error_response
 from service.http.handlers import Handlers
+from service.http.manual_pruning import Pruning
 from service.http.openapi import document
-from service.http.pruning import Pruning
 from service.http.recent_builds import RecentBuilds
 from service.http.routes import ENDPOINTS
 from service.http.server import serving
