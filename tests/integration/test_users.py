@@ -237,7 +237,7 @@ async def test_the_doctor_names_what_a_user_may_not_do(fenced: Fenced) -> None:
         url = fenced.url.replace("://", f"://{fenced.prefix}{name}:password@")
         options = BusOptions(prefix=fenced.prefix)
         async with open_redis_survey(url, options, []) as survey:
-            denied[name] = await survey.denied()
+            denied[name] = await survey.missing_permissions()
 
     assert denied["ctxb-worker"] == []
     assert denied["ctxb-orchestrator"] is not None
@@ -264,7 +264,7 @@ async def test_the_worker_may_be_looked_after_with_the_rights_for_it(fenced: Fen
         assert [each.entries for each in (await survey.state()).requests] == [1]
         assert await survey.servers()
         assert await survey.subscriber_limit() is not None
-        async with survey.overhear() as heard:
+        async with survey.monitor() as heard:
             bus = await fenced.as_user("ctxb-worker")
             await bus.publish(Topics.CONTEXT_BUILD_RESPONSE, b"1")
             assert (await anext(heard)).payload == b"1"
