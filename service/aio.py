@@ -8,18 +8,18 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-#: Characters of text from which on work is done in a thread, so that the event loop stays free:
-#: about 10 ms of CPU where nothing has been counted before.
+#: Characters of text above which work is done in a thread, so that the event loop stays free: about
+#: 10 ms of CPU if none of it has been counted before.
 LARGE_TEXT: Final = 50_000
-#: New objects from which on they are looked through, where Python's default is 700, and how many
-#: such looks lead to one through older ones.
+#: Thresholds of the garbage collector: new objects that start a collection (Python's default is
+#: 700), and collections of a generation that start one of the next older.
 GENERATIONS: Final = (20_000, 20, 50)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a program to its end, as `asyncio.run` does; on uvloop where that is installed.
+    """Run a program as `asyncio.run` does, on uvloop if it is installed.
 
-    uvloop comes with the extra ``fast``; there is none for Windows.
+    uvloop comes with the extra ``fast``; it doesn't support Windows.
     """
     if find_spec("uvloop") is None:
         return asyncio.run(main)
@@ -29,12 +29,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return result
 
 
-def settle_memory() -> None:
-    """Spare a process that is ready, and will run for long, most of its garbage collections.
+def reduce_garbage_collection() -> None:
+    """Make garbage collections rare in a long-running process that has finished loading.
 
-    What has been loaded, some hundred thousand objects, stays anyway, and is never looked through
-    again. Nearly all that a request leaves behind goes at once, as nothing refers to it; what is
-    left for collections are a few cycles.
+    The objects loaded so far, some hundred thousand, are kept anyway, so they are exempted from
+    collections. Reference counting frees nearly everything that a request allocates; only a few
+    cycles remain for the collector.
     """
     gc.collect()
     gc.freeze()
@@ -42,7 +42,7 @@ def settle_memory() -> None:
 
 
 async def batches(items: AsyncIterator[T], size: int) -> AsyncGenerator[list[T], None]:
-    """Yield items in lists of so many, and what is left in a last one."""
+    """Yield items in lists of ``size``; the last one may be shorter."""
     batch: list[T] = []
     async for item in items:
         batch.append(item)
@@ -53,10 +53,11 @@ async def batches(items: AsyncIterator[T], size: int) -> AsyncGenerator[list[T],
         yield batch
 
 
-def heed_cancellation() -> None:
-    """Raise the cancellation that a library may have swallowed on its way to a loop.
+def raise_if_cancelled() -> None:
+    """Raise `CancelledError` if the task was cancelled; loops call it between iterations.
 
-    Up to Python 3.11, `asyncio.wait_for` loses one that arrives as the awaited call ends.
+    Libraries may swallow a cancellation: up to Python 3.11, `asyncio.wait_for` loses one that
+    arrives as the awaited call ends.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -64,10 +65,10 @@ def heed_cancellation() -> None:
 
 
 class time_limit:  # noqa: N801 - read as a phrase
-    """Cancel what a task does in the context when so many seconds are over.
+    """Cancel the task's work in the context after ``seconds``; raises `TimeoutError` then.
 
-    It is `asyncio.timeout` for limits that are seldom reached, in a third of its time. Raises
-    `TimeoutError` in place of its own cancellation, and lets others through.
+    Does what `asyncio.timeout` does, in a third of its time, for limits that are seldom reached.
+    Cancellations by others pass through.
     """
 
     __slots__ = ("_before", "_over", "_seconds", "_task", "_timer")
@@ -89,6 +90,6 @@ class time_limit:  # noqa: N801 - read as a phrase
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         self._timer.cancel()
-        # where somebody else has cancelled the task as well, that goes on
+        # a cancellation by another party takes precedence
         if self._over and self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError

@@ -1,4 +1,4 @@
-"""Open each part of the service as the settings say: bus, stores, tools, prompts, tokenizers."""
+"""Open the parts of the service from the settings: bus, stores, tools, prompts, tokenizers."""
 
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -15,7 +15,7 @@ from service.adapters import BUSES, STORES, SUMMARIZERS, embedded_server, mcp_se
 from service.adapters.bus_options import bus_options
 from service.adapters.embedded.binaries import find_server
 from service.adapters.model_table import load_models
-from service.adapters.otel import tracer as opening
+from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
@@ -35,7 +35,58 @@ from service.ports.stores import Stores
 from service.worker.client import ContextClient, open_client
 from service.worker.telemetry import BusSpans
 
+log = structlog.get_logger(__name__)
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedBus:
+    """A bus, and where it is."""
+
+    bus: Bus
+    #: For other processes to connect to; None for a bus in this process only.
+    url: str | None
+    #: The origin of the bus, for display.
+    origin: str
+
+
+@asynccontextmanager
+async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
+    """Connect to the configured bus; without one, start a server, or else use one in memory.
+
+    Raises:
+        BusError: The bus does not answer.
+        ConfigError: No adapter supports its URL.
+    """
+    async with AsyncExitStack() as stack:
+        url, origin = await _bus_url(settings, stack)
+        opened = by_scheme(BUSES, url, "bus.url")(url, bus_options(settings))
+        bus = await stack.enter_async_context(opened)
+        yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, origin=origin)
+
+
+async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]:
+    if settings.bus.url is not None:
+        return settings.bus.url.get_secret_value(), "bus.url"
+    server = find_server()
+    if server is None:
+        log.warning("bus.in_memory", reason="no server to embed was found")
+        return "memory://", "memory of this process"
+    return await stack.enter_async_context(embedded_server(server)), server.origin
+
+
+@asynccontextmanager
+async def connect_client(
+    settings: Settings, bus: Bus, tracer: Tracer | None = None
+) -> AsyncIterator[ContextClient]:
+    """Open a client on a bus; raises `ConfigError` if the settings allow no replies."""
+    prefixes = settings.bus.reply_prefixes
+    if not prefixes:
+        raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
+    spans = BusSpans(tracer or find_tracer(), settings.bus)
+    async with open_client(bus, reply_prefix=prefixes[0], spans=spans) as client:
+        yield client
 
 
 def now() -> datetime:
@@ -49,8 +100,8 @@ async def open_stores(
 ) -> AsyncIterator[Stores]:
     """Open the configured store; raises `ConfigError` or `StoreError`.
 
-    Without ``tokenizers`` the configured one is loaded as rows are counted, which is when they are
-    stored.
+    Without ``tokenizers``, the configured one is loaded when the first row is counted, which is
+    when it is stored.
     """
     counter: TokenCounter
     if tokenizers is None:
@@ -64,7 +115,7 @@ async def open_stores(
 
 @asynccontextmanager
 async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIterator[Summarizer]:
-    """Open the configured summarizer; raises `ConfigError` where what it needs is not installed."""
+    """Open the configured summarizer; raises `ConfigError` if its packages are not installed."""
     chosen = settings.summaries.summarizer
     async with SUMMARIZERS[chosen.kind](chosen, counter) as summarizer:
         yield CircuitBreaker(
@@ -76,27 +127,27 @@ async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIte
 
 
 def open_tracer(settings: Settings) -> AbstractAsyncContextManager[Tracer | None]:
-    """Open what sends spans, as the settings and OpenTelemetry's variables say."""
-    return opening.open_tracer(settings.telemetry)
+    """Open the exporter of spans that the settings and OpenTelemetry's variables configure."""
+    return otel_tracer.open_tracer(settings.telemetry)
 
 
 def open_registry(settings: Settings) -> InMemoryToolRegistry:
-    """Load the tools of files and modules; raises `ToolError` with the place of what is wrong."""
+    """Load the tools of files and modules; raises `ToolError` with the location of a problem."""
     return load_registry(settings.tools)
 
 
 async def list_servers(settings: Settings) -> list[ServerTools]:
-    """Ask the configured servers for their tools once; raises `ConfigError` without the extra."""
+    """List the tools of the configured servers; raises `ConfigError` without the extra ``mcp``."""
     return await mcp_servers().list(settings.tools) if settings.tools.mcp else []
 
 
 def open_prompts(settings: Settings, metrics: Metrics = UNMEASURED) -> Prompts:
-    """Read the configured texts; raises `PromptError` with the path of what is wrong."""
+    """Read the configured prompts; raises `PromptError` with the path of a problem."""
     return WatchedPrompts(settings.prompts, metrics)
 
 
 def tool_sources(settings: Settings) -> list[ToolSource]:
-    """Return where the configured tools are, files before modules; none is read yet."""
+    """Return the configured sources of tools, files before modules, without reading them."""
     return find_sources(settings.tools.paths, settings.tools.modules)
 
 
@@ -110,20 +161,20 @@ def open_counter(settings: Settings) -> TokenCounter:
     return TiktokenTokenizers().counter(settings.budget.tokenizer)
 
 
-def tokenizers_at_hand() -> Mapping[str, bool]:
-    """Return of each tokenizer that comes along whether it counts; takes a second of CPU."""
+def load_tokenizers() -> Mapping[str, bool]:
+    """Load the packaged tokenizers; return of each whether it counts exactly. A second of CPU."""
     tokenizers = TiktokenTokenizers()
     return {name: tokenizers.counter(name).exact for name in PACKAGED}
 
 
-def embedded_origin() -> str | None:
-    """Return whose server a worker without a bus would start, None where there is none."""
+def embedded_server_origin() -> str | None:
+    """Return the origin of the server that a worker without a bus would start, or None."""
     server = find_server()
     return server.origin if server else None
 
 
 def store_file(settings: Settings) -> Path | None:
-    """Return the file that the store is, None where it is a server; raises `StoreError`."""
+    """Return the file of the store, None if it is a server; raises `StoreError`."""
     from service.adapters.sql.sqlite import sqlite_path  # noqa: PLC0415 - only databases need it
 
     url = settings.store.url.get_secret_value()
@@ -131,28 +182,28 @@ def store_file(settings: Settings) -> Path | None:
 
 
 async def upgrade_store(settings: Settings) -> None:
-    """Bring the configured store to the newest schema; raises `StoreError`."""
+    """Upgrade the configured store to the newest schema; raises `StoreError`."""
     from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - only databases need it
 
     await upgrade(settings.store.url.get_secret_value(), settings.store)
 
 
 async def store_revision(settings: Settings) -> str | None:
-    """Return the revision of the store's schema, None where it has none; raises `StoreError`."""
+    """Return the revision of the store's schema, None if it has none; raises `StoreError`."""
     from service.adapters.sql.database_state import read_revision  # noqa: PLC0415 - only databases need it
 
     return await read_revision(settings.store.url.get_secret_value(), settings.store)
 
 
 async def check_store(settings: Settings) -> str:
-    """Return the revision of the store's schema; raises `SchemaError` if it is not ours."""
+    """Return the revision of the store's schema; raises `SchemaError` unless it is the newest."""
     from service.adapters.sql.migrate import check  # noqa: PLC0415 - only databases need it
 
     return await check(settings.store.url.get_secret_value(), settings.store)
 
 
 async def store_state(settings: Settings) -> StoreState | None:
-    """Return how large the store is, None where there is none yet; raises `StoreError`."""
+    """Return the size of the store, None if it doesn't exist yet; raises `StoreError`."""
     from service.adapters.sql.database_state import read_size  # noqa: PLC0415 - only databases need it
 
     return await read_size(settings.store.url.get_secret_value(), settings.store)
@@ -160,78 +211,26 @@ async def store_state(settings: Settings) -> StoreState | None:
 
 @asynccontextmanager
 async def open_survey(settings: Settings) -> AsyncIterator[BusSurvey]:
-    """Connect to the server of `bus.url` to look only; raises `BusError` or `ConfigError`."""
+    """Connect to the server of `bus.url` for reading; raises `BusError` or `ConfigError`."""
     from service.adapters.redis.survey import open_redis_survey  # noqa: PLC0415 - likewise
 
     if settings.bus.url is None:
-        raise ConfigError("bus.url: there is no server to look at")
+        raise ConfigError("bus.url: not set, so there is no server to inspect")
     url, prefixes = settings.bus.url.get_secret_value(), settings.bus.reply_prefixes
     async with open_redis_survey(url, bus_options(settings), prefixes) as survey:
         yield survey
 
 
 async def reindex_store(settings: Settings) -> int:
-    """Have rows found by terms of today's rules; returns how many had others."""
+    """Update the search terms of rows to the current rules; return the number of rows updated."""
     from service.adapters.sql.migrate import reindex  # noqa: PLC0415 - only databases need it
 
     return await reindex(settings.store.url.get_secret_value(), settings.store)
 
 
 def by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:
-    """Return what knows a URL; raises `ConfigError` with the setting where nothing does."""
+    """Return the entry for a URL's scheme; raises `ConfigError` that names the setting."""
     scheme = url.partition(":")[0]
     if scheme not in table:
-        raise ConfigError(f"{setting}: {scheme!r} is not known; {', '.join(sorted(table))} are")
+        raise ConfigError(f"{setting}: {scheme!r} is unknown; known are {', '.join(sorted(table))}")
     return table[scheme]
-
-
-log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectedBus:
-    """A bus, and how it was come by."""
-
-    bus: Bus
-    #: For other processes to connect to; None for a bus that lives in this one only.
-    url: str | None
-    #: Where the bus is, for people.
-    origin: str
-
-
-@asynccontextmanager
-async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
-    """Connect to the configured bus; without one, start a server, or fall back to one in memory.
-
-    Raises:
-        BusError: The bus does not answer.
-        ConfigError: No adapter knows its URL.
-    """
-    async with AsyncExitStack() as stack:
-        url, origin = await _bus_url(settings, stack)
-        opened = by_scheme(BUSES, url, "bus.url")(url, bus_options(settings))
-        bus = await stack.enter_async_context(opened)
-        yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, origin=origin)
-
-
-@asynccontextmanager
-async def connect_client(
-    settings: Settings, bus: Bus, tracer: Tracer | None = None
-) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus; raises `ConfigError` where the settings allow no replies."""
-    prefixes = settings.bus.reply_prefixes
-    if not prefixes:
-        raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
-    spans = BusSpans(tracer or find_tracer(), settings.bus)
-    async with open_client(bus, reply_prefix=prefixes[0], spans=spans) as client:
-        yield client
-
-
-async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]:
-    if settings.bus.url is not None:
-        return settings.bus.url.get_secret_value(), "bus.url"
-    server = find_server()
-    if server is None:
-        log.warning("bus.in_memory", reason="no server to embed was found")
-        return "memory://", "memory of this process"
-    return await stack.enter_async_context(embedded_server(server)), server.origin

@@ -196,51 +196,51 @@ class Noted(Metrics):
 
     def __init__(self) -> None:
         self.took_seconds: list[tuple[str, float]] = []
-        #: What was counted, in its order.
+        #: What was counted, in order.
         self.counted: list[str] = []
         self.sizes: list[Sizes] = []
 
-    def took(self, stage: Stage, seconds: float) -> None:
+    def record_duration(self, stage: Stage, seconds: float) -> None:
         """Note a time."""
         self.took_seconds.append((stage, seconds))
 
-    def answered(self, outcome: str) -> None:
+    def count_answer(self, outcome: str) -> None:
         """Note an outcome."""
         self.counted.append(f"answered {outcome}")
 
-    def built(self, sizes: Sizes) -> None:
+    def record_context(self, sizes: Sizes) -> None:
         """Note what a context came to."""
         self.sizes.append(sizes)
 
-    def duplicate(self, kind: Duplicate) -> None:
+    def count_duplicate(self, kind: Duplicate) -> None:
         """Note a duplicate."""
         self.counted.append(f"duplicate {kind}")
 
-    def unheard(self) -> None:
+    def count_unheard_reply(self) -> None:
         """Note a reply that nobody heard."""
         self.counted.append("unheard")
 
-    def buried(self, reason: DeadLetterReason) -> None:
+    def count_dead_letter(self, reason: DeadLetterReason) -> None:
         """Note a dead letter."""
         self.counted.append(f"buried {reason}")
 
-    def event_lost(self) -> None:
+    def count_lost_event(self) -> None:
         """Note an event that was lost."""
         self.counted.append("event lost")
 
-    def summarized(self, outcome: SummaryOutcome) -> None:
+    def count_summary(self, outcome: SummaryOutcome) -> None:
         """Note what came of a summary."""
         self.counted.append(f"summarized {outcome}")
 
-    def reloaded(self, result: Reload) -> None:
+    def count_reload(self, result: Reload) -> None:
         """Note that texts were read again."""
         self.counted.append(result)
 
-    def refreshed(self, source: str, outcome: Refresh) -> None:
+    def count_refresh(self, source: str, outcome: Refresh) -> None:
         """Note that a server was asked."""
         self.counted.append(f"{source} {outcome}")
 
-    def requested(self, request: HttpRequest, seconds: float) -> None:
+    def record_http_request(self, request: HttpRequest, seconds: float) -> None:
         """Note a request over HTTP."""
         self.counted.append(f"{request.method} {request.route} {request.status}")
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.bus.load import OWNERS, request
 from bench.conversation import conversation
-from service.aio import run, settle_memory
+from service.aio import reduce_garbage_collection, run
 from service.app import make_worker, open_builder, open_bus
 from service.builder import Answered, ContextBuilder
 from service.config.settings import Settings
@@ -93,7 +93,7 @@ async def _serve(kind: str, settings: Settings) -> None:
                     await builder.history.append(f"owner_{owner}", rows)
             cost, size = await _build_cost(builder)
             print(json.dumps({"build_us": cost, "response_bytes": size}), flush=True)
-            settle_memory()
+            reduce_garbage_collection()
             await make_worker(connected.bus, builder).run(stop)
 
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from bench.bus.load import OWNERS
 from bench.bus.worker import HISTORY
 from bench.conversation import conversation
-from service.aio import run, settle_memory
+from service.aio import reduce_garbage_collection, run
 from service.app import connect_client, make_worker, open_builder, open_bus
 from service.config.settings import Settings
 from service.http.interface import open_http
@@ -35,7 +35,7 @@ async def _serve(settings: Settings) -> None:
         rows = conversation(HISTORY)
         for owner in range(OWNERS):
             await builder.history.append(f"owner_{owner}", rows)
-        settle_memory()
+        reduce_garbage_collection()
         print("ready", flush=True)
         await make_worker(bus, builder, served.recent.add).run(stop)
 

@@ -127,6 +127,8 @@ def _changed_requests(a: ContentReport, b: ContentReport) -> Iterator[Change]:
 
 
 def _changed_settings(a: ContentReport, b: ContentReport) -> Iterator[Change]:
+    if a.settings is None or b.settings is None:
+        return
     for name in sorted({**a.settings, **b.settings}):
         one, other = (_plain(settings.get(name)) for settings in (a.settings, b.settings))
         if one != other:

@@ -107,8 +107,9 @@ class ContentReport(_Record):
     warnings: list[WarningRecord]
     messages: list[ReportedMessage]
     tools: list[ReportedTool]
-    #: The settings that differ from their defaults, by dotted path; ``set`` stands for texts.
-    settings: dict[str, Any] = {}
+    #: The worker's settings that differ from their defaults, by dotted path; ``set`` is a text.
+    #: None if they are not known, as those of a response.
+    settings: dict[str, Any] | None = None
 
 
 class ReportedRequest(_Record):
@@ -155,6 +156,7 @@ class BuildReport(ContentReport):
     """What a context was made of and what it came to."""
 
     version: Literal[1] = VERSION
+    settings: dict[str, Any]
     #: When it was built.
     at: AwareDatetime
     #: Whether the report has texts.
@@ -449,9 +451,9 @@ class BuildReports:
             log.warning("report.unreadable", build_id=build_id, reason=type(error).__name__)
             return None
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these builds still have a report; raises `BusError`."""
-        return await self._store.present(build_ids)
+        return await self._store.existing(build_ids)
 
 
 def _log_loss(built: Built, reason: str) -> None:

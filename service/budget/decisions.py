@@ -32,7 +32,7 @@ REASONS: Final = {
     "repeated": "another message that is shown says the same",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
-    BEYOND_LIMIT: "it is older than the number of rows that history may show",
+    BEYOND_LIMIT: "it is older than the rows that history may show",
     "role": "messages of this role are not shown as history",
     "empty": "it has no text and calls no tool",
     "tool_only": "it has tool results, but no message that they belong to",

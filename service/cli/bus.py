@@ -53,10 +53,10 @@ def shards(ctx: typer.Context, count: Count = None, as_json: Json = False) -> No
 async def set_layout(settings: Settings, count: int | None) -> Layout:
     """Set the number of streams, unless ``count`` is None, and return the layout."""
     async with open_bus(settings) as connected:
-        division = connected.bus.division
+        shards = connected.bus.request_shards
         if count is not None:
-            await division.divide(count)
-        return Layout(shards=await division.count(), streams=await division.streams())
+            await shards.set_count(count)
+        return Layout(shards=await shards.count(), streams=await shards.streams())
 
 
 def print_layout(layout: Layout) -> None:

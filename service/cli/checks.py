@@ -14,15 +14,15 @@ from service.config.endpoints import HttpSettings, is_loopback
 from service.config.settings import Settings
 from service.connect import (
     check_store,
-    embedded_origin,
+    embedded_server_origin,
     list_servers,
+    load_tokenizers,
     open_counter,
     open_prompts,
     open_summarizer,
     open_survey,
     store_file,
     store_state,
-    tokenizers_at_hand,
     tool_sources,
 )
 from service.errors import BusError, ForbiddenError, SchemaError, ToolError
@@ -85,7 +85,7 @@ def fail(what: str, found: str, advice: str) -> Finding:
 async def check_bus(settings: Settings) -> AsyncIterator[Finding]:
     """Check the server of `bus.url`, this user's permissions, the streams and their readers."""
     if not has_shared_bus(settings):
-        origin = embedded_origin()
+        origin = embedded_server_origin()
         found = f"no bus.url; a worker starts its own, {origin}" if origin else "in memory only"
         advice = "set bus.url: a worker's own bus ends with it, and keeps nothing"
         yield warn("bus", found, advice)
@@ -116,7 +116,7 @@ async def _check_servers(survey: BusSurvey) -> AsyncIterator[Finding]:
     for server in servers:
         for finding in check_server(server):
             yield finding
-    ahead = await survey.ahead_seconds()
+    ahead = await survey.clock_offset_seconds()
     if abs(ahead) > CLOCK_SECONDS:
         found = f"the bus is {abs(ahead):.1f} s {'ahead' if ahead > 0 else 'behind'}"
         yield warn("bus clock", found, "set both clocks by NTP: deadlines follow the bus's")
@@ -165,7 +165,7 @@ async def _check_subscribers(survey: BusSurvey) -> Finding:
 
 
 async def _check_permissions(survey: BusSurvey) -> Finding:
-    denied = await survey.denied()
+    denied = await survey.missing_permissions()
     if denied is None:
         advice = "check yourself, against docs/scaling.md, Users"
         return warn("bus rights", "a server before Redis 7 can't report them", advice)
@@ -300,7 +300,7 @@ async def check_outdated(settings: Settings) -> AsyncIterator[Finding]:
 
 async def check_tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
     """Check that counts are exact; nothing is ever downloaded."""
-    for name, exact in (await asyncio.to_thread(tokenizers_at_hand)).items():
+    for name, exact in (await asyncio.to_thread(load_tokenizers)).items():
         if exact:
             yield ok("tokenizer", f"{name} is available offline")
         else:

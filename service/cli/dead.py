@@ -224,7 +224,7 @@ async def newest(letters: DeadLetters, limit: int, reason: str | None) -> list[L
     Payloads are dropped as they are read, so only a few are in memory at a time.
     """
     summaries: list[LetterSummary] = []
-    async with aclosing(_matching(letters.each(newest_first=True), reason)) as matching:
+    async with aclosing(_matching(letters.scan(newest_first=True), reason)) as matching:
         async for letter in matching:
             summaries.append(summarize(letter))
             if len(summaries) == limit:
@@ -288,7 +288,7 @@ async def settle(
 
 
 async def _matching_ids(letters: DeadLetters, reason: str | None) -> AsyncGenerator[str, None]:
-    async with aclosing(_matching(letters.each(), reason)) as matching:
+    async with aclosing(_matching(letters.scan(), reason)) as matching:
         async for letter in matching:
             yield letter.id
 

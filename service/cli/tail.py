@@ -19,7 +19,7 @@ from service.config.settings import Settings
 from service.connect import open_survey
 from service.errors import InvalidRequestError
 from service.observe.logs import owner_hash
-from service.ports.status import Heard
+from service.ports.status import ChannelMessage
 from service.wire.payload import MAX_ID, read_json
 from service.wire.protocol import Topics
 
@@ -106,7 +106,7 @@ def tail(
 async def follow(settings: Settings, wanted: Filter, render: Callable[[Message], str]) -> None:
     """Print a line for each wanted message; raises `BusError`."""
     remaining = wanted.count
-    async with open_survey(settings) as survey, survey.overhear() as heard:
+    async with open_survey(settings) as survey, survey.monitor() as heard:
         typer.echo("following; Ctrl-C ends it", err=True)
         async for received in heard:
             message = read_message(received, datetime.now(UTC))
@@ -119,7 +119,7 @@ async def follow(settings: Settings, wanted: Filter, render: Callable[[Message],
                     return
 
 
-def read_message(received: Heard, at: datetime) -> Message:
+def read_message(received: ChannelMessage, at: datetime) -> Message:
     """Return what is shown of a message, which may be anything: any client can publish."""
     try:
         message = read_json(received.payload, max_bytes=len(received.payload))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from service.aio import run, settle_memory
+from service.aio import reduce_garbage_collection, run
 from service.app import ConnectedBus, open_bus, open_observed_worker
 from service.cli.exits import Exit
 from service.cli.start import start
@@ -69,7 +69,7 @@ async def serve(settings: Settings) -> Exit:
     async with open_bus(settings) as connected:
         _print_bus(connected, configured=settings.bus.url is not None)
         async with open_observed_worker(settings, connected.bus) as opened:
-            settle_memory()
+            reduce_garbage_collection()
             drained = await opened.run(stop)
     return Exit.OK if drained else Exit.STOPPED
 

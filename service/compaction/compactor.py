@@ -64,7 +64,7 @@ class Compactor:
             return
         if not self._backlog.put(job):  # the next build of this history asks again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
-            self._metrics.summarized("postponed")
+            self._metrics.count_summary("postponed")
             return
         self._pending.add(job.scope)
 
@@ -124,7 +124,7 @@ class Compactor:
         if made is SkipReason.NOT_NEEDED or isinstance(made, NewSummary):
             self._failed_scopes.discard(job.scope)
             self._backoff.reset(job.scope)
-        self._metrics.summarized("made" if isinstance(made, NewSummary) else made.value)
+        self._metrics.count_summary("made" if isinstance(made, NewSummary) else made.value)
         if isinstance(made, NewSummary):
             log.info(
                 "summary.made",
@@ -137,7 +137,7 @@ class Compactor:
         return made
 
     def _note_failure(self, scope: Scope) -> None:
-        self._metrics.summarized("failed")
+        self._metrics.count_summary("failed")
         self._failed_scopes.add(scope)
         self._backoff.fail(scope)
 

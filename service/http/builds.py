@@ -48,7 +48,7 @@ class Builds:
         builds = list(self._recent.of(owner_key, before=before))[: limit + 1]
         page = [build.summary for build in builds[:limit]]
         names = [summary.build_id for summary in page]
-        present = await self._reports.present(names) if names else frozenset()
+        present = await self._reports.existing(names) if names else frozenset()
         for name in set(names) - present:
             self._recent.drop(name)
         return BuildPage(

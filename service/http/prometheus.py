@@ -182,18 +182,18 @@ class PrometheusMetrics(Metrics):
         self._histograms["history_fetch_duration_seconds"](store)
         self._models: set[str] = set()
 
-    def took(self, stage: Stage, seconds: float) -> None:
+    def record_duration(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
         if stage == "history":
             self._observe("history_fetch_duration_seconds", seconds, self._store)
         else:
             self._observe("build_duration_seconds", seconds, stage)
 
-    def answered(self, outcome: str) -> None:
+    def count_answer(self, outcome: str) -> None:
         """Count a request that got an answer of its own: ``success``, or the error's code."""
         self._count("build_requests", outcome)
 
-    def built(self, sizes: Sizes) -> None:
+    def record_context(self, sizes: Sizes) -> None:
         """Note the sizes of a context; takes some 15 µs."""
         self._observe("context_utilization_ratio", sizes.utilization, self._label(sizes.model))
         for block, tokens in sizes.blocks:
@@ -202,35 +202,35 @@ class PrometheusMetrics(Metrics):
             self._count("blocks_dropped", block, reason)
         self._count("tokens_saved", sizes.strategy, by=sizes.saved)
 
-    def duplicate(self, kind: Duplicate) -> None:
+    def count_duplicate(self, kind: Duplicate) -> None:
         """Count a delivery without an answer of its own."""
         self._count("duplicates_suppressed", kind)
 
-    def unheard(self) -> None:
+    def count_unheard_reply(self) -> None:
         """Count a reply on a channel without subscribers."""
         self._count("reply_dropped", "no_subscriber")
 
-    def buried(self, reason: DeadLetterReason) -> None:
+    def count_dead_letter(self, reason: DeadLetterReason) -> None:
         """Count an entry sent to the dead-letter stream."""
         self._count("dead_letters", reason)
 
-    def event_lost(self) -> None:
+    def count_lost_event(self) -> None:
         """Count an event that could not be published."""
         self._count("events_lost")
 
-    def summarized(self, outcome: SummaryOutcome) -> None:
+    def count_summary(self, outcome: SummaryOutcome) -> None:
         """Count the outcome of a summary that a build requested."""
         self._count("summary_requests", outcome)
 
-    def reloaded(self, result: Reload) -> None:
+    def count_reload(self, result: Reload) -> None:
         """Count an attempt to read prompt files that have changed."""
         self._count("config_reloads", result)
 
-    def refreshed(self, source: str, outcome: Refresh) -> None:
+    def count_refresh(self, source: str, outcome: Refresh) -> None:
         """Count a time that a server was asked for its tools."""
         self._count("tool_refresh", source, outcome)
 
-    def requested(self, request: HttpRequest, seconds: float) -> None:
+    def record_http_request(self, request: HttpRequest, seconds: float) -> None:
         """Count a request over HTTP, and note how long its answer took to begin."""
         self._count("http_requests", request.route, request.method, request.status)
         self._observe("http_request_duration_seconds", seconds, request.route)

@@ -52,7 +52,7 @@ class Observed:
             nonlocal status
             status = result
             request = HttpRequest(route=_route_label(scope), method=method, status=result)
-            self.metrics.requested(request, perf_counter() - began)
+            self.metrics.record_http_request(request, perf_counter() - began)
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":

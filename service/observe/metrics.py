@@ -74,37 +74,37 @@ class Metrics:
     No method waits or raises, and each may be called from any thread.
     """
 
-    def took(self, stage: Stage, seconds: float) -> None:
+    def record_duration(self, stage: Stage, seconds: float) -> None:
         """Record the duration of a stage."""
 
-    def answered(self, outcome: str) -> None:
+    def count_answer(self, outcome: str) -> None:
         """Count an answered request: ``success``, or the code of the error."""
 
-    def built(self, sizes: Sizes) -> None:
+    def record_context(self, sizes: Sizes) -> None:
         """Record the sizes of a context."""
 
-    def duplicate(self, kind: Duplicate) -> None:
+    def count_duplicate(self, kind: Duplicate) -> None:
         """Count a delivery that got no second answer."""
 
-    def unheard(self) -> None:
+    def count_unheard_reply(self) -> None:
         """Count a reply on a channel without subscribers."""
 
-    def buried(self, reason: DeadLetterReason) -> None:
+    def count_dead_letter(self, reason: DeadLetterReason) -> None:
         """Count an entry that went to the dead-letter stream."""
 
-    def event_lost(self) -> None:
+    def count_lost_event(self) -> None:
         """Count an event that could not be published."""
 
-    def summarized(self, outcome: SummaryOutcome) -> None:
+    def count_summary(self, outcome: SummaryOutcome) -> None:
         """Count the outcome of a summary that a build requested."""
 
-    def reloaded(self, result: Reload) -> None:
+    def count_reload(self, result: Reload) -> None:
         """Count an attempt to reload changed prompts."""
 
-    def refreshed(self, source: str, outcome: Refresh) -> None:
+    def count_refresh(self, source: str, outcome: Refresh) -> None:
         """Count a listing of the tools of a server; ``source`` is its configured name."""
 
-    def requested(self, request: HttpRequest, seconds: float) -> None:
+    def record_http_request(self, request: HttpRequest, seconds: float) -> None:
         """Count an HTTP request, and record the time until its response began."""
 
 
@@ -143,7 +143,7 @@ class timed:  # noqa: N801 - read as a verb; a generator would take three times 
         if self._span:
             self._span.__exit__(kind, error, traceback)
         self._ended = perf_counter()
-        self._metrics.took(self._stage, self.seconds)
+        self._metrics.record_duration(self._stage, self.seconds)
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,8 @@
-"""What the service needs of a bus: requests in, answers out, build reports and events."""
+"""The bus as the service uses it: requests in, responses, build reports and events out.
+
+A topic is a name without the configured prefix (`service.wire.protocol.Topics`); the bus adds the
+prefix. A channel is named in full.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,14 +16,14 @@ from service.ports.stream import Delivery, Inbox
 
 ReplyKind = Literal["channel", "stream", "list"]
 
-#: ``first`` is stored, and yields to one that is; ``unstored`` yields as well; ``again`` is sent,
-#: unless the delivery was settled by another worker.
+#: ``first``: sent and stored, unless an answer is stored already. ``unstored``: the same, but not
+#: stored. ``again``: sent, unless another worker has settled the delivery.
 AnswerMode = Literal["first", "unstored", "again"]
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What makes two requests the same one."""
+    """What identifies a request: requests of an owner with the same id are copies of one."""
 
     owner_key: str
     id: str
@@ -27,17 +31,17 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """The answer that a request already got."""
+    """The stored answer to a request."""
 
-    #: Of the request that was answered; another one under the same identity is a conflict.
+    #: The request's fingerprint; a request with the same identity and another one is a conflict.
     fingerprint: str
-    #: The response as JSON; None where it was larger than the bus stores.
+    #: The response as JSON; None if it was too large to store.
     response: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A response on its way out, with the delivery that it settles."""
+    """A response to send, and the delivery that it settles."""
 
     delivery: Delivery
     identity: Identity
@@ -46,50 +50,53 @@ class Answer:
     reply_to: str
     reply_kind: ReplyKind = "channel"
     mode: AnswerMode = "first"
-    #: Why the request goes to the dead letter as well, where it does.
+    #: The reason to dead-letter the request as well; None if it shall not be.
     dead_letter: str | None = None
 
 
-class Outcome(StrEnum):
-    """What became of an answer."""
+class AnswerOutcome(StrEnum):
+    """The outcome of sending an answer."""
 
-    #: Sent, and the delivery settled.
+    #: Sent, and the delivery is settled.
     SENT = "sent"
-    #: Not sent: another answer is stored. The delivery is still this worker's and unsettled.
+    #: Not sent: another answer is stored. This worker still holds the delivery.
     ANSWERED = "answered"
-    #: Not sent: the delivery is no longer this worker's.
+    #: Not sent: this worker no longer holds the delivery.
     NOT_MINE = "not_mine"
-    #: Neither sent nor stored: the bus forbids this worker to write to the list or stream that the
-    #: reply should go to. The delivery is still this worker's and unsettled.
+    #: Neither sent nor stored: the bus forbids this worker to write to the list or stream of the
+    #: reply. This worker still holds the delivery.
     FORBIDDEN = "forbidden"
-    #: Not settled: the bus is there, but fails at this answer. It can be finished again.
+    #: Not settled: the bus answers, but reports an error for this answer. It can be sent again.
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of an answer, and how many heard it."""
+    """The outcome of sending an answer, and the number of its receivers."""
 
-    outcome: Outcome
-    #: Subscribers that a channel reply reached; None for other kinds, and where it is not known.
+    outcome: AnswerOutcome
+    #: Subscribers that got the reply; None if unknown, or if the reply went to no channel.
     receivers: int | None = None
-    #: Why it failed, where it did.
+    #: The error, if the outcome is ``FAILED``.
     error: BusError | None = None
 
 
 class Enqueued(StrEnum):
-    """What became of a payload heard on the request channel."""
+    """The outcome of moving a payload from the request channel to the request stream."""
 
     ENQUEUED = "enqueued"
-    KNOWN = "known"  # another worker enqueued this copy
-    #: The backlog is full; told to one of the workers that heard it, KNOWN to the others.
+    #: Another worker enqueued this copy.
+    KNOWN = "known"
+    #: The backlog is full. One of the workers that received the payload gets this; the others get
+    #: KNOWN, so that the request is refused once.
     REFUSED = "refused"
-    AWAY = "away"  # its node of a cluster is: to be tried again
+    #: The node of the cluster that has the stream is unavailable; retry.
+    AWAY = "away"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """An entry of the dead letter; what it lacks, where something else wrote it, is empty."""
+    """An entry of the dead-letter stream; fields that the entry lacks are empty."""
 
     id: str
     payload: bytes
@@ -97,164 +104,177 @@ class DeadLetter:
     #: The stream that it came from, and its id there.
     source: str
     entry: str
-    #: Deliveries, the last included.
+    #: Deliveries, including the last one.
     attempts: int
     at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What a bus held of an owner, and what it can't or won't delete."""
+    """Counts of what was deleted for an owner, and of what remains."""
 
     results: int = 0
     reports: int = 0
     dead_letters: int = 0
-    #: Dead letters that don't say whose they are. They stay.
+    #: Dead letters whose owner can't be determined. They remain.
     unreadable: int = 0
-    #: Entries of the owner that stand on the streams. They stay until they are settled.
+    #: Entries of the owner on the streams. They remain until they are settled.
     waiting: int = 0
 
 
 class Bus(Protocol):
-    """The one place where requests come from and responses go to."""
+    """The transport of requests, responses and events.
+
+    Its methods raise `BusError` if the bus does not answer, and can be called again then. The
+    adapter reconnects by itself.
+    """
+
+    # --- requests --------------------------------------------------------------------------------
 
     @property
     def requests(self) -> Inbox:
-        """Requests, in the group ``context-builders``."""
-        ...
-
-    @property
-    def results(self) -> Inbox:
-        """Rows on `llm.results` and `tools.results`, in the recorder's group."""
-        ...
-
-    @property
-    def resubscribed(self) -> int:
-        """Return how often the request channel was lost and found: requests may be missing."""
-        ...
-
-    @property
-    def dropped(self) -> int:
-        """Return how many requests came over the channel faster than they were taken."""
-        ...
-
-    @property
-    def forbidden(self) -> int:
-        """Return how many answers this bus found forbidden, and so did not send."""
-        ...
-
-    def now(self) -> datetime:
-        """Return the time by the bus's clock, which stamps its entries."""
-        ...
-
-    def heard(self) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
-        """Listen on the request channel; yields what came in, in batches, across reconnects."""
-        ...
-
-    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
-        """Put what was heard into the request stream, each copy once over all workers.
-
-        A payload that this worker hears a second time is a retry and is enqueued again.
-        """
+        """The request streams, in the group ``context-builders``."""
         ...
 
     async def submit(self, payload: bytes) -> str:
-        """Put a request into the stream durably; returns the entry's id."""
+        """Add a request to its stream, where it waits for a worker; return the entry's id."""
         ...
 
-    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
-        """Return the answers that these requests already got."""
+    def subscribe_requests(self) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        """Subscribe to the request channel; yields payloads in batches, across reconnects."""
         ...
 
-    async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
-        """Store, send and settle, each answer in one atomic step, all in one round trip.
+    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
+        """Add payloads from the request channel to their streams.
 
-        Each fares as if it were alone: an error of its own stands in its receipt. Raises `BusError`
-        where the bus does not answer. All can be finished again then: a first answer that is out,
-        though its receipt was lost, counts as sent, and does not go out twice.
+        Every subscribed worker receives each payload, and one of them enqueues it. A payload that
+        this worker receives a second time is a retry and is enqueued again.
         """
         ...
 
-    async def publish(self, topic: str, payload: bytes) -> int:
-        """Send to a topic's channel; returns how many subscribers heard it."""
+    @property
+    def request_shards(self) -> "RequestShards":
+        """The streams that requests are spread over."""
         ...
 
-    async def tell(self, channel: str, payload: bytes) -> int:
-        """Send to a channel named in full, as in a `reply_to`; returns how many heard it."""
+    # --- answers ---------------------------------------------------------------------------------
+
+    async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+        """Return the stored answer of each request, or None."""
+        ...
+
+    async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
+        """Store and send answers and settle their deliveries, in one round trip.
+
+        Each answer is one atomic step, and its errors are in its receipt. After a `BusError` all
+        answers can be sent again: a first answer that was sent, though its receipt was lost, counts
+        as sent and isn't sent twice.
+        """
+        ...
+
+    async def publish_to(self, channel: str, payload: bytes) -> int:
+        """Publish on a channel, such as a request's ``reply_to``; return its subscribers."""
+        ...
+
+    def subscribe(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Yield the payloads of a channel, from the moment the context is entered."""
+        ...
+
+    # --- results and events ----------------------------------------------------------------------
+
+    @property
+    def results(self) -> Inbox:
+        """The streams `llm.results` and `tools.results`, in the recorder's group."""
+        ...
+
+    async def publish(self, topic: str, payload: bytes) -> int:
+        """Publish on the channel of a topic; return the number of its subscribers."""
         ...
 
     async def append(self, topic: str, payload: bytes) -> str:
-        """Add an entry to a stream; returns its id."""
+        """Add an entry to the stream of a topic; return its id."""
         ...
+
+    # --- upkeep ----------------------------------------------------------------------------------
 
     @property
     def reports(self) -> "ReportStore":
-        """Where the reports of builds are kept for a while."""
+        """The recent build reports."""
         ...
 
     @property
     def dead_letters(self) -> "DeadLetters":
-        """Entries that could not be answered, for people to settle by hand."""
+        """The entries of the dead-letter stream."""
         ...
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
         """Delete an owner's stored answers, build reports and dead letters, or only count them.
 
-        What comes while it looks may be left; then another call finds it.
+        Data that is written meanwhile may be missed; another call deletes it.
         """
         ...
 
-    @property
-    def division(self) -> "Division":
-        """How many streams requests are spread over."""
-        ...
-
-    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Subscribe to a channel; the subscription stands when the context is entered."""
+    def now(self) -> datetime:
+        """Return the time of the bus's clock, which stamps its entries."""
         ...
 
     async def ping(self) -> None:
         """Raise `BusError` unless the bus answers."""
         ...
 
+    @property
+    def resubscribed(self) -> int:
+        """How often the request channel was subscribed again; requests may have been missed."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """The number of requests dropped because they arrived faster than they were taken."""
+        ...
+
+    @property
+    def forbidden(self) -> int:
+        """The number of answers not sent because the bus forbids it."""
+        ...
+
 
 class ReportStore(Protocol):
-    """Keeps the reports of builds, compressed, for a while. Raises `BusError`."""
+    """Keeps compressed build reports for a limited time. Raises `BusError`."""
 
     async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
-        """Store reports by build id, all in one round trip; a later report replaces an earlier."""
+        """Store reports by build id in one round trip, replacing those with the same ids."""
         ...
 
     async def get(self, build_id: str) -> bytes | None:
-        """Return the report of a build, or None if it has none, or none any longer."""
+        """Return the report of a build; None if there is none or it has expired."""
         ...
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these builds have a report, in one round trip."""
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
+        """Return the builds that have a report, in one round trip."""
         ...
 
 
 class DeadLetters(Protocol):
-    """Entries that could not be answered, until somebody settles them. Raises `BusError`."""
+    """The entries of the dead-letter stream, for operators to retry or drop. Raises `BusError`."""
 
-    def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
-        """Yield the entries that there are now; those that come meanwhile are left out."""
+    def scan(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
+        """Yield the present entries, without those that are added meanwhile."""
         ...
 
     async def find(self, letter_id: str) -> DeadLetter | None:
-        """Return an entry, or None where it isn't there any more."""
+        """Return an entry; None if it doesn't exist."""
         ...
 
     async def retry(self, ids: Sequence[str]) -> int:
-        """Put payloads back on the streams that they came from, as new entries.
+        """Move entries back to the streams that they came from; return how many were moved.
 
-        Each leaves the dead letter in the same step. Returns how many did; those that are gone, or
-        came from no stream that is read here, did not.
+        Each is moved in one atomic step and becomes a new entry. Entries that no longer exist, or
+        came from a stream that isn't read here, aren't moved.
         """
         ...
 
     async def drop(self, ids: Sequence[str]) -> int:
-        """Delete entries; returns how many were there."""
+        """Delete entries; return how many existed."""
         ...
 
 
@@ -263,26 +283,27 @@ class RequestStream:
     """A stream of requests, and how full it is."""
 
     name: str
-    #: Entries that nobody has read, or that are not settled, or not yet deleted.
+    #: Entries that aren't deleted yet: unread, pending, and for a while settled ones.
     entries: int
-    #: Entries in somebody's hands.
+    #: Entries that were read and aren't settled.
     pending: int
 
 
-class Division(Protocol):
-    """How many streams requests are spread over, by their owner. Raises `BusError`."""
+class RequestShards(Protocol):
+    """The streams that requests are spread over by their owners. Raises `BusError`."""
 
     async def count(self) -> int:
-        """Return how many they are."""
+        """Return the number of streams."""
         ...
 
-    async def divide(self, count: int) -> None:
-        """Say how many there are to be from now on; raises `ConfigError` where that can't be.
+    async def set_count(self, count: int) -> None:
+        """Set the number of streams; workers and producers adopt it after a while.
 
-        Workers and producers notice it after a while.
+        Raises:
+            ConfigError: The bus doesn't support this number.
         """
         ...
 
     async def streams(self) -> list[RequestStream]:
-        """Return those that are in use, and others in which something is left."""
+        """Return the streams in use, and former ones that still have entries."""
         ...

@@ -1,4 +1,4 @@
-"""What the service needs of tools, prompts, tokenizers and summarizers."""
+"""Interfaces of the tools, prompts, tokenizers and summarizers that the service uses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from prompts.system_prompt import SystemPrompt
 
 
 class ToolRegistry(Protocol):
-    """The tools that may be offered to the model, in the order of their registration."""
+    """The tools that can be offered to models, in the order of their registration."""
 
     @property
     def version(self) -> int:
-        """A new number after each change of the definitions; asking for it never blocks."""
+        """A number that changes with the definitions; reading it never blocks."""
         ...
 
     @property
     def stale(self) -> Sequence[str]:
-        """The sources that don't answer: their tools are those of the last time, or none."""
+        """The sources that don't answer; the tools of their last listing, if any, are used."""
         ...
 
     def get_tool_definition(self, name: str) -> Tool | None:
@@ -39,32 +39,32 @@ class ToolSource:
     """A file or a module that holds tool definitions."""
 
     name: str
-    #: Raises `ToolError` with the place of what is wrong.
+    #: Returns its tools; raises `ToolError`, which names the location of the problem.
     read: Callable[[], list[Tool]]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """What a server lists, or why it doesn't."""
+    """The tools that a server lists, or the reason it lists none."""
 
     name: str
     tools: Sequence[Tool] = ()
-    #: What of it can't be offered, a sentence each, with place and cause.
+    #: Definitions that can't be offered: one sentence each, with location and cause.
     refused: Sequence[str] = ()
-    #: None where it was listed.
+    #: The reason of a failure; None if the tools were listed.
     error: str | None = None
 
 
 class Prompts(Protocol):
-    """What the operator has models told."""
+    """The operator's prompts, which may change while the service runs."""
 
     @property
     def current(self) -> SystemPrompt:
-        """What it is now; asking for it never blocks."""
+        """The prompts in effect; reading them never blocks."""
         ...
 
     async def refresh(self) -> None:
-        """Look whether it has changed; what can't be read stays as it was. Never raises."""
+        """Reload changed prompts; those that can't be read stay as they are. Never raises."""
         ...
 
 
@@ -82,29 +82,29 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Return the number of tokens; any string counts, none raises."""
+        """Return the number of tokens; never raises."""
         ...
 
 
 class Tokenizers(Protocol):
-    """Finds the counter for a tokenizer's name."""
+    """Finds counters by the names of tokenizers."""
 
     def counter(self, tokenizer: str) -> TokenCounter:
-        """Return the counter; one that estimates where the tokenizer is not to be had."""
+        """Return the counter, or one that estimates if the tokenizer is unavailable."""
         ...
 
 
 class Summarizer(Protocol):
-    """Puts in few words what was said. Raises `SummarizerError`, and nothing else."""
+    """Summarizes messages. Raises `SummarizerError` only."""
 
     @property
     def name(self) -> str:
-        """What makes the summary: a model's name, or a method's."""
+        """The name of the model or the method that writes the summaries."""
         ...
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Return a summary of messages given oldest first, of so many tokens at most.
+        """Return a summary of at most ``max_tokens``; messages are given oldest first.
 
-        Every message is read, however many there are; none of them is itself a summary.
+        All messages are summarized, however many there are. None is itself a summary.
         """
         ...

@@ -1,4 +1,7 @@
-"""What those see who look after a bus and a store: how full, how old, how far behind."""
+"""What operators see of a bus and a store: size, age and lag, for ``ctxb stats`` and ``doctor``.
+
+``ctxb stats --json`` prints the fields of these classes under their names.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -8,49 +11,49 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """A server of the bus, as it tells of itself."""
+    """A server of the bus, as it describes itself."""
 
     #: ``redis`` or ``valkey``.
     product: str
     version: str
-    #: Whether every write goes to a file, so that a restart forgets nothing.
+    #: Whether every write goes to a file, so that a restart loses nothing.
     durable: bool
-    #: What it does when its memory is full.
+    #: The policy when the memory is full.
     eviction: str
     used_bytes: int
     #: 0 for no limit.
     most_bytes: int
-    #: Whether it takes writes: a replica doesn't.
+    #: Whether it accepts writes; a replica doesn't.
     primary: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """A stream, and how far the group that reads it is behind."""
+    """A stream, and how far its consumer group is behind."""
 
     name: str
-    #: Entries that are not deleted yet: new ones, those in work, and settled ones for a while.
+    #: Entries that aren't deleted yet: new, pending, and for a while settled ones.
     entries: int
-    #: Entries that there ever were; None where the server doesn't count them, before Redis 7.
+    #: Entries ever added; None if the server doesn't count them, before Redis 7.
     added: int | None
-    #: Entries that nobody has read; None where the server can't tell.
+    #: Entries that the group hasn't read; None if the server doesn't know.
     lag: int | None
-    #: Entries in somebody's hands.
+    #: Entries that were read and aren't settled.
     pending: int
-    #: How long ago the oldest of those was written; 0 where there is none.
+    #: Age of the oldest pending entry; 0 if there is none.
     oldest_pending_seconds: float
-    #: Whether the group that reads it is there.
+    #: Whether the consumer group exists.
     grouped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
-    """A worker in the group that reads requests; one that never read any is not in it."""
+    """A worker in the group that reads requests; it joins with its first request."""
 
     name: str
-    #: Entries in its hands.
+    #: Entries that it holds.
     pending: int
-    #: Since it last asked for some.
+    #: Since its last read.
     silent_seconds: float
 
 
@@ -62,48 +65,48 @@ class BusState:
     requests: Sequence[StreamState]
     results: Sequence[StreamState]
     workers: Sequence[WorkerState]
-    #: Workers that listen on the request channel, whether they ever read a request or not.
+    #: Workers that are subscribed to the request channel.
     listening: int
     dead_letters: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A message of a channel."""
+class ChannelMessage:
+    """A message that was published on a channel."""
 
-    #: The topic, or ``reply`` for an answer to a channel of its sender's.
+    #: The topic, or ``reply`` for a response to a channel of its sender's.
     topic: str
     payload: bytes
 
 
 class BusSurvey(Protocol):
-    """Looks at the servers of a bus, and changes nothing there. Raises `BusError`."""
+    """A read-only view of the servers of a bus. Raises `BusError`."""
 
     async def servers(self) -> list[ServerState]:
-        """Return what the servers tell of themselves; `ForbiddenError` where that isn't allowed."""
+        """Return what the servers report; raises `ForbiddenError` where that isn't allowed."""
         ...
 
     async def state(self) -> BusState:
         """Return how full the streams are, and who reads them."""
         ...
 
-    async def ahead_seconds(self) -> float:
-        """Return by how much the server's clock is before this machine's; negative behind it."""
+    async def clock_offset_seconds(self) -> float:
+        """Return the server's time minus this machine's."""
         ...
 
     async def subscriber_limit(self) -> tuple[int, int] | None:
-        """Return what a slow subscriber may have waiting: bytes at once, and for a minute.
+        """Return the bytes that may wait for a slow subscriber: at once, and for a minute.
 
-        0 is no limit; None where the server doesn't say.
+        0 is no limit; None if the server doesn't report it.
         """
         ...
 
-    async def denied(self) -> list[str] | None:
-        """Return what a worker needs and may not do as this user; None where none can tell."""
+    async def missing_permissions(self) -> list[str] | None:
+        """Return the permissions that a worker needs and this user lacks; None if unknown."""
         ...
 
-    def overhear(self) -> AbstractAsyncContextManager[AsyncIterator[Heard]]:
-        """Listen to all answers and events on channels; the subscriptions stand when entered."""
+    def monitor(self) -> AbstractAsyncContextManager[AsyncIterator[ChannelMessage]]:
+        """Yield all responses and events on channels, from the moment the context is entered."""
         ...
 
 
@@ -114,12 +117,12 @@ class StoreState:
     rows: int
     owners: int
     summaries: int
-    #: On disk, indexes included.
+    #: On disk, including indexes.
     bytes: int
-    #: Whether the numbers of rows are counted, not estimated.
+    #: Whether the numbers are counted rather than estimated.
     exact: bool
-    #: Connections that there are for all processes, and those in use; None where none are counted.
+    #: The server's limit of connections, and those in use; None if the store is a file.
     connections: int | None = None
     connected: int | None = None
-    #: By how much its clock is before this machine's, in seconds; None where it has none.
+    #: The store's time minus this machine's, in seconds; None for a store without a clock.
     ahead_seconds: float | None = None

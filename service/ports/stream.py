@@ -1,4 +1,4 @@
-"""What the service needs of a stream: entries in the hands of one worker at a time."""
+"""Streams that a consumer group reads: each entry is held by one worker at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """An entry of a stream in the hands of this worker."""
+    """An entry that this worker has read and not settled."""
 
     #: The stream that it came from.
     source: str
@@ -23,21 +23,22 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How much of the streams of an inbox is not settled."""
+    """The unsettled entries of an inbox."""
 
-    #: Entries that nobody in the group has read; None where the server can't tell.
+    #: Entries that the group hasn't read; None if the server doesn't know.
     lag: int | None
-    #: Entries in somebody's hands.
+    #: Entries that were read and aren't settled.
     pending: int
-    #: How long ago the oldest of those was written.
+    #: Age of the oldest pending entry; 0 if there is none.
     oldest_pending_seconds: float
 
 
 class Inbox(Protocol):
-    """Streams read by a consumer group: every entry goes to one worker until it is acked.
+    """Streams read by a consumer group: each entry goes to one worker until it is acknowledged.
 
-    A delivery is leased: unless it is renewed, another worker may claim it once the lease has run
-    out. All methods raise `BusError` where the bus does not answer; all can be called again.
+    A delivery is leased: unless the worker renews it, another worker may claim it when the lease
+    has expired. `renew`, `reset_attempts` and `release` ignore deliveries that this worker no
+    longer holds. All methods raise `BusError` if the bus does not answer, and can be called again.
     """
 
     async def receive(self, slots: int, *, wait: float) -> list[Delivery]:
@@ -45,19 +46,19 @@ class Inbox(Protocol):
         ...
 
     async def claim(self, slots: int) -> list[Delivery]:
-        """Take over at most ``slots`` entries whose lease has run out; raises their attempt."""
+        """Take over at most ``slots`` entries with expired leases, and increment their attempt."""
         ...
 
     async def renew(self, deliveries: Sequence[Delivery]) -> None:
-        """Extend the lease of those that this worker still holds; leave the others alone."""
+        """Extend the leases of deliveries."""
         ...
 
-    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
-        """Renew those that this worker still holds, and count this attempt as their first."""
+    async def reset_attempts(self, deliveries: Sequence[Delivery]) -> None:
+        """Extend the leases of deliveries, and count the current attempt as the first."""
         ...
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Let the lease of those that this worker still holds run out now."""
+        """End the leases of deliveries now, so that another worker can claim them."""
         ...
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
@@ -65,17 +66,17 @@ class Inbox(Protocol):
         ...
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Copy the entry to the dead letter and settle it, in one step."""
+        """Copy an entry to the dead-letter stream and settle it, in one atomic step."""
         ...
 
     async def trim(self) -> None:
-        """Delete entries that every group has read and settled, and no others."""
+        """Delete the entries that every group has read and settled."""
         ...
 
     async def depth(self) -> Depth:
-        """Tell how much waits for the group, and how much is in work."""
+        """Return the number of unread and pending entries."""
         ...
 
     async def leave(self) -> None:
-        """Take this worker out of the group, unless it still holds entries."""
+        """Remove this worker from the group, unless it still holds entries."""
         ...

@@ -196,7 +196,7 @@ async def open_client(
     """Open a client on a bus, subscribed to its channel."""
     reply_to = f"{reply_prefix}{uuid.uuid4().hex}"
     client = ContextClient(bus, reply_to, timeout_seconds=timeout_seconds, spans=spans)
-    async with bus.listen(reply_to) as replies:
+    async with bus.subscribe(reply_to) as replies:
         # no task group: it would wrap the errors of the body into a group
         listening = asyncio.create_task(client.receive(replies))
         listening.add_done_callback(client.give_up)

@@ -54,7 +54,7 @@ class EventPublisher:
         try:
             await self._bus.publish(topic, event.model_dump_json().encode())
         except (BusError, ValueError) as error:  # ValueError: the content isn't JSON
-            self._metrics.event_lost()
+            self._metrics.count_lost_event()
             log.warning("event.lost", topic=topic, error=str(error))
 
 

@@ -27,9 +27,9 @@ from service.observe.tracing import own_trace
 from service.ports.bus import (
     Answer,
     AnswerMode,
+    AnswerOutcome,
     Bus,
     Identity,
-    Outcome,
     Receipt,
     ReplyKind,
     StoredResult,
@@ -96,17 +96,17 @@ class Handler:
             except RejectedError as rejected:
                 log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
                 await self.bus.requests.dead_letter(delivery, rejected.detail)
-                self._metrics.buried("unreadable")
+                self._metrics.count_dead_letter("unreadable")
         return incoming
 
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it; ``stored`` is the answer to an earlier one."""
         if stored is None:
             receipt = await self._send(incoming, await self._first_reply(incoming))
-            if receipt.outcome is not Outcome.ANSWERED:
+            if receipt.outcome is not AnswerOutcome.ANSWERED:
                 return
             # another delivery of this request was answered during the build
-            (stored,) = await self.bus.stored([incoming.identity])
+            (stored,) = await self.bus.find_results([incoming.identity])
         await self._send(incoming, await self._repeated_reply(incoming, stored))
 
     async def refuse(self, payload: bytes) -> None:
@@ -119,12 +119,12 @@ class Handler:
             envelope = rejected.envelope
         error = OverloadedError("too many requests are waiting; try again later")
         response = serialize_response(error_response(envelope, error, self.bus.now(), own_trace()))
-        self._metrics.answered(error.code)
+        self._metrics.count_answer(error.code)
         # lists and streams are for answers; their readers find this on the common channel
         reply_to, kind = self._reply_address(envelope)
         channel = reply_to if kind == "channel" else self._response_topic
         try:
-            await self.bus.tell(channel, response)
+            await self.bus.publish_to(channel, response)
         except ForbiddenError:  # a retry would block the other requests on the channel
             log.warning("bus.reply_refused", reply_to=channel, kind="channel")
 
@@ -133,16 +133,16 @@ class Handler:
         with timed(self._metrics, "send"):
             self.spans.sends(reply.answer)
             receipt = await self.sender.send(reply.answer)
-        if receipt.outcome is Outcome.FORBIDDEN:
+        if receipt.outcome is AnswerOutcome.FORBIDDEN:
             receipt = await self.sender.send(self._redirected(incoming, reply.answer))
-            if receipt.outcome is Outcome.SENT:
-                self._metrics.answered(InvalidRequestError.code)
+            if receipt.outcome is AnswerOutcome.SENT:
+                self._metrics.count_answer(InvalidRequestError.code)
             return receipt
-        if receipt.outcome is Outcome.NOT_MINE:
-            self._metrics.duplicate("lease_lost")
-        if receipt.outcome is Outcome.SENT:
+        if receipt.outcome is AnswerOutcome.NOT_MINE:
+            self._metrics.count_duplicate("lease_lost")
+        if receipt.outcome is AnswerOutcome.SENT:
             if reply.outcome:
-                self._metrics.answered(reply.outcome)
+                self._metrics.count_answer(reply.outcome)
             if reply.built:
                 for work in self.after_answer:
                     work.keep(reply.built)
@@ -160,7 +160,7 @@ class Handler:
         if attempts >= self._settings.max_deliveries:
             reason = f"delivered {attempts} times without an answer"
             error = ContextBuilderError(f"the request was {reason}")
-            self._metrics.buried("deliveries")
+            self._metrics.count_dead_letter("deliveries")
             response = self._error_response(incoming, error)
             answer = self._answer(incoming, response, dead_letter=reason)
             return _Reply(answer=answer, outcome=error.code)
@@ -178,7 +178,7 @@ class Handler:
             return _Reply(answer=answer, outcome=error.code)
         if stored is None or stored.response is None:  # it just expired, or is too large to store
             return self._reply(incoming, await self._build(incoming), "again")
-        self._metrics.duplicate("stored")
+        self._metrics.count_duplicate("stored")
         first = BuildResponse.model_validate_json(stored.response)
         metadata = response_metadata(incoming.envelope, own_trace())
         repeated = first.model_copy(update={"metadata": metadata})

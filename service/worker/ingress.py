@@ -43,7 +43,7 @@ class Ingress:
         await keep_on("held", self._move_held)
 
     async def _listen(self) -> None:
-        async with self._bus.heard() as batches:
+        async with self._bus.subscribe_requests() as batches:
             async for batch in batches:
                 await self._move(batch)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from service.aio import heed_cancellation
+from service.aio import raise_if_cancelled
 from service.errors import BusError, StoreError
 
 #: A loop with this many failures in a row is held up; one more than the sender's attempts.
@@ -103,7 +103,7 @@ async def keep_on(
                     pulse.resumed(name)
             logged.clear()
             pause = FIRST_PAUSE
-        heed_cancellation()
+        raise_if_cancelled()
         await asyncio.sleep(0)  # a step that never waits must not starve the others
 
 

@@ -113,7 +113,7 @@ class Recorder:
                     self._held.remove(remaining.pop(0))
                     continue
                 # an outage of the store doesn't count as an attempt
-                await self._inbox.forgive(remaining)
+                await self._inbox.reset_attempts(remaining)
                 await asyncio.sleep(PAUSE)
         finally:
             for delivery in remaining:
@@ -126,7 +126,7 @@ class Recorder:
         except (InvalidRequestError, RowRefusedError) as error:
             log.warning("recorder.unreadable", entry=delivery.token, reason=error.detail)
             await self._inbox.dead_letter(delivery, error.detail)
-            self._metrics.buried("result")
+            self._metrics.count_dead_letter("result")
         except StoreError as error:
             if error.detail not in self._logged:
                 log.warning("recorder.interrupted", entry=delivery.token, error=error.detail)

@@ -119,7 +119,7 @@ class Worker:
             return
         received_at = self.spans.now()
         incoming = await self.handler.read(deliveries)
-        results = await self.bus.stored([request.identity for request in incoming])
+        results = await self.bus.find_results([request.identity for request in incoming])
         self.spans.receive(incoming, received_at)
         for request, result in zip(incoming, results, strict=True):
             # no task group: `_drain` waits for these tasks, and they raise nothing

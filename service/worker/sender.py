@@ -9,7 +9,7 @@ import structlog
 
 from service.errors import BusError, OverloadedError
 from service.observe.metrics import UNMEASURED, Metrics
-from service.ports.bus import Answer, Bus, Outcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
 from service.worker.loop import Pulse, keep_on
 
 log = structlog.get_logger(__name__)
@@ -74,7 +74,7 @@ class Sender:
             if not self._one_by_one:
                 self._one_by_one = True
                 raise
-            receipts = [Receipt(outcome=Outcome.FAILED, error=error)]
+            receipts = [Receipt(outcome=AnswerOutcome.FAILED, error=error)]
         return list(self._settle(part, receipts))
 
     def _settle(
@@ -106,7 +106,7 @@ class Sender:
     def _deliver(self, outgoing: "_Outgoing", receipt: Receipt) -> None:
         self._batch.remove(outgoing)
         if receipt.receivers == 0:
-            self._metrics.unheard()
+            self._metrics.count_unheard_reply()
             answer = outgoing.answer
             log.warning("reply.unheard", reply_to=answer.reply_to, request_id=answer.identity.id)
         if not outgoing.receipt.done():

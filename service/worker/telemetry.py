@@ -209,11 +209,11 @@ def record_build(
     """Write the log line of a build, and record its metrics."""
     response = answered.response
     if answered.built:
-        metrics.built(context_sizes(answered.built))
+        metrics.record_context(context_sizes(answered.built))
     content, seconds = response.content, (ended - began).total_seconds()
     # clocks may be set back in between
-    metrics.took("queue", max(0.0, (began - delivery.received_at).total_seconds()))
-    metrics.took("build", max(0.0, seconds))
+    metrics.record_duration("queue", max(0.0, (began - delivery.received_at).total_seconds()))
+    metrics.record_duration("build", max(0.0, seconds))
     fields = {
         "request_id": response.metadata.request_id,
         "run_id": response.run_id,

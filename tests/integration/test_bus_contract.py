@@ -284,7 +284,7 @@ async def test_events_are_heard(place: Place) -> None:
     """An event is published under its topic with the prefix."""
     bus = await place.open("one")
 
-    async with bus.listen(place.prefix + Topics.CONTEXT_PRUNED) as events:
+    async with bus.subscribe(place.prefix + Topics.CONTEXT_PRUNED) as events:
         assert await bus.publish(Topics.CONTEXT_PRUNED, b"{}") == 1
         async with asyncio.timeout(60):
             assert await anext(events) == b"{}"

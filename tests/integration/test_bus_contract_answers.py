@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.ports.bus import AnswerMode, Bus, Identity, Outcome, StoredResult
+from service.ports.bus import AnswerMode, AnswerOutcome, Bus, Identity, StoredResult
 from service.ports.stream import Delivery
 from service.wire.protocol import Topics
 from tests.integration.bus_places import (
@@ -35,9 +35,9 @@ async def test_finish_stores_sends_and_settles(place: Place, kind: str) -> None:
 
     (receipt,) = await bus.finish([answer(delivery, reply_to=reply_to, reply_kind=kind)])
 
-    assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, None)
+    assert (receipt.outcome, receipt.receivers) == (AnswerOutcome.SENT, None)
     assert await place.replies(reply_to, kind) == [b'{"n":1}']
-    assert await bus.stored([ASKED]) == [StoredResult(fingerprint="f1", response=b'{"n":1}')]
+    assert await bus.find_results([ASKED]) == [StoredResult(fingerprint="f1", response=b'{"n":1}')]
     assert await bus.requests.claim(10) == []
 
 
@@ -48,7 +48,7 @@ async def test_channel_reply_counts_receivers(place: Place) -> None:
     await bus.submit(b"1")
     (delivery,) = await received(bus)
 
-    async with bus.listen(reply_to) as replies:
+    async with bus.subscribe(reply_to) as replies:
         (receipt,) = await bus.finish([answer(delivery, reply_to=reply_to)])
         async with asyncio.timeout(60):
             assert await anext(replies) == b'{"n":1}'
@@ -62,7 +62,7 @@ async def test_unheard_reply_is_counted_as_such(place: Place) -> None:
 
     (receipt,) = await bus.finish([answer((await received(bus))[0], reply_to=f"{place.prefix}r")])
 
-    assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, 0)
+    assert (receipt.outcome, receipt.receivers) == (AnswerOutcome.SENT, 0)
 
 
 async def test_second_answer_yields(place: Place) -> None:
@@ -79,12 +79,12 @@ async def test_second_answer_yields(place: Place) -> None:
 
     outcomes = [receipt.outcome for receipt in await bus.finish(both)]
 
-    assert outcomes == [Outcome.SENT, Outcome.ANSWERED]
+    assert outcomes == [AnswerOutcome.SENT, AnswerOutcome.ANSWERED]
     assert await place.replies(reply_to, "list") == [b'{"n":0}']
     again = answer(second, reply_to=reply_to, reply_kind="list", response=b'{"n":0}', mode="again")
-    assert [receipt.outcome for receipt in await bus.finish([again])] == [Outcome.SENT]
+    assert [receipt.outcome for receipt in await bus.finish([again])] == [AnswerOutcome.SENT]
     assert await place.replies(reply_to, "list") == [b'{"n":0}', b'{"n":0}']
-    assert [receipt.outcome for receipt in await bus.finish([both[1]])] == [Outcome.NOT_MINE]
+    assert [receipt.outcome for receipt in await bus.finish([both[1]])] == [AnswerOutcome.NOT_MINE]
 
 
 async def lost_to_another(place: Place) -> tuple[Bus, Bus, Delivery, Delivery]:
@@ -106,7 +106,7 @@ async def test_zombie_sends_nothing(place: Place) -> None:
     another = answer(lost, reply_to=reply_to, reply_kind="list", response=b'{"n":2}')
     (mine,) = await one.finish([another])
 
-    assert (theirs.outcome, mine.outcome) == (Outcome.SENT, Outcome.NOT_MINE)
+    assert (theirs.outcome, mine.outcome) == (AnswerOutcome.SENT, AnswerOutcome.NOT_MINE)
     assert len(await place.replies(reply_to, "list")) == 1
 
 
@@ -119,7 +119,7 @@ async def test_zombie_repeats_nothing(place: Place) -> None:
     late = answer(lost, reply_to=reply_to, reply_kind="list", mode="again")
     (mine,) = await one.finish([late])
 
-    assert mine.outcome == Outcome.NOT_MINE
+    assert mine.outcome == AnswerOutcome.NOT_MINE
     assert len(await place.replies(reply_to, "list")) == 1
 
 
@@ -132,7 +132,7 @@ async def test_slow_worker_may_still_win(place: Place) -> None:
     another = answer(claimed, reply_to=reply_to, reply_kind="list", response=b'{"n":2}')
     (theirs,) = await two.finish([another])
 
-    assert (mine.outcome, theirs.outcome) == (Outcome.SENT, Outcome.NOT_MINE)
+    assert (mine.outcome, theirs.outcome) == (AnswerOutcome.SENT, AnswerOutcome.NOT_MINE)
     assert len(await place.replies(reply_to, "list")) == 1
 
 
@@ -146,8 +146,8 @@ async def test_unstored_answer_leaves_no_result(place: Place) -> None:
     passing = answer(delivery, reply_to=reply_to, reply_kind="list", mode="unstored")
     (receipt,) = await bus.finish([passing])
 
-    assert receipt.outcome == Outcome.SENT
-    assert await bus.stored([ASKED]) == [None]
+    assert receipt.outcome == AnswerOutcome.SENT
+    assert await bus.find_results([ASKED]) == [None]
     assert len(await place.replies(reply_to, "list")) == 1
     assert await bus.requests.claim(10) == []
 
@@ -164,7 +164,7 @@ async def test_unstored_answer_yields_to_a_stored_one(place: Place) -> None:
     passing = answer(second, reply_to=reply_to, reply_kind="list", mode="unstored")
     (receipt,) = await bus.finish([passing])
 
-    assert receipt.outcome == Outcome.ANSWERED
+    assert receipt.outcome == AnswerOutcome.ANSWERED
     assert await place.replies(reply_to, "list") == []
 
 
@@ -177,10 +177,10 @@ async def test_zombie_does_not_settle_for_others(place: Place, mode: str) -> Non
     late = answer(lost, reply_to=reply_to, reply_kind="list", mode=mode)
     (mine,) = await one.finish([late])
 
-    assert mine.outcome == Outcome.NOT_MINE
+    assert mine.outcome == AnswerOutcome.NOT_MINE
     assert await place.replies(reply_to, "list") == []
     (theirs,) = await two.finish([answer(claimed)])
-    assert theirs.outcome == Outcome.SENT
+    assert theirs.outcome == AnswerOutcome.SENT
 
 
 async def test_answer_may_go_to_the_dead_letter_too(place: Place) -> None:
@@ -211,7 +211,7 @@ async def test_taken_reply_key_does_not_stop_the_batch(place: Place) -> None:
 
     receipts = await bus.finish(answers)
 
-    assert [receipt.outcome for receipt in receipts] == [Outcome.SENT] * 3
+    assert [receipt.outcome for receipt in receipts] == [AnswerOutcome.SENT] * 3
     assert len(await place.replies(reply_to, "list")) == 2
     assert await bus.requests.claim(10) == []
 
@@ -243,9 +243,9 @@ async def test_reply_that_is_refused_settles_all_the_same(place: Place) -> None:
 
     receipts = await bus.finish(answers)
 
-    assert [(each.outcome, each.receivers) for each in receipts] == [(Outcome.SENT, None)] * 4
+    assert [(each.outcome, each.receivers) for each in receipts] == [(AnswerOutcome.SENT, None)] * 4
     assert await place.replies(replies, "stream") == [b'{"n":1}']
-    assert await bus.stored([Identity("d", "1")]) != [None]
+    assert await bus.find_results([Identity("d", "1")]) != [None]
     assert await bus.requests.claim(10) == []
 
 
@@ -275,7 +275,7 @@ async def test_large_answer_leaves_a_marker(place: Place) -> None:
 
     await bus.finish([answer(delivery, response=large, reply_to=reply_to, reply_kind="list")])
 
-    assert await bus.stored([ASKED]) == [StoredResult(fingerprint="f1", response=None)]
+    assert await bus.find_results([ASKED]) == [StoredResult(fingerprint="f1", response=None)]
     assert await place.replies(reply_to, "list") == [large]
 
 
@@ -287,10 +287,10 @@ async def test_stored_answers_come_back_in_order(place: Place) -> None:
     (delivery,) = await received(bus)
     await bus.finish([answer(delivery, identity=Identity("db", "c"), response=odd)])
 
-    found = await bus.stored([Identity("d", "bc"), Identity("db", "c"), Identity("db", "d")])
+    found = await bus.find_results([Identity("d", "bc"), Identity("db", "c"), Identity("db", "d")])
 
     assert found == [None, StoredResult(fingerprint="f1", response=odd), None]
-    assert await bus.stored([]) == []
+    assert await bus.find_results([]) == []
 
 
 async def test_result_is_kept_for_a_while_only(place: Place) -> None:
@@ -300,7 +300,7 @@ async def test_result_is_kept_for_a_while_only(place: Place) -> None:
     await bus.finish([answer((await received(bus))[0])])
 
     async def forgotten() -> bool:
-        return await bus.stored([ASKED]) == [None]
+        return await bus.find_results([ASKED]) == [None]
 
     await until(forgotten)
 
@@ -333,14 +333,14 @@ async def test_answers_that_go_together_fare_apart(place: Place) -> None:
             zip(await received(bus), names, modes, strict=True)
         )
     ]
-    async with bus.listen(f"{reply_to}.c") as heard:
+    async with bus.subscribe(f"{reply_to}.c") as heard:
         receipts = await bus.finish(answers)
         assert await anext(heard) == b'{"n":"3"}'
 
-    sent, answered = (Outcome.SENT, 0), (Outcome.ANSWERED, None)
+    sent, answered = (AnswerOutcome.SENT, 0), (AnswerOutcome.ANSWERED, None)
     told = [(each.outcome, each.receivers) for each in receipts]
-    assert told == [sent, sent, answered, (Outcome.SENT, 1), sent]
-    stored = await bus.stored([Identity("d", name) for name in "abcd"])
+    assert told == [sent, sent, answered, (AnswerOutcome.SENT, 1), sent]
+    stored = await bus.find_results([Identity("d", name) for name in "abcd"])
     assert [each and each.response for each in stored] == [
         *(b'{"n":"0"}', None, None),
         b'{"n":"4"}',

@@ -19,7 +19,7 @@ async def test_every_worker_hears_a_request(place: Place) -> None:
     """What is published on the request channel reaches all that listen."""
     one, two = await place.open("one"), await place.open("two")
 
-    async with one.heard() as first, two.heard() as second:
+    async with one.subscribe_requests() as first, two.subscribe_requests() as second:
         heard_by = await one.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")
         async with asyncio.timeout(60):
             assert await anext(first) == [b"1"]
@@ -34,7 +34,7 @@ async def test_heard_comes_in_batches(place: Place) -> None:
     sent = [b"%d" % number for number in range(600)]
     heard: list[list[bytes]] = []
 
-    async with bus.heard() as batches:
+    async with bus.subscribe_requests() as batches:
         for payload in sent:
             await bus.publish(Topics.CONTEXT_BUILD_REQUEST, payload)
         async with asyncio.timeout(60):
@@ -89,4 +89,4 @@ async def test_retry_reaches_a_worker_that_was_started_anew(place: Place) -> Non
 
     await until(enqueued)
     assert payloads(await received(one)) == [b"1"]
-    assert await one.stored([ASKED]) == [StoredResult(fingerprint="f1", response=b'{"n":1}')]
+    assert await one.find_results([ASKED]) == [StoredResult(fingerprint="f1", response=b'{"n":1}')]

@@ -14,7 +14,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.keys import result_key
 from service.errors import BusError, ForbiddenError, OverloadedError
-from service.ports.bus import Answer, Bus, Identity, Outcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Bus, Identity, Receipt
 from service.wire.protocol import Topics
 from tests.integration.bus_places import Place, RedisPlace, answer, received, taken_over
 from tests.integration.conftest import StartServer
@@ -37,7 +37,7 @@ async def answers_of(bus: Bus, **changes: Any) -> list[Answer]:
     ]
 
 
-def outcomes(receipts: Sequence[Receipt]) -> list[Outcome]:
+def outcomes(receipts: Sequence[Receipt]) -> list[AnswerOutcome]:
     """Return what became of each answer."""
     return [receipt.outcome for receipt in receipts]
 
@@ -68,12 +68,12 @@ async def test_forbidden_answer_costs_no_other(fenced: RedisPlace) -> None:
 
     receipts = await bus.finish(answers)
 
-    assert outcomes(receipts) == [Outcome.SENT, Outcome.FAILED, Outcome.SENT]
+    assert outcomes(receipts) == [AnswerOutcome.SENT, AnswerOutcome.FAILED, AnswerOutcome.SENT]
     assert [each.receivers for each in receipts] == [0, None, 0]
     assert [type(each.error) for each in receipts] == [type(None), ForbiddenError, type(None)]
     await restrict(fenced.client, fenced.prefix, f"{fenced.prefix}*")
     assert [each.payload for each in await taken_over(bus)] == [b"b"]
-    assert outcomes(await bus.finish([answers[1]])) == [Outcome.SENT]
+    assert outcomes(await bus.finish([answers[1]])) == [AnswerOutcome.SENT]
 
 
 async def test_forbidden_answers_each_have_their_error(fenced: RedisPlace) -> None:
@@ -84,10 +84,10 @@ async def test_forbidden_answers_each_have_their_error(fenced: RedisPlace) -> No
 
     receipts = await bus.finish(answers)
 
-    assert outcomes(receipts) == [Outcome.FAILED] * 3
+    assert outcomes(receipts) == [AnswerOutcome.FAILED] * 3
     assert all(isinstance(each.error, ForbiddenError) for each in receipts)
     await restrict(fenced.client, fenced.prefix, f"{fenced.prefix}*")
-    assert outcomes(await bus.finish(answers)) == [Outcome.SENT] * 3
+    assert outcomes(await bus.finish(answers)) == [AnswerOutcome.SENT] * 3
 
 
 @pytest.mark.parametrize("place", ["redis", "valkey", "shards", "cluster"], indirect=True)
@@ -101,11 +101,11 @@ async def test_dead_letter_of_a_wrong_type_costs_no_other(place: RedisPlace) -> 
 
     receipts = await bus.finish(answers)
 
-    assert outcomes(receipts) == [Outcome.SENT, Outcome.FAILED, Outcome.SENT]
+    assert outcomes(receipts) == [AnswerOutcome.SENT, AnswerOutcome.FAILED, AnswerOutcome.SENT]
     assert type(receipts[1].error) is BusError
     await place.client.delete(dead)
     assert [each.payload for each in await taken_over(bus)] == [b"b"]
-    assert outcomes(await bus.finish([answers[1]])) == [Outcome.SENT]
+    assert outcomes(await bus.finish([answers[1]])) == [AnswerOutcome.SENT]
     assert [each["reason"] for each in await place.stream(dead)] == [b"why"]
 
 
@@ -122,9 +122,13 @@ async def test_server_may_be_too_full_for_one(server: StartServer) -> None:
         with running.client() as client:
             client.config_set("maxmemory", 0)
 
-        assert outcomes(receipts) == [Outcome.FAILED, Outcome.FAILED, Outcome.SENT]
+        assert outcomes(receipts) == [
+            AnswerOutcome.FAILED,
+            AnswerOutcome.FAILED,
+            AnswerOutcome.SENT,
+        ]
         assert all(isinstance(each.error, OverloadedError) for each in receipts[:2])
-        assert outcomes(await bus.finish(answers[:2])) == [Outcome.SENT] * 2
+        assert outcomes(await bus.finish(answers[:2])) == [AnswerOutcome.SENT] * 2
 
 
 # --- a receipt that is lost -----------------------------------------------------------------
@@ -146,15 +150,15 @@ async def test_connection_lost_in_the_middle(
         bus = await stack.enter_async_context(open_redis_bus(url, options))
         replies = f"{prefix}replies"
         answers = await answers_of(bus, reply_to=replies, reply_kind=kind)
-        assert outcomes(await bus.finish(answers[:1])) == [Outcome.SENT]
-        heard = await stack.enter_async_context(listener.listen(replies))
+        assert outcomes(await bus.finish(answers[:1])) == [AnswerOutcome.SENT]
+        heard = await stack.enter_async_context(listener.subscribe(replies))
         relay.last_word = b"sent"
 
         receipts = await bus.finish(answers[1:])
-        await listener.tell(replies, b"over")
+        await listener.publish_to(replies, b"over")
 
         assert relay.cuts == 1
-        assert outcomes(receipts) == [Outcome.SENT] * 2
+        assert outcomes(receipts) == [AnswerOutcome.SENT] * 2
         assert {each.receivers for each in receipts} == {None}
         expected = [each.response for each in answers]
         if kind == "list":
@@ -172,13 +176,13 @@ async def test_answer_that_is_out_counts_as_sent(place: Place, kind: Any) -> Non
     bus = await place.open("one", lease_seconds=60)
     replies = f"{place.prefix}replies"
     answers = await answers_of(bus, reply_to=replies, reply_kind=kind)
-    async with bus.listen(replies) as heard:
+    async with bus.subscribe(replies) as heard:
         await bus.finish(answers)
 
         receipts = await bus.finish(answers)
-        await bus.tell(replies, b"over")
+        await bus.publish_to(replies, b"over")
 
-        assert receipts == [Receipt(outcome=Outcome.SENT)] * 3
+        assert receipts == [Receipt(outcome=AnswerOutcome.SENT)] * 3
         expected = [each.response for each in answers]
         if kind == "channel":
             async with asyncio.timeout(60):
@@ -196,7 +200,7 @@ async def test_other_answers_that_are_out_are_not_known(place: Place, mode: Any)
     first, *_ = await answers_of(bus)
     await bus.finish([first])
 
-    assert outcomes(await bus.finish([replace(first, mode=mode)])) == [Outcome.NOT_MINE]
+    assert outcomes(await bus.finish([replace(first, mode=mode)])) == [AnswerOutcome.NOT_MINE]
 
 
 async def test_answer_too_large_to_keep_is_not_known(place: Place) -> None:
@@ -207,5 +211,5 @@ async def test_answer_too_large_to_keep_is_not_known(place: Place) -> None:
     large = replace(answers[0], response=response)
     finish = partial(bus.finish, [large])
 
-    assert outcomes(await finish()) == [Outcome.SENT]
-    assert outcomes(await finish()) == [Outcome.NOT_MINE]
+    assert outcomes(await finish()) == [AnswerOutcome.SENT]
+    assert outcomes(await finish()) == [AnswerOutcome.NOT_MINE]

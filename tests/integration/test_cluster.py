@@ -23,7 +23,7 @@ from service.adapters.redis.keys import shards_key
 from service.adapters.redis.scripts import Call, Command
 from service.adapters.redis.shards import shard_topic
 from service.errors import BusError, ConfigError, OverloadedError
-from service.ports.bus import Bus, Identity, Outcome, StoredResult
+from service.ports.bus import AnswerOutcome, Bus, Identity, StoredResult
 from service.wire.protocol import Topics
 from service.worker.client import NoAnswerError
 from tests.bus_server import RealServer
@@ -210,7 +210,8 @@ async def test_answer_of_a_lost_node_holds_nobody_up(cluster: RealCluster, own: 
             await asyncio.to_thread(cluster.settle)
 
         assert [each.outcome for each in receipts] == [
-            Outcome.NOT_MINE if home[each.source] is victim else Outcome.SENT for each in deliveries
+            AnswerOutcome.NOT_MINE if home[each.source] is victim else AnswerOutcome.SENT
+            for each in deliveries
         ]
         again = await until(lambda: claimed_from(bus))
         assert all(home[each.source] is victim for each in again)
@@ -258,7 +259,7 @@ async def test_slots_may_move_while_they_are_used(cluster: RealCluster, own: Red
         begin_move(old, new, key_slot(stream.encode()))
         # what is there is served as before; what isn't, is asked for at the new node
         await bus.submit(request_of(owner, "meanwhile"))
-        assert await bus.stored([Identity(owner, "msg_1")]) == [None]
+        assert await bus.find_results([Identity(owner, "msg_1")]) == [None]
         with pytest.raises(OverloadedError):  # keys of one step on both sides
             await bus.enqueue([request_of(owner, "heard")])
         waiting = asyncio.create_task(bus.results.receive(10, wait=10))
@@ -275,8 +276,8 @@ async def test_slots_may_move_while_they_are_used(cluster: RealCluster, own: Red
     receipts = await bus.finish(
         [answer(each, identity=name) for each, name in zip(found, identities, strict=True)]
     )
-    assert [receipt.outcome for receipt in receipts] == [Outcome.SENT] * 5
-    assert None not in await bus.stored(identities)
+    assert [receipt.outcome for receipt in receipts] == [AnswerOutcome.SENT] * 5
+    assert None not in await bus.find_results(identities)
     assert payloads(await waiting) == [b"row"]
 
 
@@ -322,14 +323,14 @@ async def test_worker_that_dies_before_the_ack_doubles_the_reply(
 
     (receipt,) = await dying.finish([answer(delivery, reply_to=replies, reply_kind=kind)])
 
-    assert receipt.outcome == Outcome.NOT_MINE
+    assert receipt.outcome == AnswerOutcome.NOT_MINE
     stored = StoredResult(fingerprint="f1", response=b'{"n":1}')
-    assert await other.stored([ASKED]) == [stored]
+    assert await other.find_results([ASKED]) == [stored]
     (again,) = await taken_over(other)
     late = answer(again, reply_to=replies, reply_kind=kind, response=b'{"n":2}')
-    assert [each.outcome for each in await other.finish([late])] == [Outcome.ANSWERED]
+    assert [each.outcome for each in await other.finish([late])] == [AnswerOutcome.ANSWERED]
     repeated = answer(again, reply_to=replies, reply_kind=kind, mode="again")
-    assert [each.outcome for each in await other.finish([repeated])] == [Outcome.SENT]
+    assert [each.outcome for each in await other.finish([repeated])] == [AnswerOutcome.SENT]
     assert await own.replies(replies, kind) == [b'{"n":1}'] * 2
     assert await other.requests.claim(10) == []
 
@@ -345,10 +346,10 @@ async def test_worker_that_dies_before_the_reply_leaves_it_to_others(
     reply = answer(delivery, reply_to=replies, reply_kind="list")
     with monkeypatch.context() as dead:
         dies_at(bus, dead, replies)
-        assert [each.outcome for each in await bus.finish([reply])] == [Outcome.NOT_MINE]
+        assert [each.outcome for each in await bus.finish([reply])] == [AnswerOutcome.NOT_MINE]
     assert await own.replies(replies, "list") == []
 
-    assert [each.outcome for each in await bus.finish([reply])] == [Outcome.SENT]
+    assert [each.outcome for each in await bus.finish([reply])] == [AnswerOutcome.SENT]
     assert await own.replies(replies, "list") == [b'{"n":1}']
 
 
@@ -408,7 +409,7 @@ async def test_forbidden_reply_is_told_and_not_stored(
 
         (receipt,) = await bus.finish([reply])
 
-        assert receipt.outcome == Outcome.FORBIDDEN
-        assert await bus.stored([ASKED]) == [None]
+        assert receipt.outcome == AnswerOutcome.FORBIDDEN
+        assert await bus.find_results([ASKED]) == [None]
         diverted = replace(reply, reply_to=f"{own.prefix}common", reply_kind="channel")
-        assert [each.outcome for each in await bus.finish([diverted])] == [Outcome.SENT]
+        assert [each.outcome for each in await bus.finish([diverted])] == [AnswerOutcome.SENT]

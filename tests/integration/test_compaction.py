@@ -161,7 +161,7 @@ async def test_a_worker_tells_of_its_summaries_on_the_bus(settings: Settings) ->
     async with (
         open_memory_bus(BusOptions()) as bus,
         open_worker(settings, bus) as worker,
-        bus.listen("context.compacted") as heard,
+        bus.subscribe("context.compacted") as heard,
     ):
         working = asyncio.create_task(worker.run(stop))
         await bus.submit(payload)

@@ -52,7 +52,7 @@ def bury(reasons: dict[bytes, str]) -> list[str]:
             await bus.submit(payload)
             (delivery,) = await received(bus)
             await bus.requests.dead_letter(delivery, reason)
-        return [letter.id.encode() async for letter in bus.dead_letters.each()]
+        return [letter.id.encode() async for letter in bus.dead_letters.scan()]
 
     return [each.decode() for each in on_bus(buried)]
 

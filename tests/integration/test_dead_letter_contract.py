@@ -27,7 +27,7 @@ async def bury(bus: Bus, *bodies: bytes, reason: str = "unreadable") -> None:
 
 async def letters(bus: Bus, *, newest_first: bool = False) -> list[DeadLetter]:
     """Return all entries."""
-    return [each async for each in bus.dead_letters.each(newest_first=newest_first)]
+    return [each async for each in bus.dead_letters.scan(newest_first=newest_first)]
 
 
 async def write(place: Place, fields: dict[str, bytes]) -> None:
@@ -78,7 +78,7 @@ async def test_listing_leaves_out_what_comes_meanwhile(place: Place) -> None:
     await bury(bus, *(b"%d" % number for number in range(25)))
 
     seen = 0
-    async for _ in bus.dead_letters.each():
+    async for _ in bus.dead_letters.scan():
         seen += 1
         await bury(bus, b"again")
 
@@ -90,7 +90,7 @@ async def test_listing_may_end_early(place: Place) -> None:
     bus = await place.open("one")
     await bury(bus, *(b"%d" % number for number in range(3)))
 
-    async with aclosing(bus.dead_letters.each(newest_first=True)) as found:
+    async with aclosing(bus.dead_letters.scan(newest_first=True)) as found:
         assert (await anext(found)).payload == b"2"
 
 

@@ -50,7 +50,7 @@ async def bury(bus: Bus, payload: bytes) -> None:
 
 async def dead(bus: Bus) -> list[bytes]:
     """Return the payloads of the dead letter."""
-    return [letter.payload async for letter in bus.dead_letters.each()]
+    return [letter.payload async for letter in bus.dead_letters.scan()]
 
 
 async def test_an_owner_is_forgotten_and_no_other(place: Place) -> None:
@@ -68,9 +68,9 @@ async def test_an_owner_is_forgotten_and_no_other(place: Place) -> None:
         assert await bus.forget(owner) == expected
         assert await bus.forget(owner) == Forgotten()
         assert await bus.reports.get(f"bld_{number}") is None
-        assert await bus.stored([Identity(owner, f"msg_{n}") for n in (1, 2)]) == [None, None]
+        assert await bus.find_results([Identity(owner, f"msg_{n}") for n in (1, 2)]) == [None, None]
         left = OWNERS[number + 1 :]
-        stored = await bus.stored([Identity(other, "msg_2") for other in left])
+        stored = await bus.find_results([Identity(other, "msg_2") for other in left])
         assert all(stored)
         assert await dead(bus) == [request(other) for other in left]
 
@@ -143,7 +143,7 @@ async def test_what_says_nothing_of_its_owner_ends_by_itself(place: Place) -> No
     """An answer too large to be stored leaves a fingerprint, which is not found."""
     bus = await place.open("one", result_max_bytes=1)
     identity = await answered(bus, "o")
-    (stored,) = await bus.stored([identity])
+    (stored,) = await bus.find_results([identity])
     assert stored is not None
     assert stored.response is None
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from service.adapters.redis import finishing
 from service.adapters.redis.scripts import script
 from service.errors import ForbiddenError
-from service.ports.bus import Identity, Outcome
+from service.ports.bus import AnswerOutcome, Identity
 from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, RedisPlace, answer, received
 from tests.integration.test_worker import Crew, Gate, answer_to, asking, open_crew, until
@@ -87,9 +87,9 @@ async def test_forbidden_reply_is_told_and_leaves_the_others_alone(
         receipts = await bus.finish(answers)
 
     outcomes = [receipt.outcome for receipt in receipts]
-    assert outcomes == [Outcome.SENT, Outcome.FORBIDDEN, Outcome.SENT]
+    assert outcomes == [AnswerOutcome.SENT, AnswerOutcome.FORBIDDEN, AnswerOutcome.SENT]
     assert len(await fenced.replies(replies, kind)) == 2
-    assert await bus.stored([Identity("a", "1")]) == [None]
+    assert await bus.find_results([Identity("a", "1")]) == [None]
     assert [delivery.payload for delivery in await bus.requests.claim(10)] == [b"1"]
     assert bus.forbidden == 1
     assert [(line["event"], line["reply_to"]) for line in logged] == [
@@ -105,12 +105,12 @@ async def test_channel_is_no_key(fenced: RedisPlace) -> None:
     await bus.submit(b"1")
     (delivery,) = await received(bus)
 
-    async with bus.listen(channel) as replies:
+    async with bus.subscribe(channel) as replies:
         (receipt,) = await bus.finish([answer(delivery, reply_to=channel)])
         async with asyncio.timeout(60):
             assert await anext(replies) == b'{"n":1}'
 
-    assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, 1)
+    assert (receipt.outcome, receipt.receivers) == (AnswerOutcome.SENT, 1)
     assert bus.forbidden == 0
 
 
@@ -133,9 +133,9 @@ async def test_forbidden_channel_leaves_the_others_alone(
     with capture_logs() as logged:
         receipts = await bus.finish(answers)
 
-    sent, refused = (Outcome.SENT, 0), (Outcome.SENT, None)
+    sent, refused = (AnswerOutcome.SENT, 0), (AnswerOutcome.SENT, None)
     assert [(each.outcome, each.receivers) for each in receipts] == [sent, refused, sent]
-    assert None not in await bus.stored([each.identity for each in answers])
+    assert None not in await bus.find_results([each.identity for each in answers])
     assert await bus.requests.claim(10) == []
     assert [(line["event"], line["reply_to"]) for line in logged] == [
         ("bus.reply_refused", places[1])
@@ -152,11 +152,11 @@ async def test_worker_without_its_own_keys_settles_nothing(fenced: RedisPlace) -
 
     (receipt,) = await bus.finish([answer(delivery)])
 
-    assert receipt.outcome == Outcome.FAILED
+    assert receipt.outcome == AnswerOutcome.FAILED
     assert isinstance(receipt.error, ForbiddenError)
     await restrict(fenced.client, fenced.prefix, f"{fenced.prefix}*")
-    assert await bus.stored([ASKED]) == [None]
-    assert [each.outcome for each in await bus.finish([answer(delivery)])] == [Outcome.SENT]
+    assert await bus.find_results([ASKED]) == [None]
+    assert [each.outcome for each in await bus.finish([answer(delivery)])] == [AnswerOutcome.SENT]
 
 
 # --- the worker ------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ async def test_worker_without_its_own_keys_settles_nothing(fenced: RedisPlace) -
 async def test_forbidden_reply_becomes_one_error(fenced: RedisPlace, kind: str) -> None:
     """The common channel hears of it, once, with the place; others are answered where they ask."""
     own, other = f"{fenced.prefix}reply.me", f"{ELSEWHERE}{fenced.prefix}"
-    async with working(fenced) as crew, crew.bus.listen(common(fenced)) as responses:
+    async with working(fenced) as crew, crew.bus.subscribe(common(fenced)) as responses:
         for name, place in (("msg_1", own), ("msg_2", other), ("msg_3", own)):
             metadata = {"reply_to": place, "reply_kind": kind}
             await crew.bus.submit(json.dumps(asking(id=name, metadata=metadata)).encode())
@@ -196,7 +196,7 @@ async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlac
         await dying.requests.claim(1)
     async with (
         open_crew(fenced, bus={"reply_prefixes": [ELSEWHERE]}) as crew,
-        crew.bus.listen(common(fenced)) as responses,
+        crew.bus.subscribe(common(fenced)) as responses,
     ):
         await crew.hire()  # now that somebody listens: it takes what waits at once
         (error,) = await heard(responses, 1)
@@ -213,7 +213,7 @@ async def test_forbidden_refusal_holds_nobody_up(fenced: RedisPlace) -> None:
         await crew.hire(gate.joined(crew.builder))
         for number in range(6):
             await crew.bus.submit(json.dumps(asking(id=f"msg_{number}")).encode())
-        async with crew.bus.listen(common(fenced)) as responses:
+        async with crew.bus.subscribe(common(fenced)) as responses:
             for name, metadata in (("late", {"reply_to": f"{ELSEWHERE}x"}), ("later", {})):
                 late = json.dumps(asking(id=name, metadata=metadata)).encode()
                 await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, late)
@@ -225,7 +225,7 @@ async def test_forbidden_refusal_holds_nobody_up(fenced: RedisPlace) -> None:
 
 async def test_stored_answer_is_not_sent_where_it_may_not_go(fenced: RedisPlace) -> None:
     """A retry that asks for its reply elsewhere gets the error; the stored answer stays."""
-    async with working(fenced) as crew, crew.bus.listen(common(fenced)) as responses:
+    async with working(fenced) as crew, crew.bus.subscribe(common(fenced)) as responses:
         await crew.bus.submit(json.dumps(asking(id="msg_1")).encode())
         (first,) = await heard(responses, 1)
         metadata = {"reply_to": f"{ELSEWHERE}{fenced.prefix}", "reply_kind": "list"}

@@ -78,7 +78,7 @@ class Stage:
 
     async def submitted(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Put a request into the stream, and return its response on the common channel."""
-        async with self.bus.listen(self.topic(Topics.CONTEXT_BUILD_RESPONSE)) as responses:
+        async with self.bus.subscribe(self.topic(Topics.CONTEXT_BUILD_RESPONSE)) as responses:
             await self.bus.submit(json.dumps(request).encode())
             return await answer_to(request, responses)
 
@@ -173,7 +173,7 @@ async def by_the_stream(stage: Stage) -> object:
 async def by_the_channel(stage: Stage) -> object:
     """The same request over the channel, also as a retry of one that was hers."""
     asked = stage.request("bob", "What was said?", id="q2")
-    async with stage.bus.listen(stage.topic(Topics.CONTEXT_BUILD_RESPONSE)) as responses:
+    async with stage.bus.subscribe(stage.topic(Topics.CONTEXT_BUILD_RESPONSE)) as responses:
         heard = []
         for _ in range(2):
             await stage.bus.publish(Topics.CONTEXT_BUILD_REQUEST, json.dumps(asked).encode())
@@ -196,7 +196,7 @@ async def by_replies(stage: Stage) -> object:
             "bob", "What was said?", metadata={"reply_to": place, "reply_kind": kind}
         )
         if kind == "channel":
-            async with stage.bus.listen(place) as replies:
+            async with stage.bus.subscribe(place) as replies:
                 await stage.bus.submit(json.dumps(asked).encode())
                 seen.append(await answer_to(asked, replies))
             continue
@@ -250,7 +250,7 @@ def by_events(topic: str) -> Act:
         ]
         await stage.builder.history.append("bob", rows, conversation_id=mine)
         asked = stage.request("bob", "Well?", context=TIGHT, conversation_id=mine)
-        async with stage.bus.listen(stage.topic(topic)) as events:
+        async with stage.bus.subscribe(stage.topic(topic)) as events:
             await stage.submitted(asked)
             async with asyncio.timeout(60):
                 event = json.loads(await anext(events))

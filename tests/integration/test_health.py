@@ -22,7 +22,7 @@ from service.http.health import open_health
 from service.http.prometheus import PrometheusMetrics
 from service.observe.health import stuck_after
 from service.observe.metrics import HttpRequest
-from service.ports.bus import Answer, Bus, Outcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
 from service.wire.protocol import Topics
 from service.worker.client import ContextClient
 from service.worker.runner import Worker
@@ -235,7 +235,7 @@ async def test_an_answer_that_came_too_late_counts(
     """Another worker has taken the delivery over, and this one's answer was not sent."""
 
     async def lost(answers: Sequence[Answer]) -> list[Receipt]:
-        return [Receipt(outcome=Outcome.NOT_MINE) for _ in answers]
+        return [Receipt(outcome=AnswerOutcome.NOT_MINE) for _ in answers]
 
     monkeypatch.setattr(scene.bus, "finish", lost)
     request = json.dumps(asking()).encode()
@@ -256,7 +256,7 @@ async def test_an_answer_that_may_not_be_sent_counts_as_what_is_sent_instead(
 
     async def forbidding(answers: Sequence[Answer]) -> list[Receipt]:
         if any(answer.reply_kind == "list" for answer in answers):
-            return [Receipt(outcome=Outcome.FORBIDDEN) for _ in answers]
+            return [Receipt(outcome=AnswerOutcome.FORBIDDEN) for _ in answers]
         return await finish(answers)
 
     monkeypatch.setattr(scene.bus, "finish", forbidding)
@@ -298,8 +298,12 @@ async def test_every_metric_has_a_line(scene: Scene) -> None:
     # most blocks and strategies have no line before a first build
     tight = {"blocks": {"MOOD": "calm " * 2_000}, "max_tokens": 2_300, "reserve_tokens": 0}
     await scene.client.send(asking(content={"current_input": "Hello", "context": tight}))
-    scene.metrics.refreshed("git", "changed")  # it follows no server of tools, and serves no HTTP
-    scene.metrics.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.1)
+    scene.metrics.count_refresh(
+        "git", "changed"
+    )  # it follows no server of tools, and serves no HTTP
+    scene.metrics.record_http_request(
+        HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.1
+    )
     told: dict[str, set[str]] = {}
     for family in (await measured(scene.address)).families:
         if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):

@@ -90,7 +90,7 @@ async def settled(bus: Bus) -> bool:
 
 async def dead(bus: Bus) -> list[bytes]:
     """Return the payloads of the dead letter."""
-    return [letter.payload async for letter in bus.dead_letters.each()]
+    return [letter.payload async for letter in bus.dead_letters.scan()]
 
 
 def table(sql: Sql) -> list[tuple[object, ...]]:
@@ -117,14 +117,14 @@ async def test_a_forgiven_delivery_counts_as_the_first(place: Place) -> None:
         held = await claimed(one)
         assert [each.attempt for each in held] == [attempt] * 2
 
-    await one.results.forgive(held[:1])
+    await one.results.reset_attempts(held[:1])
     await one.results.release(held)
 
     assert [each.attempt for each in await claimed(other)] == [2, 4]
-    await one.results.forgive(held)
+    await one.results.reset_attempts(held)
     assert await one.results.claim(10) == []
     assert [each.attempt for each in await claimed(one)] == [3, 5]
-    await other.results.forgive([])
+    await other.results.reset_attempts([])
 
 
 async def test_entries_have_times_in_their_order(place: Place) -> None:

@@ -11,7 +11,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import RedisBus, open_redis_bus
 from service.adapters.redis.keys import result_key
 from service.errors import OverloadedError
-from service.ports.bus import Enqueued, Outcome
+from service.ports.bus import AnswerOutcome, Enqueued
 from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
 from tests.integration.conftest import StartServer
@@ -132,7 +132,7 @@ async def test_foreign_results_count_as_none(
     """What stands under a result's key and is no result is as good as nothing."""
     await client.set(result_key(ASKED, prefix), value)
 
-    assert await bus.stored([ASKED]) == [None]
+    assert await bus.find_results([ASKED]) == [None]
 
 
 async def test_keys_expire(bus: RedisBus, client: redis.Redis, prefix: str) -> None:
@@ -164,12 +164,12 @@ async def test_full_server_settles_nothing(server: StartServer, mode: str) -> No
 
         (refused,) = await bus.finish([reply])
 
-        assert refused.outcome == Outcome.FAILED
+        assert refused.outcome == AnswerOutcome.FAILED
         assert isinstance(refused.error, OverloadedError)
         await bus.ping()
         with running.client() as client:
             client.config_set("maxmemory", 0)
-        assert [each.outcome for each in await bus.finish([reply])] == [Outcome.SENT]
+        assert [each.outcome for each in await bus.finish([reply])] == [AnswerOutcome.SENT]
         with running.client() as client:
             assert client.llen("replies") == 1
 
@@ -187,8 +187,8 @@ async def test_missing_rights_cost_the_reply(server: StartServer) -> None:
 
         (receipt,) = await bus.finish([answer(delivery, reply_to="other")])
 
-        assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, None)
-        assert await bus.stored([ASKED]) != [None]
+        assert (receipt.outcome, receipt.receivers) == (AnswerOutcome.SENT, None)
+        assert await bus.find_results([ASKED]) != [None]
         assert await bus.requests.claim(1) == []
 
 
@@ -200,7 +200,7 @@ async def test_both_protocols(server_url: str, prefix: str, protocol: int) -> No
     """The bus works alike with either protocol, whatever shape its replies have there."""
     url = f"{server_url}?protocol={protocol}&decode_responses=True&socket_timeout=20"
     options = BusOptions(prefix=prefix, lease_seconds=SHORT)
-    async with open_redis_bus(url, options) as bus, bus.heard() as heard:
+    async with open_redis_bus(url, options) as bus, bus.subscribe_requests() as heard:
         await bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")
         async with asyncio.timeout(60):
             assert await anext(heard) == [b"1"]
@@ -210,9 +210,9 @@ async def test_both_protocols(server_url: str, prefix: str, protocol: int) -> No
         (claimed,) = await until(lambda: bus.requests.claim(1))
         await bus.append(Topics.LLM_RESULTS, b"ai")
         assert payloads(await bus.results.receive(4, wait=1)) == [b"ai"]
-        async with bus.listen(f"{prefix}replies") as replies:
+        async with bus.subscribe(f"{prefix}replies") as replies:
             (receipt,) = await bus.finish([answer(claimed, reply_to=f"{prefix}replies")])
-            assert (receipt.outcome, receipt.receivers) == (Outcome.SENT, 1)
+            assert (receipt.outcome, receipt.receivers) == (AnswerOutcome.SENT, 1)
             async with asyncio.timeout(60):
                 assert await anext(replies) == b'{"n":1}'
         await bus.requests.trim()
@@ -239,7 +239,7 @@ async def test_slow_listener_loses_and_counts(
     bus: RedisBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that does not take what it hears drops the rest, and knows how much."""
-    async with bus.heard():
+    async with bus.subscribe_requests():
         (subscription,) = bus._ingress
         monkeypatch.setattr(subscription.arrivals, "_limit", 3)
         for _ in range(10):

@@ -12,7 +12,7 @@ from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.connection import WritesRefusedError
 from service.errors import BusError, ConfigError
-from service.ports.bus import Bus, Outcome
+from service.ports.bus import AnswerOutcome, Bus
 from service.ports.stream import Delivery
 from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
@@ -77,7 +77,7 @@ async def test_flush_costs_no_answer(server: StartServer) -> None:
 
         for mode in ("unstored", "again", "first"):
             (receipt,) = await bus.finish([answer(delivery, mode=mode)])
-            assert receipt.outcome == Outcome.SENT
+            assert receipt.outcome == AnswerOutcome.SENT
 
 
 async def test_group_that_cannot_be_created(server: StartServer) -> None:
@@ -106,7 +106,7 @@ async def test_flush_before_receive_is_survived(server: StartServer) -> None:
 async def test_restart_is_survived(server: StartServer) -> None:
     """A server that crashes and comes back finds its readers again, and tells that it was gone."""
     running = server()
-    async with open_redis_bus(running.url) as bus, bus.heard() as heard:
+    async with open_redis_bus(running.url) as bus, bus.subscribe_requests() as heard:
         await received(bus)
         running.kill()
         with pytest.raises(BusError):
@@ -158,12 +158,12 @@ async def test_dead_server_is_a_bus_error(server: StartServer) -> None:
             inbox.leave(),
             bus.enqueue([b"1"]),
             bus.submit(b"1"),
-            bus.stored([ASKED]),
+            bus.find_results([ASKED]),
             bus.finish([answer(delivery)]),
             bus.publish("events", b"1"),
             bus.append("events", b"1"),
             bus.ping(),
-            bus.heard().__aenter__(),
+            bus.subscribe_requests().__aenter__(),
             open_redis_bus(running.url).__aenter__(),
         ]
 
@@ -196,9 +196,11 @@ async def test_refusals_are_bus_errors(server: StartServer) -> None:
             with pytest.raises(BusError, match="maxmemory"):
                 await bus.submit(b"1")
             (full,) = await bus.finish([answer(delivery)])
-            assert (full.outcome, type(full.error)) == (Outcome.FAILED, WritesRefusedError)
+            assert (full.outcome, type(full.error)) == (AnswerOutcome.FAILED, WritesRefusedError)
             client.config_set("maxmemory", 0)
-            assert [each.outcome for each in await bus.finish([answer(delivery)])] == [Outcome.SENT]
+            assert [each.outcome for each in await bus.finish([answer(delivery)])] == [
+                AnswerOutcome.SENT
+            ]
             client.replicaof("127.0.0.1", 1)
             with pytest.raises(BusError):
                 await bus.submit(b"1")
@@ -241,14 +243,14 @@ async def test_unix_socket(server: StartServer, prefix: str) -> None:
     socket = running.socket
     async with open_redis_bus(f"unix://{quote(str(socket))}", BusOptions(prefix=prefix)) as bus:
         await bus.submit(b"1")
-        async with bus.heard():
+        async with bus.subscribe_requests():
             assert payloads(await received(bus)) == [b"1"]
 
 
 async def test_lost_subscription_is_counted(server: StartServer) -> None:
     """A subscriber that the server cuts off comes back, and says that it was away."""
     running = server()
-    async with open_redis_bus(running.url) as bus, bus.heard() as heard:
+    async with open_redis_bus(running.url) as bus, bus.subscribe_requests() as heard:
         with running.client() as client:
             assert client.execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1
 
@@ -270,7 +272,10 @@ async def test_silent_server_is_noticed(
         with running.client() as client:
             return int(client.info("commandstats")["cmdstat_ping"]["calls"])
 
-    async with open_redis_bus(f"{running.url}?protocol={protocol}") as bus, bus.heard():
+    async with (
+        open_redis_bus(f"{running.url}?protocol={protocol}") as bus,
+        bus.subscribe_requests(),
+    ):
         before = pings()
         await until(lambda: asyncio.to_thread(lambda: pings() > before + 1))
         assert bus.resubscribed == 0

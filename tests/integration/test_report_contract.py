@@ -38,8 +38,8 @@ async def test_it_is_known_which_builds_have_one(place: Place) -> None:
     names = [f"bld_{number}" for number in range(40)]
     await bus.reports.put(dict.fromkeys(names[::2], b"x"), HOUR)
 
-    assert await bus.reports.present(names) == frozenset(names[::2])
-    assert await bus.reports.present([]) == frozenset()
+    assert await bus.reports.existing(names) == frozenset(names[::2])
+    assert await bus.reports.existing([]) == frozenset()
 
 
 async def test_the_newer_report_stands(place: Place) -> None:

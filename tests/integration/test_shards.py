@@ -16,7 +16,7 @@ from service.adapters.redis.bus import open_redis_bus
 from service.adapters.redis.keys import shards_key
 from service.adapters.redis.shards import shard_topic
 from service.errors import ConfigError
-from service.ports.bus import Enqueued, Identity, Outcome, RequestStream, StoredResult
+from service.ports.bus import AnswerOutcome, Enqueued, Identity, RequestStream, StoredResult
 from service.ports.stream import Delivery
 from service.wire.protocol import Topics
 from tests.integration.bus_places import RedisPlace, answer, payloads, received, until
@@ -145,7 +145,7 @@ async def test_how_much_waits_is_told_of_all_shards(place: RedisPlace) -> None:
 
     depth = await bus.requests.depth()
     assert (depth.lag, depth.pending) == (place.shards - 1, 1)
-    streams = await bus.division.streams()
+    streams = await bus.request_shards.streams()
     assert [each.entries for each in streams] == [1] * place.shards
     assert sum(each.pending for each in streams) == 1
 
@@ -158,7 +158,7 @@ async def test_dead_letters_go_back_to_their_shard(place: RedisPlace) -> None:
     await bus.submit(request_of(owner))
     (delivery,) = await received(bus)
     await bus.requests.dead_letter(delivery, "why")
-    (letter,) = [each async for each in bus.dead_letters.each()]
+    (letter,) = [each async for each in bus.dead_letters.scan()]
 
     assert await bus.dead_letters.retry([letter.id]) == 1
 
@@ -176,7 +176,7 @@ async def test_change_at_run_time_loses_nothing(place: RedisPlace, alert: None) 
         await crew.hire()
         sent: list[asyncio.Task[Any]] = []
         for count in (1, 4, 2, 3):
-            await crew.bus.division.divide(count)
+            await crew.bus.request_shards.set_count(count)
             for number in range(12):
                 asked = asking(id=f"msg-{count}-{number}", owner_key=f"owner-{number}")
                 sent.append(asyncio.create_task(crew.client.send(asked)))
@@ -192,7 +192,7 @@ async def test_change_at_run_time_loses_nothing(place: RedisPlace, alert: None) 
 async def settled(bus: Any) -> Sequence[RequestStream]:
     """Return the streams in use once nothing is left in any."""
     await bus.requests.trim()
-    streams: list[RequestStream] = await bus.division.streams()
+    streams: list[RequestStream] = await bus.request_shards.streams()
     return [] if any(each.entries or each.pending for each in streams) else streams
 
 
@@ -215,19 +215,19 @@ async def test_retry_after_a_change_gets_the_stored_answer(place: RedisPlace, al
         for each in (first, retry)
     ]
 
-    assert outcomes == [Outcome.SENT, Outcome.ANSWERED]
+    assert outcomes == [AnswerOutcome.SENT, AnswerOutcome.ANSWERED]
     stored = StoredResult(fingerprint="f", response=b'{"n":1}')
-    assert await bus.stored([identity]) == [stored]
+    assert await bus.find_results([identity]) == [stored]
     new = await place.open("new")
     await new.requests.claim(1)
-    assert await new.stored([identity]) == [stored], "a worker that starts then finds it as well"
+    assert await new.find_results([identity]) == [stored], "a worker that starts then finds it too"
 
 
 async def test_flush_strands_nobody(server: StartServer, alert: None) -> None:
     """After a flush there is one shard; what clients write who knew more is found and answered."""
     running = server()
     async with open_redis_bus(running.url) as client, open_redis_bus(running.url) as worker:
-        await client.division.divide(3)
+        await client.request_shards.set_count(3)
         await received(worker)
         with running.client() as admin:
             admin.flushall()
@@ -239,7 +239,7 @@ async def test_flush_strands_nobody(server: StartServer, alert: None) -> None:
         async with asyncio.timeout(60):
             while len(found) < 5:
                 found += await worker.requests.receive(10, wait=0.1)
-        assert await client.division.count() == 1
+        assert await client.request_shards.count() == 1
         await client.submit(b"1")
         assert payloads(await received(worker)) == [b"1"]
         await worker.requests.ack(found)
@@ -258,7 +258,7 @@ async def test_unreadable_number_changes_nothing(place: RedisPlace, alert: None)
             await bus.submit(request_of("a"))
         assert [line["event"] for line in logged] == ["bus.shards_unreadable"]
         with pytest.raises(ConfigError, match="no number from 1 to 64"):
-            await bus.division.count()
+            await bus.request_shards.count()
 
     shard = shard_topic(zlib.crc32(b"a") % 3, 3)
     assert len(await place.stream(place.prefix + shard)) == 11
@@ -282,7 +282,7 @@ async def test_number_that_cannot_be_is_refused(server_url: str, prefix: str) ->
     async with open_redis_bus(server_url, BusOptions(prefix=prefix)) as bus:
         for wrong in (0, 65):
             with pytest.raises(ConfigError, match="no number from 1 to 64"):
-                await bus.division.divide(wrong)
-        assert await bus.division.streams() == [
+                await bus.request_shards.set_count(wrong)
+        assert await bus.request_shards.streams() == [
             RequestStream(name=Topics.CONTEXT_BUILD_REQUEST, entries=0, pending=0)
         ]

@@ -12,7 +12,7 @@ from service.adapters.sql.database_state import read_size
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.store import open_sql_store
 from service.config.endpoints import StoreSettings
-from service.ports.status import Heard
+from service.ports.status import ChannelMessage
 from service.wire.protocol import Topics
 from tests.integration.bus_places import RedisPlace, received
 from tests.stores import Clock, Sql, Words
@@ -49,7 +49,7 @@ async def test_a_bus_is_seen_as_it_is(place: RedisPlace) -> None:
             await bus.submit(b'{"owner_key": "0xAB2", "n": %d}' % number)
         first, _ = await received(bus, 2)
         await bus.requests.dead_letter(first, "not JSON")
-        async with bus.heard():
+        async with bus.subscribe_requests():
             seen = await survey.state()
 
     (stream,) = (each for each in seen.requests if each.entries)
@@ -69,9 +69,9 @@ async def test_servers_tell_of_themselves(place: RedisPlace) -> None:
     """Product, version and what matters of their settings; their clock is this machine's here."""
     async with looking(place) as survey:
         servers = await survey.servers()
-        assert abs(await survey.ahead_seconds()) < 1
+        assert abs(await survey.clock_offset_seconds()) < 1
         assert await survey.subscriber_limit() is not None
-        assert await survey.denied() == []
+        assert await survey.missing_permissions() == []
 
     assert len(servers) == (3 if "+cluster" in place.url else 1)
     asked: dict[str, Any] = await place.client.info("server")
@@ -88,16 +88,16 @@ async def test_servers_tell_of_themselves(place: RedisPlace) -> None:
 async def test_answers_and_events_are_overheard(place: RedisPlace) -> None:
     """Those on the channel of all answers, those on channels of their senders, and events."""
     bus = await place.open("one")
-    async with looking(place) as survey, survey.overhear() as heard:
+    async with looking(place) as survey, survey.monitor() as heard:
         for channel in ("context.build.response", "reply.svc", "context.pruned"):
-            await bus.tell(place.prefix + channel, channel.encode())
-        await bus.tell("elsewhere", b"not ours")
+            await bus.publish_to(place.prefix + channel, channel.encode())
+        await bus.publish_to("elsewhere", b"not ours")
         found = {await anext(heard) for _ in range(3)}
 
     assert found == {
-        Heard(topic=Topics.CONTEXT_BUILD_RESPONSE, payload=b"context.build.response"),
-        Heard(topic="reply", payload=b"reply.svc"),
-        Heard(topic=Topics.CONTEXT_PRUNED, payload=b"context.pruned"),
+        ChannelMessage(topic=Topics.CONTEXT_BUILD_RESPONSE, payload=b"context.build.response"),
+        ChannelMessage(topic="reply", payload=b"reply.svc"),
+        ChannelMessage(topic=Topics.CONTEXT_PRUNED, payload=b"context.pruned"),
     }
 
 

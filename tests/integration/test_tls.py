@@ -98,7 +98,7 @@ async def test_a_bus_works_over_tls(secured: Secured, prefix: str, protocol: int
     """Commands, reads that wait, and channels, with the own certificate shown to the server."""
     url = f"{secured.url}?protocol={protocol}"
     async with open_redis_bus(url, BusOptions(prefix=prefix, tls=secured.tls())) as bus:
-        async with bus.heard() as heard:
+        async with bus.subscribe_requests() as heard:
             await bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")
             assert await anext(heard) == [b"1"]
         await bus.enqueue([b"1"])
@@ -167,10 +167,10 @@ async def test_a_cluster_may_speak_tls(folder: Path, tmp_path: Path, prefix: str
     try:
         secured = Secured(url=cluster.url, folder=folder)
         async with open_redis_bus(cluster.url, BusOptions(prefix=prefix, tls=secured.tls())) as bus:
-            await bus.division.divide(4)
+            await bus.request_shards.set_count(4)
             await bus.submit(b"1")
             assert payloads(await bus.requests.receive(8, wait=5)) == [b"1"]
             # the four, and the one of before, in which it was found
-            assert len(await bus.division.streams()) == 5
+            assert len(await bus.request_shards.streams()) == 5
     finally:
         cluster.stop()

@@ -206,7 +206,7 @@ async def test_no_request_fails_for_its_trace(scene: Scene, named: Any) -> None:
         for number in range(2):
             metadata = {"traceparent": named, "tracestate": named}
             sent = json.dumps(asking(id=f"msg_{number}", metadata=metadata)).encode()
-            async with scene.bus.listen(Topics.CONTEXT_BUILD_RESPONSE) as responses:
+            async with scene.bus.subscribe(Topics.CONTEXT_BUILD_RESPONSE) as responses:
                 await scene.bus.submit(sent)
                 async with asyncio.timeout(60):
                     answer = json.loads(await anext(responses))
@@ -265,7 +265,7 @@ async def test_what_fell_out_is_told_of_in_the_same_trace(scene: Scene) -> None:
     said = [row(n, "ai" if n % 2 else "human", f"Secret number {n}. " * 40) for n in range(40)]
     await scene.builder.history.append("ana", said)
     content = {"current_input": "Hello", "context": {"max_tokens": 3_000}}
-    async with scene.bus.listen(Topics.CONTEXT_PRUNED) as events:
+    async with scene.bus.subscribe(Topics.CONTEXT_PRUNED) as events:
         await scene.answered(
             content=content, metadata={"traceparent": CALLER, "tracestate": "vendor=1"}
         )
@@ -284,7 +284,7 @@ async def test_every_kind_of_reply_carries_the_trace(scene: Scene, kind: str) ->
     """In the response itself, so that nobody has to know how it came."""
     reply_to = "context.reply.elsewhere"
     metadata = {"reply_to": reply_to, "reply_kind": kind, "traceparent": CALLER}
-    async with scene.bus.listen(reply_to) as channel:
+    async with scene.bus.subscribe(reply_to) as channel:
         await scene.bus.submit(json.dumps(asking(metadata=metadata)).encode())
         await scene.ended()
         if kind == "channel":

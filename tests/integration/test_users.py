@@ -22,7 +22,7 @@ from service.adapters.redis.shards import shard_of, shard_topic
 from service.adapters.redis.survey import open_redis_survey
 from service.config.settings import BusSettings
 from service.errors import ForbiddenError
-from service.ports.bus import Bus, Identity, Outcome
+from service.ports.bus import AnswerOutcome, Bus, Identity
 from service.wire.protocol import Topics
 from service.worker.client import open_client
 from tests.integration.bus_places import SHORT, RedisPlace, answer, payloads, received, taken_over
@@ -111,7 +111,7 @@ async def test_the_worker_may_do_its_work(fenced: Fenced) -> None:
     one = await fenced.as_user("ctxb-worker", lease_seconds=SHORT)
     two = await fenced.as_user("ctxb-worker", lease_seconds=SHORT)
     prefix = fenced.prefix
-    async with one.heard() as heard:
+    async with one.subscribe_requests() as heard:
         await one.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")
         assert await anext(heard) == [b"1"]
         await one.enqueue([b"1"])
@@ -123,14 +123,14 @@ async def test_the_worker_may_do_its_work(fenced: Fenced) -> None:
     for delivery, kind in zip((first, second), ("list", "stream"), strict=True):
         place = f"{prefix}context.reply.{kind}"
         reply = answer(delivery, reply_to=place, reply_kind=kind, mode="again")
-        assert [each.outcome for each in await two.finish([reply])] == [Outcome.SENT]
-    await one.division.divide(3)
+        assert [each.outcome for each in await two.finish([reply])] == [AnswerOutcome.SENT]
+    await one.request_shards.set_count(3)
     for _ in range(3):
         await one.append(Topics.CONTEXT_BUILD_REQUEST, b"2")
     last = await received(one)
     topic = f"{prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
     buried = answer(last[0], reply_to=topic, dead_letter="why")
-    assert [each.outcome for each in await one.finish([buried])] == [Outcome.SENT]
+    assert [each.outcome for each in await one.finish([buried])] == [AnswerOutcome.SENT]
     await one.requests.dead_letter(last[1], "why")
     await one.requests.release([last[2]])
     await one.requests.ack([last[2]])
@@ -184,7 +184,7 @@ async def test_the_orchestrator_may_ask(fenced: Fenced) -> None:
         async with asyncio.timeout(60):
             assert await raw.blpop([f"{replies}list"])
             assert await raw.xread({f"{replies}stream": "0"}, block=10_000)
-        assert all(await bus.stored([Identity("o", kind) for kind in ("list", "stream")]))
+        assert all(await bus.find_results([Identity("o", kind) for kind in ("list", "stream")]))
 
 
 async def test_the_worker_may_erase_with_the_rights_for_it(fenced: Fenced) -> None:
@@ -204,7 +204,7 @@ async def test_the_worker_may_erase_with_the_rights_for_it(fenced: Fenced) -> No
     forgotten = await worker.forget("o")
 
     assert (forgotten.results, forgotten.dead_letters) == (1, 1)
-    assert await worker.stored([Identity("o", "r")]) == [None]
+    assert await worker.find_results([Identity("o", "r")]) == [None]
 
 
 def place_of(fenced: Fenced, user: str) -> RedisPlace:
@@ -237,7 +237,7 @@ async def test_the_doctor_names_what_a_user_may_not_do(fenced: Fenced) -> None:
         url = fenced.url.replace("://", f"://{fenced.prefix}{name}:password@")
         options = BusOptions(prefix=fenced.prefix)
         async with open_redis_survey(url, options, []) as survey:
-            denied[name] = await survey.denied()
+            denied[name] = await survey.missing_permissions()
 
     assert denied["ctxb-worker"] == []
     assert denied["ctxb-orchestrator"] is not None
@@ -264,7 +264,7 @@ async def test_the_worker_may_be_looked_after_with_the_rights_for_it(fenced: Fen
         assert [each.entries for each in (await survey.state()).requests] == [1]
         assert await survey.servers()
         assert await survey.subscriber_limit() is not None
-        async with survey.overhear() as heard:
+        async with survey.monitor() as heard:
             bus = await fenced.as_user("ctxb-worker")
             await bus.publish(Topics.CONTEXT_BUILD_RESPONSE, b"1")
             assert (await anext(heard)).payload == b"1"

@@ -36,7 +36,7 @@ from service.errors import (
     IdConflictError,
     InvalidRequestError,
 )
-from service.ports.bus import Answer, Bus, Outcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
 from service.ports.stores import HistoryPage
 from service.wire.documents import schemas
 from service.wire.protocol import Topics
@@ -180,7 +180,7 @@ async def test_a_request_is_answered(crew: Crew, via: Any) -> None:
 async def test_a_plain_response_goes_to_the_common_channel(crew: Crew) -> None:
     """Without a `reply_to`, everybody hears the response, as plain JSON with what ties it."""
     channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
-    async with crew.bus.listen(channel) as responses:
+    async with crew.bus.subscribe(channel) as responses:
         metadata = {"correlation_id": "c-1", "traceparent": "00-ab-cd-01", "other": 1}
         await crew.bus.submit(json.dumps(asking(id="msg_1", metadata=metadata)).encode())
         async with asyncio.timeout(60):
@@ -222,7 +222,7 @@ async def test_a_reply_goes_only_where_it_may(
 ) -> None:
     """Another place is refused, and the refusal goes to the common channel."""
     channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
-    async with crew.bus.listen(channel) as responses:
+    async with crew.bus.subscribe(channel) as responses:
         await crew.bus.submit(json.dumps(asking(metadata=metadata)).encode())
         async with asyncio.timeout(60):
             error = json.loads(await anext(responses))["content"]["error"]
@@ -389,7 +389,7 @@ async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str)
         own = f"context.reply.{place.prefix}"
         metadata = {} if kind == "none" else {"reply_to": own, "reply_kind": kind}
         common = f"{place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
-        async with crew.bus.listen(own if kind == "channel" else common) as responses:
+        async with crew.bus.subscribe(own if kind == "channel" else common) as responses:
             late = json.dumps(asking(id="msg_late", metadata=metadata)).encode()
             await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, late)
             error = (await answer_to("msg_late", responses))["content"]["error"]
@@ -692,7 +692,7 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
             rows = [row(number, "human", f"said {number}") for number in range(2)]
             await crew.builder.history.append(owner, rows)
         requests = [asking(owner_key=each, id=f"msg_{n}") for n, each in enumerate(owners)]
-        async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
+        async with crew.bus.subscribe(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
             waiting = asyncio.gather(*map(crew.client.send, requests))
             stop = asyncio.Event()
             task = asyncio.create_task(make_worker(bus, crew.builder).run(stop))
@@ -701,7 +701,7 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
             stop.set()
             await task
         builds = [each.content.build_id for each in responses if each.content.status == "success"]
-        reports = await crew.bus.reports.present(builds)
+        reports = await crew.bus.reports.existing(builds)
 
     assert len(reports) == 3
     assert {each["owner_key"] for each in events} == set(owners)
@@ -718,7 +718,7 @@ def spoiled(finish: Finish, bad: str) -> Finish:
         fails = [each.identity.id == bad and each.delivery.attempt == 1 for each in answers]
         good = await finish([each for each, fail in zip(answers, fails, strict=True) if not fail])
         receipts = iter(good)
-        failed = Receipt(outcome=Outcome.FAILED, error=BusError("at fault"))
+        failed = Receipt(outcome=AnswerOutcome.FAILED, error=BusError("at fault"))
         return [failed if fail else next(receipts) for fail in fails]
 
     return failing
@@ -734,7 +734,7 @@ async def test_rows_that_fall_out_are_told_of_once(place: Place) -> None:
         rows = [row(number, "human", f"said {number}") for number in range(4)]
         await crew.builder.history.append("o", rows)
         told: list[dict[str, Any]] = []
-        async with crew.bus.listen(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
+        async with crew.bus.subscribe(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
             first = await crew.client.build(asking("What now?", id="msg_1"))
             told.append(json.loads(await anext(heard)))
             for number in range(8):  # what these record falls out in its turn

@@ -120,7 +120,7 @@ class Followed:
         self._failures = 0
         changed = self._registry.replace(self.server.name, found.tools)
         self._registry.mark(self.server.name, stale=False)
-        self._metrics.refreshed(self.server.name, "changed" if changed else "unchanged")
+        self._metrics.count_refresh(self.server.name, "changed" if changed else "unchanged")
         if changed or not self.settled.is_set():
             self._snapshots.write(self.server, found.tools)
             log.info("tools.listed", source=self.server.name, tools=len(found.tools))
@@ -131,7 +131,7 @@ class Followed:
     def _fail(self, error: Exception) -> None:
         self._failures += 1
         self._registry.mark(self.server.name, stale=True)
-        self._metrics.refreshed(self.server.name, "failed")
+        self._metrics.count_refresh(self.server.name, "failed")
         log.warning("tools.unlisted", source=self.server.name, reason=cause_of(error))
         self.settled.set()
 

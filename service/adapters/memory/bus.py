@@ -30,11 +30,11 @@ from service.adapters.memory.inbox import MemoryInbox
 from service.errors import ConfigError
 from service.ports.bus import (
     Answer,
+    AnswerOutcome,
     DeadLetter,
     Enqueued,
     Forgotten,
     Identity,
-    Outcome,
     Receipt,
     RequestStream,
     StoredResult,
@@ -71,7 +71,7 @@ class MemoryBus:
         self.resubscribed = 0
         #: Always 0: there are no access rights.
         self.forbidden = 0
-        self.division = MemoryDivision(self.requests, hub, options.prefix)
+        self.request_shards = MemoryRequestShards(self.requests, hub, options.prefix)
         self._topics = (*requests, *results)
         self._hub = hub
         self._options = options
@@ -88,7 +88,7 @@ class MemoryBus:
         return self._hub.now()
 
     @asynccontextmanager
-    async def heard(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+    async def subscribe_requests(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Subscribe to the request channel; yields batches of payloads."""
         arrivals = Arrivals(self._stream)
         self._ingress.append(arrivals)
@@ -96,7 +96,7 @@ class MemoryBus:
             yield Batches(arrivals)
 
     @asynccontextmanager
-    async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
         arrivals = Arrivals(channel)
         with self._hub.subscribed(channel, arrivals):
@@ -110,7 +110,7 @@ class MemoryBus:
         """Add a request to the stream; returns the entry's id."""
         return await self.append(Topics.CONTEXT_BUILD_REQUEST, payload)
 
-    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+    async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the stored answers to these requests, or None."""
         return [unpack(self._hub.results.get(self._key(identity))) for identity in identities]
 
@@ -120,9 +120,9 @@ class MemoryBus:
 
     async def publish(self, topic: str, payload: bytes) -> int:
         """Send to a topic's channel; returns the number of subscribers."""
-        return await self.tell(self._options.prefix + topic, payload)
+        return await self.publish_to(self._options.prefix + topic, payload)
 
-    async def tell(self, channel: str, payload: bytes) -> int:
+    async def publish_to(self, channel: str, payload: bytes) -> int:
         """Send to a channel, given by its full name; returns the number of subscribers."""
         return self._hub.publish(channel, payload)
 
@@ -162,7 +162,7 @@ class MemoryBus:
         if answer.dead_letter is not None:
             self.requests.add_dead_letter(answer.delivery, answer.dead_letter)
         group.pending.pop(entry, None)
-        return Receipt(outcome=Outcome.SENT, receivers=receivers)
+        return Receipt(outcome=AnswerOutcome.SENT, receivers=receivers)
 
     def _may_send(self, answer: Answer, holder: str | None) -> bool:
         """Return whether to send an answer; stores a first one that may be sent."""
@@ -175,14 +175,14 @@ class MemoryBus:
         mine = holder == options.consumer
         return (mine or holder is None) and (free or (mine and answer.mode == "again"))
 
-    def _outcome_unsent(self, answer: Answer, holder: str | None) -> Outcome:
+    def _outcome_unsent(self, answer: Answer, holder: str | None) -> AnswerOutcome:
         """Return the outcome of an answer that is not sent now; it may have been sent before."""
         if holder == self._options.consumer:
-            return Outcome.ANSWERED
+            return AnswerOutcome.ANSWERED
         packed = self._packed(answer)
         stored = self._hub.results.get(self._key(answer.identity)) == packed
         sent = answer.mode == "first" and stored and not is_placeholder(packed)
-        return Outcome.SENT if holder is None and sent else Outcome.NOT_MINE
+        return AnswerOutcome.SENT if holder is None and sent else AnswerOutcome.NOT_MINE
 
     def _packed(self, answer: Answer) -> bytes:
         return pack(answer.fingerprint, answer.response, self._options.result_max_bytes)
@@ -211,7 +211,7 @@ class MemoryDeadLetters:
         self._sources = tuple(sources)
         self._name = prefix + Topics.CONTEXT_BUILD_DEAD
 
-    async def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
+    async def scan(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that are there now."""
         entries = dict(self._hub.streams[self._name].entries)
         for entry in reversed(entries) if newest_first else entries:
@@ -243,8 +243,8 @@ class MemoryDeadLetters:
         return self._hub.streams[self._name].delete(entry_of(letter_id))
 
 
-class MemoryDivision:
-    """The `Division` of a hub, which always has one request stream."""
+class MemoryRequestShards:
+    """The `RequestShards` of a hub, which always has one request stream."""
 
     def __init__(self, requests: MemoryInbox, hub: MemoryHub, prefix: str) -> None:
         self._requests = requests
@@ -255,7 +255,7 @@ class MemoryDivision:
         """Return 1."""
         return 1
 
-    async def divide(self, count: int) -> None:
+    async def set_count(self, count: int) -> None:
         """Raise `ConfigError`, unless ``count`` is 1."""
         if count != 1:
             raise ConfigError("a bus in memory has one stream of requests")

@@ -226,6 +226,6 @@ class MemoryReports:
         """Return the report of a build, or None."""
         return self.kept.get(build_id)
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these builds have a report."""
         return frozenset(name for name in build_ids if self.kept.get(name) is not None)

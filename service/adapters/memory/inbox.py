@@ -59,7 +59,7 @@ class MemoryInbox:
         """Extend the lease of those that this worker still holds; leave the others alone."""
         self._set_idle(deliveries, 0.0)
 
-    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
+    async def reset_attempts(self, deliveries: Sequence[Delivery]) -> None:
         """Renew those that this worker still holds, and reset their attempts to 1."""
         self._set_idle(deliveries, 0.0)
         for lease in self._held(deliveries):

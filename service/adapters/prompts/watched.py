@@ -59,11 +59,11 @@ class WatchedPrompts:
             if error.detail != self._complaint:
                 log.warning("prompts.unreadable", reason=error.detail)
             self._complaint = error.detail
-            self._metrics.reloaded("failed")
+            self._metrics.count_reload("failed")
             return
         self._complaint = ""
         if changed:
-            self._metrics.reloaded("reloaded")
+            self._metrics.count_reload("reloaded")
             log.info("prompts.reloaded", characters=len(self._current.text()))
 
     def _reread(self) -> bool:

@@ -34,7 +34,7 @@ class RedisDeadLetters:
         #: The topics that entries may go back to.
         self._sources = frozenset((*results, *all_topics()))
 
-    async def each(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
+    async def scan(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that are there now, a page at a time."""
         with bus_errors("read dead letters"):
             entries = _entries(self._servers, self._key, newest_first=newest_first)
@@ -70,8 +70,8 @@ class RedisDeadLetters:
             return int(await run_one(self._servers, Command(self._key, ("XDEL", self._key, *ids))))
 
 
-class RedisDivision:
-    """The `Division` of a Redis bus."""
+class RedisRequestShards:
+    """The `RequestShards` of a Redis bus."""
 
     def __init__(self, servers: Servers, prefix: str, group: str) -> None:
         self._servers = servers
@@ -84,7 +84,7 @@ class RedisDivision:
         with bus_errors("look up the number of shards"):
             return parse_count(await run_one(self._servers, Command(key, ("GET", key))))
 
-    async def divide(self, count: int) -> None:
+    async def set_count(self, count: int) -> None:
         """Set the number of shards."""
         value = b"%d" % count
         parse_count(value)
@@ -166,7 +166,7 @@ class RedisErasure:
         """Return how many were the owner's, and how many name no owner."""
         owned: list[str] = []
         unreadable = 0
-        async for letter in self.dead_letters.each():
+        async for letter in self.dead_letters.scan():
             owners = owners_of(letter.payload)
             unreadable += not owners
             if self.owner_key in owners:

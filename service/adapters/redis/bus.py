@@ -9,7 +9,7 @@ from typing import Any, Final
 from service.adapters.arrivals import Arrivals, Batches, Singles
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import unpack
-from service.adapters.redis.admin import RedisDeadLetters, RedisDivision, RedisErasure
+from service.adapters.redis.admin import RedisDeadLetters, RedisErasure, RedisRequestShards
 from service.adapters.redis.cluster import open_cluster
 from service.adapters.redis.connection import bus_errors, is_unavailable, open_clients
 from service.adapters.redis.finishing import Finisher
@@ -68,7 +68,7 @@ class RedisBus:
         self.results = RedisInbox(servers, FixedStreams(results), options.results_group, options)
         self.reports = RedisReports(servers, options.prefix)
         self.dead_letters = RedisDeadLetters(servers, options.prefix, results)
-        self.division = RedisDivision(servers, options.prefix, options.group)
+        self.request_shards = RedisRequestShards(servers, options.prefix, options.group)
         self._streams = [options.prefix + topic for topic in (*all_topics(), *results)]
         self._servers = servers
         self._finisher = Finisher(servers, self.shards, options)
@@ -95,7 +95,7 @@ class RedisBus:
         return self._servers.clock.now()
 
     @asynccontextmanager
-    async def heard(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+    async def subscribe_requests(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Subscribe to the request channel; yields batches of payloads, across reconnects."""
         # the channel has the stream's name: Redis keeps channels apart from keys
         subscription = self._subscription(Shard(self._options.prefix).stream)
@@ -104,7 +104,7 @@ class RedisBus:
             yield Batches(subscription.arrivals)
 
     @asynccontextmanager
-    async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
         subscription = self._subscription(channel)
         async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
@@ -128,7 +128,7 @@ class RedisBus:
         await self.shards.recount()
         return await self.append(await self.shards.topic_of(payload), payload)
 
-    async def stored(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
+    async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the stored answers to these requests, or None."""
         if not identities:
             return []
@@ -148,9 +148,9 @@ class RedisBus:
 
     async def publish(self, topic: str, payload: bytes) -> int:
         """Send to a topic's channel; returns the number of subscribers."""
-        return await self.tell(self._options.prefix + topic, payload)
+        return await self.publish_to(self._options.prefix + topic, payload)
 
-    async def tell(self, channel: str, payload: bytes) -> int:
+    async def publish_to(self, channel: str, payload: bytes) -> int:
         """Send to a channel, given by its full name; returns the number of subscribers."""
         with bus_errors("publish"):
             return await self._servers.publish(channel, payload)

@@ -24,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.typing import EncodableT
 
 from service.adapters.redis.scripts import Argument
-from service.aio import heed_cancellation
+from service.aio import raise_if_cancelled
 
 #: Replies that the server must send within one socket timeout.
 REPLIES_PER_TIMEOUT: Final = 64
@@ -146,7 +146,7 @@ class _BusConnection(AbstractConnection):
             # other, and asyncio of Python 3.11 an `OSError`
             raise RedisConnectionError(f"the connection is closed: {error}") from error
         try:
-            heed_cancellation()
+            raise_if_cancelled()
         except asyncio.CancelledError:
             # otherwise the pending reply would be read as that of the next command
             await self.disconnect(nowait=True)

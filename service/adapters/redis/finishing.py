@@ -24,7 +24,7 @@ from service.adapters.redis.scripts import (
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.errors import OverloadedError
-from service.ports.bus import Answer, Outcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Receipt
 from service.wire.protocol import Topics
 
 #: What `FINISH` returns for receivers that are not known, and for a reply that its key or channel
@@ -192,13 +192,13 @@ class Finisher:
 
     def _receipt(self, answer: Answer, reply: Any) -> Receipt:  # noqa: ANN401 - Lua's reply
         if isinstance(reply, ResponseError) and not _forbids_reply(answer, reply):
-            return Receipt(outcome=Outcome.FAILED, error=as_bus_error("finish", reply))
+            return Receipt(outcome=AnswerOutcome.FAILED, error=as_bus_error("finish", reply))
         if isinstance(reply, ResponseError):
             self.forbidden += 1
             log.warning("bus.reply_forbidden", reply_to=answer.reply_to, kind=answer.reply_kind)
-            return Receipt(outcome=Outcome.FORBIDDEN)
+            return Receipt(outcome=AnswerOutcome.FORBIDDEN)
         if is_unavailable(reply):
-            return Receipt(outcome=Outcome.NOT_MINE)
+            return Receipt(outcome=AnswerOutcome.NOT_MINE)
         outcome, receivers = reply
         if receivers == REPLY_REFUSED:
             log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
@@ -208,7 +208,7 @@ class Finisher:
 @lru_cache(maxsize=256)  # almost all receipts are equal
 def _read_receipt(outcome: bytes, receivers: int) -> Receipt:
     known = receivers if receivers >= 0 else None
-    return Receipt(outcome=Outcome(outcome.decode()), receivers=known)
+    return Receipt(outcome=AnswerOutcome(outcome.decode()), receivers=known)
 
 
 def _batches(answers: Sequence[Answer], answered: Container[int]) -> list[list[int]]:

@@ -123,7 +123,7 @@ class RedisInbox:
         """Extend the lease of those that this worker still holds; leave the others alone."""
         await self._change_lease(deliveries, "IDLE", 0)
 
-    async def forgive(self, deliveries: Sequence[Delivery]) -> None:
+    async def reset_attempts(self, deliveries: Sequence[Delivery]) -> None:
         """Renew those that this worker still holds, and reset their attempts to 1."""
         await self._change_lease(deliveries, "RETRYCOUNT", 1)
 

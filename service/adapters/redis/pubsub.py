@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.redis.servers import Subscriber
-from service.aio import heed_cancellation
+from service.aio import raise_if_cancelled
 from service.errors import BusError
 
 #: Seconds without a message after which the server is pinged.
@@ -55,7 +55,7 @@ class Subscription:
                     await self._read(pubsub)
             except (RedisError, OSError) as error:
                 self._log_loss(str(error))
-            heed_cancellation()
+            raise_if_cancelled()
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -70,7 +70,7 @@ class Subscription:
         while True:
             # not listen(), which ends with the first lost connection
             message = await pubsub.get_message(timeout=QUIET_SECONDS)
-            heed_cancellation()
+            raise_if_cancelled()
             if message is not None:
                 pinged = False
                 self._handle(message)

@@ -31,7 +31,7 @@ class RedisReports:
             report: Any = await run_one(self._servers, Command(key, ("GET", key)))
         return None if report is None else bytes(report)
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these builds have a report, in one round trip per server."""
         keys = [report_key(build_id, self._prefix) for build_id in build_ids]
         with bus_errors("look for build reports"):

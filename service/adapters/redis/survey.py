@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.arrivals import Arrivals, Singles
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.admin import RedisDivision
+from service.adapters.redis.admin import RedisRequestShards
 from service.adapters.redis.bus import open_servers
 from service.adapters.redis.connection import bus_errors, is_unavailable
 from service.adapters.redis.keys import Shard, escape_glob, report_key, shards_key
@@ -21,7 +21,7 @@ from service.adapters.redis.servers import Servers, run, run_one
 from service.adapters.redis.shards import shard_topic
 from service.errors import BusError
 from service.ports.bus import Identity
-from service.ports.status import BusState, Heard, ServerState, StreamState, WorkerState
+from service.ports.status import BusState, ChannelMessage, ServerState, StreamState, WorkerState
 from service.wire.protocol import Topics
 
 #: Topics whose channels are listened to.
@@ -58,7 +58,7 @@ class RedisSurvey:
         self._servers = servers
         self._options = options
         self._reply_prefixes = tuple(reply_prefixes)
-        self._division = RedisDivision(servers, options.prefix, options.group)
+        self._division = RedisRequestShards(servers, options.prefix, options.group)
 
     async def servers(self) -> list[ServerState]:
         """Return the state of each server that has a request stream."""
@@ -83,7 +83,7 @@ class RedisSurvey:
             dead_letters=await self._length(Topics.CONTEXT_BUILD_DEAD),
         )
 
-    async def ahead_seconds(self) -> float:
+    async def clock_offset_seconds(self) -> float:
         """Return how far the server's clock is ahead of this machine's."""
         with bus_errors("ask for the time"):
             await self._servers.ping()
@@ -100,7 +100,7 @@ class RedisSurvey:
         start = words.index("pubsub")
         return int(words[start + 1]), int(words[start + 2])
 
-    async def denied(self) -> list[str] | None:
+    async def missing_permissions(self) -> list[str] | None:
         """Return the commands that a worker needs and this user may not run.
 
         None if the server has no command for it, as before Redis 7.0.
@@ -120,9 +120,9 @@ class RedisSurvey:
         return [" ".join(_command_and_key(words)) for words, allowed in pairs if not allowed]
 
     @asynccontextmanager
-    async def overhear(self) -> AsyncIterator[AsyncIterator[Heard]]:
+    async def monitor(self) -> AsyncIterator[AsyncIterator[ChannelMessage]]:
         """Listen to all answers and events on channels, across lost connections."""
-        queue: asyncio.Queue[Heard | BusError] = asyncio.Queue(MAX_WAITING)
+        queue: asyncio.Queue[ChannelMessage | BusError] = asyncio.Queue(MAX_WAITING)
         async with AsyncExitStack() as stack:
             pumps = []
             for topic, subscription in self._subscriptions():
@@ -222,15 +222,17 @@ def _server_state(info: dict[str, Any]) -> ServerState:
     )
 
 
-async def _pump(topic: str, arrivals: Arrivals, queue: asyncio.Queue[Heard | BusError]) -> None:
+async def _pump(
+    topic: str, arrivals: Arrivals, queue: asyncio.Queue[ChannelMessage | BusError]
+) -> None:
     try:
         async for payload in Singles(arrivals):
-            await queue.put(Heard(topic=topic, payload=payload))
+            await queue.put(ChannelMessage(topic=topic, payload=payload))
     except BusError as error:
         await queue.put(error)
 
 
-async def _drain(queue: asyncio.Queue[Heard | BusError]) -> AsyncIterator[Heard]:
+async def _drain(queue: asyncio.Queue[ChannelMessage | BusError]) -> AsyncIterator[ChannelMessage]:
     while True:
         item = await queue.get()
         if isinstance(item, BusError):

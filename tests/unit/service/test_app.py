@@ -86,7 +86,7 @@ async def test_a_builder_knows_the_shipped_models() -> None:
 
 async def test_an_unknown_bus_is_refused() -> None:
     """The schemes that are known are named."""
-    with pytest.raises(ConfigError, match=r"bus\.url: 'carrier' is not known; memory"):
+    with pytest.raises(ConfigError, match=r"bus\.url: 'carrier' is unknown; known are memory"):
         async with open_bus(Settings(bus=BusSettings.model_validate({"url": "carrier://pigeon"}))):
             pass
 

@@ -199,3 +199,10 @@ def test_settings_of_the_workers_that_differ_are_listed() -> None:
         Change(name="memory.header", a=None, b="x"),
         Change(name="memory.limit", a=5, b=None),
     )
+
+
+def test_settings_that_are_not_known_are_not_compared() -> None:
+    """A response doesn't say them."""
+    response = report_content(build(), full=True)
+    report = response.model_copy(update={"settings": {"memory.limit": 5}})
+    assert compare_reports(response, report).settings == ()

@@ -9,7 +9,7 @@ import pytest
 
 from service.cli.tail import Filter, Message, as_json_line, as_line, read_message
 from service.observe.logs import owner_hash
-from service.ports.status import Heard
+from service.ports.status import ChannelMessage
 from service.wire.protocol import Topics
 
 AT = datetime(2026, 11, 20, 17, 30, 5, tzinfo=UTC)
@@ -19,7 +19,7 @@ def told(topic: str, owner: str = "ana", **content: Any) -> Message:
     """Return what a message comes to."""
     metadata = {"request_id": "msg_1", "build_id": "bld_9"}
     message = {"owner_key": owner, "run_id": "run_1", "content": content, "metadata": metadata}
-    return read_message(Heard(topic=topic, payload=json.dumps(message).encode()), AT)
+    return read_message(ChannelMessage(topic=topic, payload=json.dumps(message).encode()), AT)
 
 
 BUILT: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_each_kind_of_message_has_its_numbers(
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"[]", b"{" * 99, b'{"content": [1]}'])
 def test_anything_at_all_can_be_told(payload: bytes) -> None:
     """Channels are everybody's."""
-    found = read_message(Heard(topic="reply", payload=payload), AT)
+    found = read_message(ChannelMessage(topic="reply", payload=payload), AT)
     assert found.kind in {"unreadable", "built"}
     assert as_line(found, owners=True)
 

@@ -29,10 +29,10 @@ class CountingReports(MemoryReports):
         self.asked += 1
         return await super().get(build_id)
 
-    async def present(self, build_ids: Sequence[str]) -> frozenset[str]:
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Count, and return which there are."""
         self.asked += 1
-        return await super().present(build_ids)
+        return await super().existing(build_ids)
 
 
 class Worker:

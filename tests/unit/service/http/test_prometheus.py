@@ -26,18 +26,18 @@ def measured(metrics: PrometheusMetrics) -> Measured:
 def test_everything_is_counted_where_it_belongs() -> None:
     """Each call moves one number, by one."""
     metrics = PrometheusMetrics("sqlite")
-    metrics.answered("success")
-    metrics.answered("budget_exceeded")
-    metrics.duplicate("lease_lost")
-    metrics.unheard()
-    metrics.buried("deliveries")
-    metrics.event_lost()
-    metrics.summarized("overtaken")
-    metrics.reloaded("failed")
-    metrics.refreshed("git", "changed")
-    metrics.requested(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.25)
-    metrics.took("fit", 0.25)
-    metrics.took("history", 0.5)
+    metrics.count_answer("success")
+    metrics.count_answer("budget_exceeded")
+    metrics.count_duplicate("lease_lost")
+    metrics.count_unheard_reply()
+    metrics.count_dead_letter("deliveries")
+    metrics.count_lost_event()
+    metrics.count_summary("overtaken")
+    metrics.count_reload("failed")
+    metrics.count_refresh("git", "changed")
+    metrics.record_http_request(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.25)
+    metrics.record_duration("fit", 0.25)
+    metrics.record_duration("history", 0.5)
     now = measured(metrics)
 
     assert now("build_requests_total", "success") == now("build_requests_total", "budget_exceeded")
@@ -71,7 +71,7 @@ def test_counts_stand_at_zero_before_anything_happens() -> None:
 def test_each_worker_counts_for_itself() -> None:
     """Two in one process share nothing, and nothing gets into the registry of the library."""
     one, two = PrometheusMetrics("sqlite"), PrometheusMetrics("sqlite")
-    one.unheard()
+    one.count_unheard_reply()
 
     assert measured(two)("reply_dropped_total", "no_subscriber") == 0
     assert not [each for each in REGISTRY.collect() if each.name.startswith("contextbuilder")]
@@ -81,7 +81,7 @@ def test_a_context_is_noted_where_it_belongs() -> None:
     """Each block by its label, the whole by how full it is, and what was left out."""
     metrics = PrometheusMetrics("sqlite")
     for _ in range(2):
-        metrics.built(SIZES)
+        metrics.record_context(SIZES)
     now = measured(metrics)
 
     assert now("context_tokens_sum", "RUN") == 400
@@ -98,8 +98,8 @@ def test_no_more_models_are_told_apart_than_are_few() -> None:
     """Who names them all makes no series of each: those beyond share one."""
     metrics = PrometheusMetrics("sqlite")
     for number in range(3 * MODELS):
-        metrics.built(replace(SIZES, model=f"gpt-{number}"))
-        metrics.built(replace(SIZES, model="gpt-0"))
+        metrics.record_context(replace(SIZES, model=f"gpt-{number}"))
+        metrics.record_context(replace(SIZES, model="gpt-0"))
     now = measured(metrics)
 
     assert now("context_utilization_ratio_count", "gpt-0") == 3 * MODELS + 1

@@ -15,7 +15,7 @@ from service.worker.events import EventPublisher
 
 async def test_an_event_is_heard_on_its_topic() -> None:
     """With owner, run and what led to it; each has an id of its own."""
-    async with open_memory_bus() as bus, bus.listen(Topics.CONTEXT_COMPACTED) as heard:
+    async with open_memory_bus() as bus, bus.subscribe(Topics.CONTEXT_COMPACTED) as heard:
         for cause in (EventMetadata(), EventMetadata(request_id="msg_1", build_id="bld_1")):
             await EventPublisher(bus).publish(
                 Topics.CONTEXT_COMPACTED, {"n": 1}, owner_key="ana", run_id="run_1", cause=cause

@@ -33,7 +33,7 @@ class Channel:
         assert self.enqueued == [*payloads]
 
     @asynccontextmanager
-    async def heard(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+    async def subscribe_requests(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Listen."""
         yield self._heard()
 

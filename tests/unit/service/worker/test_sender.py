@@ -10,7 +10,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError, OverloadedError
-from service.ports.bus import Answer, Identity, Outcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Identity, Receipt
 from service.worker import loop
 from service.worker.sender import BATCH, MAX_ATTEMPTS, Sender
 
@@ -46,7 +46,7 @@ class FailingBus(MemoryBus):
         receipts = await super().finish(good)
         if self.tells:
             told = iter(receipts)
-            failed = Receipt(outcome=Outcome.FAILED, error=self.own_error)
+            failed = Receipt(outcome=AnswerOutcome.FAILED, error=self.own_error)
             return [failed if each.identity.id in self.bad else next(told) for each in answers]
         if len(good) < len(answers):
             raise self.own_error
@@ -107,7 +107,7 @@ async def test_answers_share_round_trips() -> None:
     async with sending(bus) as sender:
         receipts = await sent(sender, await answers_to(bus, *names))
 
-    assert receipts == [Receipt(outcome=Outcome.SENT)] * (BATCH + 1)
+    assert receipts == [Receipt(outcome=AnswerOutcome.SENT)] * (BATCH + 1)
     assert bus.batches == [names[:BATCH], names[BATCH:]]
 
 
@@ -120,8 +120,8 @@ async def test_bad_answer_does_not_hold_up_others() -> None:
 
     assert isinstance(bad, BusError)
     # the bus had taken them before, in the batch that failed
-    assert [first, last] == [Receipt(outcome=Outcome.SENT)] * 2
-    assert later == [Receipt(outcome=Outcome.SENT)] * 2
+    assert [first, last] == [Receipt(outcome=AnswerOutcome.SENT)] * 2
+    assert later == [Receipt(outcome=AnswerOutcome.SENT)] * 2
     assert len(bus._hub.read_replies("replies")) == 4
     alone = [["a"], ["bad"], ["b"], *[["bad"]] * (MAX_ATTEMPTS - 1)]
     assert bus.batches == [["a", "bad", "b"], *alone, ["c", "d"]]
@@ -134,7 +134,7 @@ async def test_bad_answer_that_is_told_is_tried_alone() -> None:
         first, bad, last = await sent(sender, await answers_to(bus, "a", "bad", "b"))
 
     assert isinstance(bad, BusError)
-    assert [first, last] == [Receipt(outcome=Outcome.SENT)] * 2
+    assert [first, last] == [Receipt(outcome=AnswerOutcome.SENT)] * 2
     assert bus.batches == [["a", "bad", "b"], *[["bad"]] * (MAX_ATTEMPTS - 1)]
 
 
@@ -146,7 +146,7 @@ async def test_answers_that_are_told_to_fail_are_given_up() -> None:
         (later,) = await sent(sender, await answers_to(bus, "good"))
 
     assert [str(error) for error in errors] == ["at fault"] * 2
-    assert later == Receipt(outcome=Outcome.SENT)
+    assert later == Receipt(outcome=AnswerOutcome.SENT)
     assert bus.batches == [*[["bad", "worse"]] * MAX_ATTEMPTS, ["good"]]
 
 
@@ -161,7 +161,7 @@ async def test_bus_that_is_full_for_some_costs_no_answer() -> None:
         bus.bad = ()
         receipts = await waiting
 
-    assert receipts == [Receipt(outcome=Outcome.SENT)] * 2
+    assert receipts == [Receipt(outcome=AnswerOutcome.SENT)] * 2
 
 
 async def test_many_bad_answers_are_given_up() -> None:
@@ -197,7 +197,7 @@ async def test_outage_costs_no_answer(outage: str) -> None:
     async with sending(bus) as sender:
         receipts = await sent(sender, await answers_to(bus, "a", "b"))
 
-    assert receipts == [Receipt(outcome=Outcome.SENT)] * 2
+    assert receipts == [Receipt(outcome=AnswerOutcome.SENT)] * 2
     assert [name for batch in bus.batches for name in batch] == ["a", "b"]
 
 

@@ -6,7 +6,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import ConfigError
-from service.ports.bus import Answer, Enqueued, Identity, Outcome, RequestStream
+from service.ports.bus import Answer, AnswerOutcome, Enqueued, Identity, RequestStream
 from service.ports.stream import Delivery
 from service.wire.protocol import Topics
 
@@ -67,9 +67,9 @@ async def test_answers_are_forgotten_in_time() -> None:
     await bus.finish([answered(delivery)])
 
     clock.seconds += 59
-    assert await bus.stored([Identity("a", "1")]) != [None]
+    assert await bus.find_results([Identity("a", "1")]) != [None]
     clock.seconds += 2
-    assert await bus.stored([Identity("a", "1")]) == [None]
+    assert await bus.find_results([Identity("a", "1")]) == [None]
     assert hub.read_replies("replies") == [b"{}"]
     clock.seconds += 300
     assert hub.read_replies("replies") == []
@@ -145,7 +145,7 @@ async def test_buses_without_a_hub_are_apart() -> None:
         assert await two.requests.receive(1, wait=0) == []
         (delivery,) = await one.requests.receive(1, wait=0)
         (receipt,) = await one.finish([answered(delivery)])
-        assert receipt.outcome == Outcome.SENT
+        assert receipt.outcome == AnswerOutcome.SENT
         assert (one.dropped, one.resubscribed) == (0, 0)
 
 
@@ -153,7 +153,7 @@ async def test_channel_is_left_behind() -> None:
     """Whoever stops listening is no longer counted."""
     hub = MemoryHub()
     bus = MemoryBus(hub, OPTIONS)
-    async with bus.listen("events"), bus.heard():
+    async with bus.subscribe("events"), bus.subscribe_requests():
         assert await bus.publish("events", b"1") == 1
     assert await bus.publish("events", b"1") == 0
     assert hub._subscribers == {}
@@ -166,9 +166,9 @@ async def test_a_bus_in_memory_has_one_stream() -> None:
         await bus.submit(b"2")
         await bus.requests.receive(1, wait=0)
 
-        assert await bus.division.count() == 1
+        assert await bus.request_shards.count() == 1
         stream = RequestStream(name="context.build.request", entries=2, pending=1)
-        assert await bus.division.streams() == [stream]
-        await bus.division.divide(1)
+        assert await bus.request_shards.streams() == [stream]
+        await bus.request_shards.set_count(1)
         with pytest.raises(ConfigError, match="memory"):
-            await bus.division.divide(2)
+            await bus.request_shards.set_count(2)

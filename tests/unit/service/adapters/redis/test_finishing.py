@@ -13,7 +13,7 @@ from service.adapters.redis.scripts import Call, Command
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import Shards
 from service.errors import ForbiddenError, OverloadedError
-from service.ports.bus import Answer, Identity, Outcome, ReplyKind
+from service.ports.bus import Answer, AnswerOutcome, Identity, ReplyKind
 from service.ports.stream import Delivery
 
 Told = Callable[[Call, int], Any]
@@ -80,7 +80,7 @@ async def test_answers_of_one_stream_go_together() -> None:
 
     receipts = await _finisher(server).finish(answers)
 
-    assert [each.outcome for each in receipts] == [Outcome.SENT] * 7
+    assert [each.outcome for each in receipts] == [AnswerOutcome.SENT] * 7
     parts = [_tokens(call) for call in server.calls]
     assert parts == [["0-0", "2-0", "5-0"], ["1-0"], ["3-0"], ["4-0"], ["6-0"]]
     # the stream and each result; the reply that is no channel, and the dead-letter stream
@@ -107,8 +107,8 @@ async def test_an_error_of_one_is_its_own() -> None:
 
     sent, failed = await _finisher(server).finish([_answer(0), _answer(1)])
 
-    assert (sent.outcome, sent.error) == (Outcome.SENT, None)
-    assert failed.outcome == Outcome.FAILED
+    assert (sent.outcome, sent.error) == (AnswerOutcome.SENT, None)
+    assert failed.outcome == AnswerOutcome.FAILED
     assert isinstance(failed.error, OverloadedError)
 
 
@@ -119,7 +119,11 @@ async def test_a_call_that_is_refused_is_made_for_each() -> None:
 
     receipts = await _finisher(server).finish([_answer(0), _answer(1), _answer(2)])
 
-    assert [each.outcome for each in receipts] == [Outcome.SENT, Outcome.FAILED, Outcome.SENT]
+    assert [each.outcome for each in receipts] == [
+        AnswerOutcome.SENT,
+        AnswerOutcome.FAILED,
+        AnswerOutcome.SENT,
+    ]
     assert isinstance(receipts[1].error, ForbiddenError)
     assert [_tokens(call) for call in server.calls][1:] == [["0-0"], ["1-0"], ["2-0"]]
 
@@ -142,9 +146,9 @@ async def test_a_server_that_is_away_leaves_the_answers_of_its_streams() -> None
     receipts = await _finisher(server).finish([_answer(0), _answer(1), _answer(2, source="other")])
 
     assert [(each.outcome, each.receivers) for each in receipts] == [
-        (Outcome.NOT_MINE, None),
-        (Outcome.NOT_MINE, None),
-        (Outcome.SENT, 2),
+        (AnswerOutcome.NOT_MINE, None),
+        (AnswerOutcome.NOT_MINE, None),
+        (AnswerOutcome.SENT, 2),
     ]
 
 
@@ -157,5 +161,9 @@ async def test_a_forbidden_list_costs_no_other_answer() -> None:
 
     receipts = await finisher.finish([_answer(0), _answer(1, kind="list"), _answer(2)])
 
-    assert [each.outcome for each in receipts] == [Outcome.SENT, Outcome.FORBIDDEN, Outcome.SENT]
+    assert [each.outcome for each in receipts] == [
+        AnswerOutcome.SENT,
+        AnswerOutcome.FORBIDDEN,
+        AnswerOutcome.SENT,
+    ]
     assert finisher.forbidden == 1
