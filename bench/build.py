@@ -21,7 +21,8 @@ from bench.conversation import QUESTION, conversation
 from formatters.model import Row
 from formatters.printed import quote_cached
 from service.adapters.memory.store import open_memory_store
-from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
+from service.adapters.tokens.encodings import load_encoding
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.budget.strategies import STRATEGIES
 from service.build.gather import Sources
 from service.builder import ContextBuilder

@@ -26,7 +26,8 @@ from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.identity import core_identity
-from service.adapters.tokens.tokenizers import TiktokenCounter, load_encoding
+from service.adapters.tokens.encodings import load_encoding
+from service.adapters.tokens.tokenizers import TiktokenCounter
 from service.budget.counting import block_tokens
 from service.budget.decisions import PRESENT
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from service.adapters.tokens.tokenizers import load_encoding
+from service.adapters.tokens.encodings import load_encoding
 from service.wire.response import BuildSuccess
 
 #: A message as it is sent.

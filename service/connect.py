@@ -18,7 +18,8 @@ from service.adapters.model_table import load_models
 from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
-from service.adapters.tokens.tokenizers import PACKAGED, LateCounter, TiktokenTokenizers
+from service.adapters.tokens.encodings import PACKAGED
+from service.adapters.tokens.tokenizers import LateCounter, TiktokenTokenizers
 from service.adapters.tools.opening import load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.adapters.tools.sources import find_sources

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from bench.recounts import OVERHEAD
-from service.adapters.tokens.tokenizers import load_encoding
+from service.adapters.tokens.encodings import load_encoding
 
 #: Characters of a message that have to be there.
 CHARS: Final = 450

@@ -1,31 +1,33 @@
 """A worker that stands still for longer than its leases, and then goes on."""
 
 import asyncio
-from math import inf
-from time import monotonic
+from collections.abc import Iterator
+from itertools import count, islice
 from typing import Final
 
 from bench.chaos.stage import LOOK_SECONDS, Figures, Stage
 from bench.chaos.traffic import Asked
 from bench.crew import WorkerProcess
-from bench.names import GROUP, STREAM
 
 #: Leases that the worker stands still for.
 LEASES: Final = 2.5
-#: Looks that have to be alike, before what they show is taken as final.
+#: Looks at what it holds that have to be alike, before others take its requests over.
 STEADY_LOOKS: Final = 3
+#: Requests that are sent at a time, until it answers one of them.
+MORE: Final = 10
 
 
 async def paused_worker(stage: Stage) -> Figures:
     """Freeze a worker with requests in work until others have answered them, and let it go on."""
+    more = map(Asked, count(stage.size.requests))
     entries = await stage.send(stage.requests)
-    victim, held = await _freeze_busy(stage)
+    victim, held = await _freeze_busy(stage, entries, more)
     await asyncio.sleep(LEASES * stage.size.lease_seconds)
     answered_by_others = await stage.until_settled()
     requests = [entries[entry] for entry in held]
     before = await _all_of(stage, requests)
     victim.thaw()
-    went_on = await _goes_on(stage, victim)
+    went_on = await _goes_on(stage, victim, more)
     return {
         **await stage.result(),
         "held": len(held),
@@ -36,9 +38,17 @@ async def paused_worker(stage: Stage) -> Figures:
     }
 
 
-async def _freeze_busy(stage: Stage) -> tuple[WorkerProcess, list[str]]:
-    """Freeze a worker at a moment at which it holds requests; returns it and their entries."""
+async def _freeze_busy(
+    stage: Stage, entries: dict[str, Asked], more: Iterator[Asked]
+) -> tuple[WorkerProcess, list[str]]:
+    """Freeze a worker at a moment at which it holds requests; returns it and their entries.
+
+    Where all requests are answered before such a moment comes, more are sent, and added to
+    ``entries``.
+    """
     while True:
+        if not await stage.open():
+            entries |= await stage.send(list(islice(more, stage.size.requests)))
         for worker in stage.crew.at_work:
             await worker.freeze()
             if held := await _held_for_good(stage, worker):
@@ -60,25 +70,30 @@ async def _held_for_good(stage: Stage, frozen: WorkerProcess) -> list[str]:
     return looks[-1]
 
 
-async def _goes_on(stage: Stage, thawed: WorkerProcess) -> bool:
-    """Wait until a worker that was frozen has nothing in work, and reads requests again.
+async def _goes_on(stage: Stage, thawed: WorkerProcess, more: Iterator[Asked]) -> bool:
+    """Wait until a worker that was frozen has nothing in work, and answers requests again.
 
     How many of its answers are refused is not waited for: after a long pause its connections have
     timed out, and it gives requests back without an answer.
     """
-    began = monotonic()
-    looks = 0
 
     async def rests() -> bool:
-        nonlocal looks
-        metrics = await thawed.metrics()
-        consumers = await stage.client.xinfo_consumers(STREAM, GROUP)
-        idle = {each["name"].decode(): each["idle"] / 1000 for each in consumers}
-        reads = idle.get(thawed.name, inf) < monotonic() - began
-        looks = looks + 1 if metrics["build_in_flight"] == 0 and reads else 0
-        return looks >= STEADY_LOOKS
+        return (await thawed.metrics())["build_in_flight"] == 0
 
-    return await stage.until(rests)
+    async def answers() -> bool:
+        await stage.send(list(islice(more, MORE)))
+        return await _answered(thawed) > before
+
+    if not await stage.until(rests):
+        return False
+    before = await _answered(thawed)
+    return await stage.until(answers) and await stage.until_settled()
+
+
+async def _answered(worker: WorkerProcess) -> float:
+    """Return how many requests a worker has answered with a context."""
+    metrics = await worker.metrics()
+    return metrics.get('build_requests_total{outcome="success"}', 0)
 
 
 async def _fenced(worker: WorkerProcess) -> float:

@@ -115,7 +115,9 @@ class _Fitting:
         groups = [group for group in groups if group.index not in too_large]
         choice = apply_strategy(strategy, groups, self.room, candidates)
         fit = self._enforce_room(choice)
-        return choice, replace(fit, decisions={**fit.decisions, **too_large})
+        # without a turn that an earlier build had, the block doesn't just grow at its end
+        decisions = {**fit.decisions, **too_large}
+        return choice, replace(fit, decisions=decisions, stable_prefix=False)
 
     def assemble(self, fit: Fit, minimum_budgets: Callable[[], Mapping[int, int]]) -> FittedBlock:
         """Return the block with the chosen entries, whole or shortened, and with a summary."""

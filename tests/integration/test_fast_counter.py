@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from service.adapters.tokens.fast import is_assigned
-from service.adapters.tokens.tokenizers import TiktokenCounter, fast_count
+from service.adapters.tokens.fast import is_assigned, load_fast_count
+from service.adapters.tokens.tokenizers import TiktokenCounter
 from tests.support import lacking
 
 Count = Callable[[str], int]
@@ -17,7 +17,7 @@ def real(request: pytest.FixtureRequest) -> tuple[Count, Count]:
     """Give toktok's count of an encoding, and tiktoken's."""
     if find_spec("toktok") is None:
         lacking("the extra 'fast' is not installed")
-    fast = fast_count(request.param)
+    fast = load_fast_count(request.param)
     assert fast is not None
     slow = TiktokenCounter(request.param)
     slow._fast = None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from formatters.model import Block, Entry, Facts, Tool
 from prompts.capabilities import capabilities
-from service.adapters.tokens.tokenizers import load_encoding
+from service.adapters.tokens.encodings import load_encoding
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),

@@ -12,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public
 
-from service.adapters.tokens import tokenizers
-from service.adapters.tokens.tokenizers import (
-    PACKAGED,
-    TiktokenCounter,
-    TiktokenTokenizers,
-)
+from service.adapters.tokens import encodings
+from service.adapters.tokens.encodings import PACKAGED
+from service.adapters.tokens.tokenizers import TiktokenCounter, TiktokenTokenizers
 
 BLANKS = " \t\v\f\x85\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000"
 NEAR_BLANKS = "\x1c\x1d\x1e\x1f\u180e\u200b\u2060\ufeff"
@@ -88,7 +85,7 @@ def test_cuts_around_blanks_are_exact(
     """Counting a run of blanks apart changes no count, whatever stands around it."""
     text = "".join(parts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizers, "LONG_BLANKS", 64)
+        patch.setattr(encodings, "LONG_BLANKS", 64)
         counted = TiktokenCounter(name).count(text)
     assert counted == len(reference[name].encode_ordinary(text))
 
@@ -124,4 +121,4 @@ def test_four_megabytes_are_counted() -> None:
     text = "".join(f"{number:x} ö\n" for number in range(500_000))[:4_000_000]
     counter = TiktokenCounter("o200k_base")
     assert counter.count(text) > 1_000_000
-    assert not counter._counts
+    assert not counter._cache

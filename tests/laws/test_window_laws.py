@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from formatters.model import Block, Count, Facts, MemoryView, Message, Role
@@ -128,6 +128,12 @@ def sent(block: Block) -> list[str]:
     layout=st.sampled_from(["chat", "tagged"]),
     limit=st.integers(64, 900),
     recalls=st.booleans(),
+)
+@example(  # the newest turn grows until it can't be sent, not even shortened
+    said=[("HUMAN", "0"), ("HUMAN", "0"), ("AI", "0"), ("AI", "0"), ("AI", "0:")],
+    layout="tagged",
+    limit=69,
+    recalls=False,
 )
 def test_history_grows_at_its_end_until_it_moves(
     count: Count, said: list[tuple[str, str]], layout: str, limit: int, recalls: bool

@@ -1,1 +1,1 @@
-"""Tokenizers, and what makes counting with them fast."""
+"""Token counters."""

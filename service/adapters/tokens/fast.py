@@ -1,5 +1,6 @@
-"""Texts on which two tokenizers have to agree before one may stand in for the other."""
+"""A faster counter from the extra ``fast``, used only if it counts as tiktoken does."""
 
+import functools
 from importlib import import_module
 from typing import Final
 from unicodedata import category
@@ -8,48 +9,50 @@ import structlog
 
 from formatters.model import Count
 from formatters.rows import fix_surrogates
+from service.adapters.tokens.encodings import count_tokens, load_encoding, try_count
 
 log = structlog.get_logger(__name__)
 
-#: The category of characters that Unicode has not assigned, as far as this Python knows.
+#: The category of characters that Unicode had not assigned in the version of this Python.
 UNASSIGNED: Final = "Cn"
 
 
 def is_assigned(text: str) -> bool:
-    """Tell whether Unicode has all characters of a text, so that tokenizers cut it alike.
+    """Return whether Unicode defines all characters of a text, so that tokenizers split it alike.
 
-    Each has the tables of some version of Unicode, and takes what came later for no letter.
+    A tokenizer has the tables of one Unicode version, and takes later characters for non-letters.
     """
     return text.isascii() or all(category(character) != UNASSIGNED for character in set(text))
 
 
+@functools.cache
 def load_fast_count(name: str) -> Count | None:
-    """Return toktok's count of an encoding, None where it isn't installed or can't be used.
-
-    It has yet to be shown that it counts as tiktoken does. Counting a single text by its public
-    function starts a pool of threads each time, so the tokenizer behind that is asked; its name
-    is private, which the pinned version and the check at the start allow for.
-    """
+    """Return toktok's count of an encoding; None if it isn't installed or differs from tiktoken."""
     try:
-        module = import_module("toktok")
+        truncate = import_module("toktok").truncate
     except ImportError:
         return None
-    try:
-        count: Count = module._encoding(name).count  # noqa: SLF001 - as above
-    except (AttributeError, LookupError, TypeError, ValueError, OSError) as error:
+    except AttributeError as error:
         log.warning("tokenizer.fast_refused", tokenizer=name, reason=repr(error))
         return None
 
-    def count_repaired(text: str) -> int:
+    def count(text: str) -> int:
+        # `truncate` reports the tokens of the whole text; `batch_count` starts threads at each call
         try:
-            return count(text)
-        except UnicodeEncodeError:  # a surrogate that stands alone, which tiktoken repairs
-            return count(fix_surrogates(text))
+            tokens: int = truncate(text, 0, name)[1]
+        except UnicodeEncodeError:  # lone surrogates, which tiktoken replaces
+            tokens = truncate(fix_surrogates(text), 0, name)[1]
+        return tokens
 
-    return count_repaired
+    encoding = load_encoding(name)
+    for text in samples():
+        if try_count(count, text, name) != count_tokens(encoding, text):
+            log.warning("tokenizer.fast_refused", tokenizer=name, reason="it counts otherwise")
+            return None
+    return count
 
 
-#: Each is a case of its own for the patterns that cut texts into pieces.
+#: Each covers another case of the patterns that split texts into pieces.
 _SAMPLES: Final = (
     # Latin: contractions in both cases, accents, composed and decomposed, case inside words
     "The ferry doesn't leave until we've paid; she'll wait, I'D GUESS, and THEY'RE late.",
@@ -98,7 +101,7 @@ _SAMPLES: Final = (
     "trailing   \n   leading\n \n \n\n  both  \n",
     "no\u00a0break\u2003em\u3000wide\u200bzero\u2028line\u2029page\u0085next\ufeffmark",
     "\x00\x01\x02\x1b[31mred\x1b[0m\x1c\x1d\x1e\x1f\x7f",
-    # text that spells special tokens
+    # special tokens as text
     "<|endoftext|><|fim_prefix|>a<|fim_middle|>b<|fim_suffix|><|endofprompt|>",
     "<|start|>system<|message|>You are<|end|><|im_start|>user<|im_sep|>hi<|im_end|><|return|>",
     # code and data
@@ -116,17 +119,17 @@ _SAMPLES: Final = (
     "2025-12-10T08:00:00.000Z [INFO] worker-3 10.0.0.17:6379 latency=12.5ms (ok)",
     "a" * 300,
     "ab1" * 60,
-    # half a surrogate pair, which is no character
+    # lone surrogates, which are not characters
     "broken \ud83d half \udc00 pairs \ud83d\ude00",
 )
 
 
 def samples() -> list[str]:
-    """Return more than 200 texts: each as it is, set among others, in capitals, and cut in two."""
-    texts = [form for text in _SAMPLES for form in _forms(text)]
+    """Return more than 200 texts: each sample as it is, repeated, in capitals, halves swapped."""
+    texts = [variant for text in _SAMPLES for variant in _variants(text)]
     return [*texts, "", "\r\n".join(_SAMPLES)]
 
 
-def _forms(text: str) -> tuple[str, ...]:
+def _variants(text: str) -> tuple[str, ...]:
     half = len(text) // 2
     return text, f" {text}\r\n\r\n  {text}", text.upper(), f"{text[half:]}{text[:half]}"

@@ -2,7 +2,7 @@ import pytest
 
 from formatters.model import Facts, TrimPolicy
 from prompts.identity import CORE_IDENTITY, core_identity
-from service.adapters.tokens.tokenizers import load_encoding
+from service.adapters.tokens.encodings import load_encoding
 
 
 def test_opens_with_the_name() -> None:

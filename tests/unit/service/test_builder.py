@@ -12,7 +12,8 @@ from formatters.model import Block, Entry, Facts, Row, Tool, TrimPolicy
 from formatters.shared_memory import NONE_FITS
 from formatters.structure import BUILT_IN_TAGS
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
-from service.adapters.tokens.tokenizers import TiktokenTokenizers, load_encoding
+from service.adapters.tokens.encodings import load_encoding
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings

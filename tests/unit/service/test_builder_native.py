@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Row
-from service.adapters.tokens.tokenizers import load_encoding
+from service.adapters.tokens.encodings import load_encoding
 from service.builder import BLOCKS
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess

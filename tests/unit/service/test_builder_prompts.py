@@ -6,7 +6,7 @@ import pytest
 
 from prompts.identity import CORE_IDENTITY
 from prompts.system_prompt import EveryNTurns, OnTokenThreshold, SystemInjector, SystemPrompt
-from service.adapters.tokens.tokenizers import load_encoding
+from service.adapters.tokens.encodings import load_encoding
 from service.builder import ContextBuilder
 from service.config.content import PromptsSettings
 from service.config.settings import Settings

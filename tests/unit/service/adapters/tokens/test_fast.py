@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 
 from formatters.rows import fix_surrogates
 from service.adapters.tokens import tokenizers
-from service.adapters.tokens.fast import samples
-from service.adapters.tokens.tokenizers import TiktokenCounter, fast_count
+from service.adapters.tokens.encodings import load_encoding
+from service.adapters.tokens.fast import load_fast_count, samples
+from service.adapters.tokens.tokenizers import TiktokenCounter
 
 Count = Callable[[str], int]
 
@@ -22,7 +23,7 @@ class PanicError(BaseException):
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check anew in each test."""
-    monkeypatch.setattr(tokenizers, "_checked", tokenizers._checked.__wrapped__)
+    monkeypatch.setattr(tokenizers, "load_fast_count", load_fast_count.__wrapped__)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Count], list[str]]:
             asked.append(text)
             return count(text)
 
-        fake = SimpleNamespace(_encoding=lambda _name: SimpleNamespace(count=noted))
+        fake = SimpleNamespace(truncate=lambda text, _most, _name: ("", noted(text)))
         monkeypatch.setitem(sys.modules, "toktok", fake)
         return asked
 
@@ -49,7 +50,7 @@ Install = Callable[[Count], list[str]]
 
 def exact(text: str) -> int:
     """Count as tiktoken does."""
-    return len(tokenizers._built("cl100k_base").encode_ordinary(text))
+    return len(load_encoding("cl100k_base").encode_ordinary(text))
 
 
 def test_a_counter_that_agrees_is_used(install: Install) -> None:
@@ -104,7 +105,7 @@ def test_a_counter_that_panics_is_refused(install: Install) -> None:
 
     install(panic)
     with capture_logs() as logs:
-        assert fast_count("cl100k_base") is None
+        assert load_fast_count.__wrapped__("cl100k_base") is None
     assert [entry["event"] for entry in logs] == ["tokenizer.failed", "tokenizer.fast_refused"]
 
 
@@ -129,7 +130,7 @@ def test_a_module_that_lacks_the_tokenizer_is_refused(monkeypatch: pytest.Monkey
     """Another version, or another package of that name, is not counted with."""
     monkeypatch.setitem(sys.modules, "toktok", SimpleNamespace())
     with capture_logs() as logs:
-        assert fast_count("cl100k_base") is None
+        assert load_fast_count.__wrapped__("cl100k_base") is None
     assert [entry["event"] for entry in logs] == ["tokenizer.fast_refused"]
 
 

