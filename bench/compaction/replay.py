@@ -14,7 +14,7 @@ from bench.laws.checks import AMPLE, Ask, Broken, check
 from service.app import open_builder
 from service.builder import ContextBuilder
 from service.compaction.compactor import find_compactor
-from service.wire.events import UNCAUSED, EventMetadata
+from service.wire.events import NO_CAUSE, EventMetadata
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse, BuildSuccess
@@ -67,7 +67,7 @@ class Found:
         *,
         owner_key: str,  # noqa: ARG002 - there is one
         run_id: str | None,  # noqa: ARG002 - as the port has it
-        cause: EventMetadata = UNCAUSED,  # noqa: ARG002 - likewise
+        cause: EventMetadata = NO_CAUSE,  # noqa: ARG002 - likewise
     ) -> None:
         """Hear of a summary that was made; this is the port `Events`."""
         numbers = {name: value for name, value in content.items() if isinstance(value, int)}

@@ -13,7 +13,7 @@ from formatters.rows import fix_surrogates
 from service.errors import InvalidRequestError
 from service.ports.bus import DeadLetter, StoredResult
 from service.ports.stream import Delivery
-from service.wire.payload import canonical, read_json
+from service.wire.payload import canonical_json, read_json
 
 #: Fast: at level 1, a context of 50 kB takes well under a millisecond.
 LEVEL: Final = 1
@@ -71,7 +71,7 @@ def _plain(record: bytes) -> bytes:
 
 
 def _head(fingerprint: str) -> bytes:
-    return b'{"fingerprint":%b,"response":' % canonical(fingerprint)
+    return b'{"fingerprint":%b,"response":' % canonical_json(fingerprint)
 
 
 def _read(packed: bytes) -> StoredResult:

@@ -8,7 +8,7 @@ from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
 from service.errors import shown
-from service.wire.payload import escaped
+from service.wire.payload import escape_key
 
 #: Fields that describe a strategy and can't be set.
 _FIXED: Final = frozenset({"name", "reads_all"})
@@ -76,7 +76,7 @@ def _set_parameters(strategy: Strategy, parameters: Mapping[str, object], pointe
     """Return the strategy with other parameters, of the types of their defaults."""
     for name, value in parameters.items():
         if problem := _problem(strategy, name, value):
-            raise UnknownStrategyError(f"{pointer}/{escaped(str(name))}", problem)
+            raise UnknownStrategyError(f"{pointer}/{escape_key(str(name))}", problem)
     try:
         return replace(strategy, **parameters)  # type: ignore[type-var] # `_settable` has looked
     except ValueError as error:

@@ -22,7 +22,7 @@ from service.connect import open_bus
 from service.errors import InvalidRequestError
 from service.observe.logs import owner_hash
 from service.ports.bus import DeadLetter, DeadLetters
-from service.wire.payload import MAX_ID, payload_id, read_json
+from service.wire.payload import MAX_ID, derive_id, read_json
 from service.wire.protocol import Topics
 
 T = TypeVar("T")
@@ -258,7 +258,7 @@ def _request_names(letter: DeadLetter) -> tuple[str | None, str | None]:
         for value in (request.get("id"), request.get("owner_key"))
     )
     if request_id is None and letter.source == Topics.CONTEXT_BUILD_REQUEST:
-        request_id = payload_id(letter.payload)
+        request_id = derive_id(letter.payload)
     return request_id, owner_key
 
 

@@ -13,7 +13,7 @@ from formatters.render import as_dict
 from formatters.rows import read_role, read_rows
 from formatters.times import parse_timestamp
 from service.errors import InvalidRequestError
-from service.wire.payload import MAX_ID, canonical, cleaned, digest
+from service.wire.payload import MAX_ID, canonical_json, clean_json, digest
 
 Form = Literal["jsonl", "openai"]
 
@@ -185,7 +185,7 @@ def _first_line(data: bytes) -> bytes:
 
 def _parse(position: str, raw: bytes) -> _Item:
     try:
-        return _Item(position, cleaned(json.loads(raw.decode())))
+        return _Item(position, clean_json(json.loads(raw.decode())))
     except InvalidRequestError as error:
         return _Item(position, problem=error.detail)
     except (ValueError, RecursionError) as error:
@@ -283,7 +283,7 @@ def _unusable(key: str, given: Mapping[str, object]) -> InvalidRequestError:
 
 
 def _derive_id(conversation: str, number: int, given: Mapping[str, object]) -> str:
-    return f"imp_{digest(conversation, str(number), canonical(given).decode())}"
+    return f"imp_{digest(conversation, str(number), canonical_json(given).decode())}"
 
 
 # --- writing a file --------------------------------------------------------------------------

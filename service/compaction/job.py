@@ -5,9 +5,9 @@ from typing import Literal
 
 from formatters.model import BEYOND_LIMIT, MemoryView, Tag
 from service.budget.groups import uses_summaries
-from service.build.report import Built
+from service.build.account import Built
 from service.ports.summaries import Scope
-from service.wire.events import UNCAUSED, EventMetadata
+from service.wire.events import NO_CAUSE, EventMetadata
 
 #: Blocks that hold history.
 _HISTORY_TAGS = (Tag.SHARED_MEMORY, Tag.HISTORY, Tag.SUMMARY, Tag.RECALLED)
@@ -28,7 +28,7 @@ class Job:
     #: The current run, which isn't summarised.
     run_id: str | None = None
     #: Names the build in events.
-    cause: EventMetadata = UNCAUSED
+    cause: EventMetadata = NO_CAUSE
     #: Whether to summarise even if the history isn't long enough.
     force: bool = False
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from service.errors import InvalidRequestError, OverloadedError
 from service.http.error_responses import LateError, MediaTypeError, TooLargeError, TooSlowError
 from service.http.requests import Body, Query
-from service.wire.payload import MAX_OWNER_KEY, cleaned, read_json
+from service.wire.payload import MAX_OWNER_KEY, clean_json, read_json
 from service.wire.validation import invalid
 
 #: Names the owner whose data is requested; percent-encoded UTF-8.
@@ -125,7 +125,7 @@ async def _read_call(endpoint: Endpoint[Any], request: Request, limit: int) -> E
         if issubclass(endpoint.body, bytes):
             body = payload
         else:
-            body = _validated(endpoint.body, cleaned(read_json(payload, max_bytes=limit)))
+            body = _validated(endpoint.body, clean_json(read_json(payload, max_bytes=limit)))
     return EndpointCall(request=request, owner_key=owner_key, query=query, body=body)
 
 

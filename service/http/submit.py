@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from service.config.settings import Settings
 from service.http.error_responses import LateError, RefusedError, status_of
 from service.observe.tracing import NO_TRACE, TraceHeaders
-from service.wire.payload import cleaned, read_json
+from service.wire.payload import clean_json, read_json
 from service.wire.request import BuildRequest, RejectedError, decode
 from service.wire.response import BuildResponse, error_response
 
@@ -60,7 +60,7 @@ class Submitter:
                 raise rejected.error from rejected
             response = error_response(rejected.envelope, rejected.error, self._now())
         else:
-            raw: Any = cleaned(read_json(payload, max_bytes=limit))
+            raw: Any = clean_json(read_json(payload, max_bytes=limit))
             response = await self._response(raw, request, trace)
         content = response.content
         if content.status == "error":

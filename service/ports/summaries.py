@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from cachetools import LRUCache
 
 from formatters.model import Row, Summary
-from service.wire.payload import canonical
+from service.wire.payload import canonical_json
 
 #: Scopes that `FailedScopes` remembers.
 MAX_REMEMBERED: Final = 10_000
@@ -77,7 +77,7 @@ def fingerprint(rows: Iterable[Row]) -> str:
     """Return a hash of rows, in the order of a summary, that changes when one of them does."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(canonical(row))
+        digest.update(canonical_json(row))
     return digest.hexdigest()
 
 

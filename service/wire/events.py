@@ -1,4 +1,4 @@
-"""Events as they stand on the bus: what is told of an owner's context, beside the responses."""
+"""Events on the bus: what happens to an owner's context, apart from responses."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,20 +12,20 @@ EVENT_VERSION: Final = "1.0"
 
 
 class Pruned(BaseModel):
-    """Rows of history fell out of their owner's context for the first time; `context.pruned`."""
+    """Rows of history were left out of a context for the first time; `context.pruned`."""
 
     model_config = ConfigDict(frozen=True)
 
-    #: Rows of history in the context with those that fell out, and without them.
+    #: Rows of history in the context, with the removed rows and without them.
     original: int
     final: int
-    #: How many fell out, and their ids, oldest first.
+    #: The number of removed rows, and their ids, oldest first.
     removed: int
     removed_messages: list[str]
-    #: Tokens of their texts, as the build's tokenizer counts them.
+    #: Tokens of their texts, by the build's tokenizer.
     token_reduction: int
     run_id: str
-    #: The rows themselves, where that is configured.
+    #: The rows themselves, if `events.content` is set.
     rows: list[dict[str, Any]] | None = None
 
 
@@ -34,12 +34,12 @@ class Summarized(BaseModel):
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True, validate_by_name=True)
 
-    #: Rows that the summary stands for, and newer ones that stay as they are.
+    #: The numbers of rows that the summary replaces, and of newer rows that remain.
     summarized: int
     kept: int
     summary: str
     message_ids: list[str]
-    #: When the first and the last of them were said; null where that is not known.
+    #: The times of the first and the last of these rows; null if unknown.
     first: datetime | None = Field(alias="from")
     last: datetime | None = Field(alias="to")
     generation: int
@@ -47,21 +47,21 @@ class Summarized(BaseModel):
 
 
 class Compacted(BaseModel):
-    """What a summary saves; `context.compacted`."""
+    """The tokens that a summary saves; `context.compacted`."""
 
     model_config = ConfigDict(frozen=True)
 
-    #: Tokens of the rows, and of the summary that stands for them.
+    #: Tokens of the rows, and of the summary that replaces them.
     original_tokens: int
     new_tokens: int
     messages_summarized: int
     messages_kept: int
-    #: What made the summary: a model's name, or a method's.
+    #: The name of the model or the method that wrote the summary.
     summarizer: str
 
 
 class EventMetadata(BaseModel):
-    """What an event comes from, as far as it comes from a request."""
+    """The request and the build that caused an event; empty if none did."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -72,12 +72,12 @@ class EventMetadata(BaseModel):
     build_id: str | None = None
 
 
-#: The metadata of an event that no request led to.
-UNCAUSED: Final = EventMetadata()
+#: The metadata of an event that no request caused.
+NO_CAUSE: Final = EventMetadata()
 
 
 class Event(BaseModel, Generic[Content]):
-    """An event in its envelope, which is that of every message."""
+    """An event in the envelope that all messages have."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -88,11 +88,11 @@ class Event(BaseModel, Generic[Content]):
     role: str = "SYSTEM"
     timestamp: datetime
     content: Content
-    metadata: EventMetadata = UNCAUSED
+    metadata: EventMetadata = NO_CAUSE
 
 
 class Events(Protocol):
-    """Tells what happens to contexts; raises nothing, and promises nothing."""
+    """Publishes what happens to contexts; never raises, and delivery is not guaranteed."""
 
     async def publish(
         self,
@@ -101,7 +101,7 @@ class Events(Protocol):
         *,
         owner_key: str,
         run_id: str | None,
-        cause: EventMetadata = UNCAUSED,
+        cause: EventMetadata = NO_CAUSE,
     ) -> None:
-        """Tell on a topic; ``content`` has the shape of one of the classes above."""
+        """Publish on a topic; ``content`` has the fields of one of the classes above."""
         ...

@@ -1,4 +1,4 @@
-"""What all messages on the bus share: topics, version, limits and envelope."""
+"""Names and limits of the bus protocol: version, topics, consumer groups, stream lengths."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,7 +7,7 @@ SCHEMA_VERSION: Final = "1.0"
 
 
 class Topics(StrEnum):
-    """The names of channels and streams, before a configured prefix."""
+    """Names of channels and streams, without the configured prefix."""
 
     CONTEXT_BUILD_REQUEST = "context.build.request"
     CONTEXT_BUILD_RESPONSE = "context.build.response"
@@ -19,9 +19,9 @@ class Topics(StrEnum):
     CONTEXT_COMPACTED = "context.compacted"
 
 
-#: The consumer groups that read requests, and rows of results.
+#: The consumer groups that read requests and results.
 REQUESTS_GROUP: Final = "context-builders"
 RESULTS_GROUP: Final = "context-recorders"
-#: Entries that a stream of replies and the dead-letter stream keep, approximately.
+#: Approximate limits of the entries in a reply stream and in the dead-letter stream.
 REPLY_MAX_LENGTH: Final = 1000
 DEAD_MAX_LENGTH: Final = 100_000

@@ -37,13 +37,13 @@ from service.wire.payload import (
     MAX_ID,
     MAX_OWNER_KEY,
     JsonObject,
-    canonical_plain,
-    cleaned,
-    escaped,
+    canonical_json_fast,
+    clean_json,
+    derive_id,
+    escape_key,
     fingerprint,
-    payload_id,
     read_json,
-    read_plain,
+    read_json_fast,
 )
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
@@ -515,9 +515,9 @@ class BuildRequest(Tolerant):
     def unknown_keys(self) -> list[str]:
         """Return JSON pointers of the keys that are ignored."""
         extra = self.options.model_extra or {}
-        unknown = [f"{self.options_pointer}/{escaped(key)}" for key in extra]
+        unknown = [f"{self.options_pointer}/{escape_key(key)}" for key in extra]
         if isinstance(self.content, ShortContent):
-            unknown += [f"/content/{escaped(key)}" for key in self.content.model_extra or {}]
+            unknown += [f"/content/{escape_key(key)}" for key in self.content.model_extra or {}]
         return unknown
 
     @cached_property
@@ -552,13 +552,13 @@ def decode(
     """
     raw: JsonObject = {}
     try:
-        plain = read_plain(payload, max_bytes=max_bytes)
+        plain = read_json_fast(payload, max_bytes=max_bytes)
         raw = plain or read_json(payload, max_bytes=max_bytes)
-        raw["id"] = raw.get("id") or payload_id(payload)
+        raw["id"] = raw.get("id") or derive_id(payload)
         context = {
-            "fingerprint": fingerprint(raw, canonical_plain) if plain else None,
+            "fingerprint": fingerprint(raw, canonical_json_fast) if plain else None,
             "received_at": received_at,
         }
-        return BuildRequest.model_validate(raw if plain else cleaned(raw), context=context)
+        return BuildRequest.model_validate(raw if plain else clean_json(raw), context=context)
     except ContextBuilderError as error:
         raise RejectedError(error, read_envelope(raw, payload)) from error

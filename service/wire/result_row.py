@@ -1,4 +1,4 @@
-"""A row of history as it stands on the results streams."""
+"""Rows of history on the results streams."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -12,9 +12,9 @@ from pydantic import (
 )
 
 from service.errors import InvalidRequestError
-from service.wire.payload import MAX_ID, MAX_OWNER_KEY, cleaned, read_json
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY, clean_json, read_json
 
-#: JSON Schema knows no "in any case"; these are the usual ones.
+#: JSON Schema can't ignore case; these are the usual spellings.
 _ROLE_SCHEMA: Final = {"enum": ["AI", "ai", "ASSISTANT", "assistant", "TOOL", "tool"]}
 
 
@@ -23,7 +23,7 @@ def _lower(role: object) -> object:
 
 
 class ResultRow(BaseModel):
-    """A row of history as the envelope of a message on `llm.results` or `tools.results`."""
+    """A row of history; a message on `llm.results` or `tools.results`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -40,14 +40,14 @@ class ResultRow(BaseModel):
 
 
 def read_result(payload: bytes, *, max_bytes: int) -> ResultRow:
-    """Read a row as it stands on a results stream.
+    """Read a row from an entry of a results stream.
 
     Raises:
-        InvalidRequestError: It is none.
+        InvalidRequestError: It isn't a row; names the location of the first problem.
     """
     try:
-        return ResultRow.model_validate(cleaned(read_json(payload, max_bytes=max_bytes)))
+        return ResultRow.model_validate(clean_json(read_json(payload, max_bytes=max_bytes)))
     except ValidationError as error:
         first = error.errors()[0]
-        place = "".join(f"/{step}" for step in first["loc"])
-        raise InvalidRequestError(f"{place}: {first['msg']}") from error
+        pointer = "".join(f"/{step}" for step in first["loc"])
+        raise InvalidRequestError(f"{pointer}: {first['msg']}") from error

@@ -1,4 +1,4 @@
-"""Tell whether a tool is an OpenAI function definition that a request can carry."""
+"""Check that a tool is an OpenAI function definition that can be written as JSON."""
 
 import json
 import re
@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from service.errors import Problem, ToolError, shown
-from service.wire.payload import escaped
+from service.wire.payload import escape_key
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def check_definition(definition: object, where: str) -> None:
-    """Refuse what is no OpenAI function definition; ``where`` names its place in the message.
+    """Check a definition; ``where`` names its location in the error.
 
     Raises:
-        ToolError: With a problem for each place, its pointer relative to the definition.
+        ToolError: It is invalid; has all problems, with pointers relative to the definition.
     """
     problems = list(_problems(definition)) or list(_json_problems(definition))
     if problems:
@@ -56,7 +56,7 @@ def _parameter_problems(parameters: object, pointer: str) -> Iterator[Problem]:
         if not isinstance(name, str):
             yield Problem(f"{pointer}/properties", f"the name {shown(name)} must be a string")
         elif not isinstance(schema, Mapping):
-            yield Problem(f"{pointer}/properties/{escaped(name)}", "must be an object")
+            yield Problem(f"{pointer}/properties/{escape_key(name)}", "must be an object")
     yield from _required_problems(parameters.get("required", []), properties, pointer)
 
 
@@ -66,11 +66,11 @@ def _required_problems(
     if not isinstance(required, list | tuple):
         yield Problem(f"{pointer}/required", "must be a list of property names")
         return
-    for place, name in enumerate(required):
+    for index, name in enumerate(required):
         if not isinstance(name, str):
-            yield Problem(f"{pointer}/required/{place}", "must be a string")
+            yield Problem(f"{pointer}/required/{index}", "must be a string")
         elif name not in properties:
-            yield Problem(f"{pointer}/required/{place}", f"{shown(name)} is no property")
+            yield Problem(f"{pointer}/required/{index}", f"{shown(name)} is not a property")
 
 
 def _json_problems(definition: object) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from service.errors import (
     UnsupportedVersionError,
     shown,
 )
-from service.wire.payload import canonical, escaped, payload_id
+from service.wire.payload import canonical_json, derive_id, escape_key
 
 #: The supported major version of the wire contract.
 MAJOR_VERSION: Final = "1"
@@ -75,7 +75,7 @@ def with_derived_ids(request: Mapping[str, object]) -> dict[str, object]:
     """Return the request with its missing ids filled in; a retry derives the same ones."""
     content = request.get("content")
     run = content if isinstance(content, Mapping) else {}
-    request_id = request.get("id") or payload_id(canonical(request))
+    request_id = request.get("id") or derive_id(canonical_json(request))
     run_id = request.get("run_id") or run.get("id") or _derived_run_id(run, str(request_id))
     return {**request, "id": request_id, "run_id": run_id}
 
@@ -126,4 +126,4 @@ def _derived_run_id(run: Mapping[str, Any], request_id: str) -> object:
 def _pointer_of(location: tuple[int | str, ...]) -> str:
     """Return a JSON pointer; pydantic's name of the content's form is not part of it."""
     steps = location[:1] + location[2:] if location[:1] == ("content",) else location
-    return "".join(f"/{escaped(str(step))}" for step in steps)
+    return "".join(f"/{escape_key(str(step))}" for step in steps)

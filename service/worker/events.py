@@ -12,15 +12,15 @@ import structlog
 from formatters.model import Tag
 from service.aio import LARGE_TEXT
 from service.budget.decisions import PRESENT
+from service.build.account import HISTORY_BLOCKS, Built
 from service.build.after_answer import BuildQueue, Losses
-from service.build.report import HISTORY_BLOCKS, Built
 from service.config.settings import EventSettings
 from service.errors import BusError, StoreError
 from service.observe.metrics import UNMEASURED, Metrics
 from service.ports.bus import Bus
 from service.ports.services import Tokenizers
 from service.ports.stores import Archiving, HistoryStore
-from service.wire.events import UNCAUSED, Event, EventMetadata, Events, Pruned
+from service.wire.events import NO_CAUSE, Event, EventMetadata, Events, Pruned
 from service.wire.protocol import Topics
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class EventPublisher:
         *,
         owner_key: str,
         run_id: str | None,
-        cause: EventMetadata = UNCAUSED,
+        cause: EventMetadata = NO_CAUSE,
     ) -> None:
         """Publish an event on the channel of a topic."""
         event = Event[Mapping[str, object]](

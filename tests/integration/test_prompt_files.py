@@ -322,7 +322,7 @@ def test_the_home_is_no_layer_twice(home: Path, monkeypatch: pytest.MonkeyPatch)
     ("name", "text", "problem"),
     [
         ("config.json", "{no", "not JSON"),
-        ("config.json", "[]", "a JSON object is needed"),
+        ("config.json", "[]", "must be a JSON object"),
         ("mcp.json", '{"mcpServers": []}', "mcpServers must be an object"),
         ("mcp.json", '{"servers": {}}', "servers a list"),
         ("mcp.json", '{"servers": [{}]}', "an object with a name"),

@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 from prompts.environment import SystemFacts, format_environment
 from prompts.layers import LoadedPrompt, join_prompts
 from service.errors import InvalidRequestError, PromptError
-from service.wire.payload import cleaned, read_json
+from service.wire.payload import clean_json, read_json
 
 
 def system_facts() -> SystemFacts:
@@ -75,7 +75,7 @@ def read_object(path: Path) -> Mapping[str, object] | None:
     if text is None or not text.strip():
         return None
     try:
-        return cast("Mapping[str, object]", cleaned(read_json(text.encode())))
+        return cast("Mapping[str, object]", clean_json(read_json(text.encode())))
     except InvalidRequestError as error:
         raise PromptError(f"{path}: {error.detail}") from error
 

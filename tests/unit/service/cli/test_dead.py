@@ -13,7 +13,7 @@ from service.cli.dead import letter_dict, print_letter, print_summaries, summari
 from service.cli.exits import Exit
 from service.observe.logs import owner_hash
 from service.ports.bus import DeadLetter
-from service.wire.payload import payload_id
+from service.wire.payload import derive_id
 from service.wire.protocol import Topics
 
 Ctxb = Callable[..., Result]
@@ -84,7 +84,7 @@ def test_a_request_without_an_id_has_the_name_that_logs_use() -> None:
     """It is made of the payload; a result has none."""
     nameless = replace(LETTER, payload=b"{}")
 
-    assert summarize(nameless).request_id == payload_id(b"{}")
+    assert summarize(nameless).request_id == derive_id(b"{}")
     assert summarize(replace(nameless, source=Topics.LLM_RESULTS)).request_id is None
 
 

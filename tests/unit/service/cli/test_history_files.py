@@ -113,7 +113,7 @@ def test_lines_of_messages_need_the_form() -> None:
     ("line", "problem"),
     [
         (b"{", "no JSON"),
-        (b'{"role": "AI", "content": NaN}', "no JSON number"),
+        (b'{"role": "AI", "content": NaN}', "not a JSON number"),
         (b"\xff", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b"3", "an object is needed"),

@@ -18,7 +18,7 @@ from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
 from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.stores import HistoryPage
-from service.wire.events import UNCAUSED, Compacted, EventMetadata, Summarized
+from service.wire.events import NO_CAUSE, Compacted, EventMetadata, Summarized
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.openings import Openings
@@ -59,7 +59,7 @@ class Heard:
         *,
         owner_key: str,
         run_id: str | None,
-        cause: EventMetadata = UNCAUSED,
+        cause: EventMetadata = NO_CAUSE,
     ) -> None:
         """Note an event."""
         assert owner_key == "o"

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from service.errors import InvalidRequestError
 from service.wire.payload import (
     MAX_DEPTH,
-    canonical,
-    canonical_plain,
-    cleaned,
+    canonical_json,
+    canonical_json_fast,
+    clean_json,
     digest,
-    escaped,
+    escape_key,
     fingerprint,
     read_json,
-    read_plain,
+    read_json_fast,
 )
 
 JSON = st.recursive(
@@ -65,13 +65,13 @@ OBJECTS = st.recursive(
 
 
 def _slowly(payload: bytes) -> object:
-    return cleaned(read_json(payload))
+    return clean_json(read_json(payload))
 
 
 @given(OBJECTS | st.binary() | JSON.map(lambda value: json.dumps({"a": value}).encode()))
 def test_what_is_plain_is_read_alike(payload: bytes) -> None:
     """The fast way gives what the other gives, to the type of each number, or leaves it to it."""
-    plain = read_plain(payload)
+    plain = read_json_fast(payload)
     if plain is not None:
         assert repr(plain) == repr(_slowly(payload))
 
@@ -80,7 +80,7 @@ def test_what_is_plain_is_read_alike(payload: bytes) -> None:
 def test_what_is_broken_is_read_alike(payload: bytes, place: int, put: bytes) -> None:
     """Whatever byte stands wrong, the fast way accepts nothing that the other refuses."""
     broken = payload[:place] + put + payload[place + 1 :]
-    plain = read_plain(broken)
+    plain = read_json_fast(broken)
     if plain is not None:
         assert repr(plain) == repr(_slowly(broken))
 
@@ -88,16 +88,16 @@ def test_what_is_broken_is_read_alike(payload: bytes, place: int, put: bytes) ->
 @given(OBJECTS | st.floats(1e-12, 1e-3).map(lambda number: b'{"a":[%r,%r]}' % (number, -number)))
 def test_what_is_plain_is_written_alike(payload: bytes) -> None:
     """The fast way to write what was read is the other, to the byte: fingerprints hang on it."""
-    plain = read_plain(payload)
+    plain = read_json_fast(payload)
     if plain is not None:
-        assert canonical_plain(plain) == canonical(plain)
+        assert canonical_json_fast(plain) == canonical_json(plain)
 
 
 def test_most_requests_are_plain() -> None:
     """Text in any language and numbers of a usual size are read the fast way."""
     value = {"id": "a", "n": 2**53, "x": 0.1, "said": ["Gruß 🙂", "\u2028"], "": None, "yes": True}
     for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        assert read_plain(written.encode()) == value
+        assert read_json_fast(written.encode()) == value
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_most_requests_are_plain() -> None:
 )
 def test_what_may_not_be_plain_is_left(payload: bytes) -> None:
     """Long numbers, deep nesting, lone surrogates and what is no object go the other way."""
-    assert read_plain(payload) is None
+    assert read_json_fast(payload) is None
 
 
 def test_the_size_cap_holds_for_what_is_plain() -> None:
     """A message over the cap is left to the way that refuses it."""
-    assert read_plain(b"{}", max_bytes=2) == {}
-    assert read_plain(b"{ }", max_bytes=2) is None
+    assert read_json_fast(b"{}", max_bytes=2) == {}
+    assert read_json_fast(b"{ }", max_bytes=2) is None
 
 
 @given(st.binary())
@@ -137,9 +137,9 @@ def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
 def test_what_is_cleaned_can_be_encoded(value: object) -> None:
     """Cleaned values hold no lone surrogate and no number that JSON lacks."""
     try:
-        json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(clean_json(value), ensure_ascii=False, allow_nan=False).encode()
     except InvalidRequestError as error:
-        assert "no JSON number" in error.detail
+        assert "not a JSON number" in error.detail
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_is_cleaned_can_be_encoded(value: object) -> None:
         (b"", "not JSON"),
         (b"{", "not JSON"),
         (b"\xff\xfe", "not UTF-8 at byte 0"),
-        (b"[]", "a JSON object is needed, not an array"),
+        (b"[]", "must be a JSON object, not an array"),
         (b'"x"', "not a string"),
         (b"null", "not null"),
         (b"true", "not a boolean"),
@@ -174,24 +174,24 @@ def test_nesting_is_allowed_up_to_the_cap() -> None:
     value: object = 1
     for _ in range(MAX_DEPTH):
         value = [value]
-    assert cleaned(value) == value
+    assert clean_json(value) == value
 
     with pytest.raises(InvalidRequestError, match="deeper than 64"):
-        cleaned([value])
+        clean_json([value])
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_not_finite_are_refused_with_their_place(number: str) -> None:
     """NaN and infinities are refused, in whatever spelling."""
     with pytest.raises(InvalidRequestError) as caught:
-        cleaned(read_json(f'{{"a/b": [{number}]}}'.encode()))
+        clean_json(read_json(f'{{"a/b": [{number}]}}'.encode()))
 
     assert caught.value.problems[0].pointer == "/a~1b/0"
 
 
 def test_surrogates_are_joined_or_replaced() -> None:
     r"""A `\ud83d\ude00` pair is one character; half of one is U+FFFD, in keys too."""
-    assert cleaned(read_json(rb'{"\ud83d": "\ud83d\ude00 \ude00"}')) == {"\ufffd": "😀 \ufffd"}
+    assert clean_json(read_json(rb'{"\ud83d": "\ud83d\ude00 \ude00"}')) == {"\ufffd": "😀 \ufffd"}
 
 
 def test_a_fingerprint_speaks_of_what_is_asked_for_only() -> None:
@@ -211,9 +211,9 @@ def test_a_digest_keeps_its_parts_apart() -> None:
 
 def test_canonical_json_does_not_depend_on_the_order_of_keys() -> None:
     """Two mappings that say the same are one text."""
-    assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})
+    assert canonical_json({"a": 1, "b": 2}) == canonical_json({"b": 2, "a": 1})
 
 
 def test_pointers_escape_what_they_must() -> None:
     """RFC 6901: ~ becomes ~0 and / becomes ~1."""
-    assert escaped("a/b~c") == "a~1b~0c"
+    assert escape_key("a/b~c") == "a~1b~0c"

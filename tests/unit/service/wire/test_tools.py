@@ -89,7 +89,7 @@ def test_the_message_names_place_and_cause() -> None:
     with pytest.raises(ToolError) as caught:
         check_definition(schema(required=["unknown"]), "tools.yml:4: tool 0")
 
-    expected = "tools.yml:4: tool 0: /function/parameters/required/0 'unknown' is no property"
+    expected = "tools.yml:4: tool 0: /function/parameters/required/0 'unknown' is not a property"
     assert str(caught.value) == expected
 
 

@@ -12,12 +12,12 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.aio import LARGE_TEXT
+from service.build.account import Built
 from service.build.after_answer import MAX_BUILDS
-from service.build.report import Built
 from service.builder import ContextBuilder
 from service.config.settings import EventSettings
 from service.ports.stores import Archiving
-from service.wire.events import UNCAUSED, EventMetadata
+from service.wire.events import NO_CAUSE, EventMetadata
 from service.wire.protocol import Topics
 from service.worker import events as pruned_module
 from service.worker.events import PrunedRows, left_out
@@ -37,7 +37,7 @@ class Told:
         *,
         owner_key: str,
         run_id: str | None,
-        cause: EventMetadata = UNCAUSED,
+        cause: EventMetadata = NO_CAUSE,
     ) -> None:
         """Write an event down."""
         self.events.append((topic, dict(content), owner_key, cause))

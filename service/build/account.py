@@ -29,7 +29,7 @@ from service.observe.tracing import (
 )
 from service.ports.services import TokenCounter
 from service.wire.events import EventMetadata
-from service.wire.payload import canonical, written_digest
+from service.wire.payload import canonical_json, digest_json
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
 
@@ -60,7 +60,9 @@ def account(
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=build_provider_request(
+        provider_request=None
+        if form == CANONICAL
+        else build_provider_request(
             form, messages, tools, fitted.stable_prefix.messages or None, management
         ),
         usage=_usage(plan, fitted, counter),
@@ -79,19 +81,19 @@ def account(
 
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
     identity = (request.owner_key, request.id, request.fingerprint)
-    return f"bld_{written_digest([*map(canonical, identity), *map(_written, messages)])}"
+    return f"bld_{digest_json([*map(canonical_json, identity), *map(_written, messages)])}"
 
 
 def _written(message: Mapping[str, Any]) -> bytes:
     """Return a message as JSON in a JSON string."""
     if message["role"] == "system" and message.keys() == {"role", "content"}:
         return _written_system(message["content"])
-    return canonical(_DUMPED.encode(message))
+    return canonical_json(_DUMPED.encode(message))
 
 
 @lru_cache(maxsize=8)  # builds have the same few, and the longest text of most of them
 def _written_system(content: str) -> bytes:
-    return canonical(_DUMPED.encode({"role": "system", "content": content}))
+    return canonical_json(_DUMPED.encode({"role": "system", "content": content}))
 
 
 def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
