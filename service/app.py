@@ -18,7 +18,7 @@ from service.budget.limits import Models
 from service.build.after_answer import AfterAnswer
 from service.build.gather import Sources
 from service.build.plan import limits_of
-from service.build.strategies import configured_strategies
+from service.build.plugins import configured_strategies
 from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, running_compactor
 from service.compaction.summarize import SummaryMaker

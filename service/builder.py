@@ -30,11 +30,11 @@ from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.budget.strategies.relevance import recalls
 from service.budget.toolset import Toolset
+from service.build.account import Built, account, build_span, describe_build
 from service.build.after_answer import AfterAnswer
 from service.build.blocks import format_blocks, history, work_size
 from service.build.gather import Gathered, Sources, gather
 from service.build.plan import Plan, make_plan
-from service.build.report import Built, account, build_span, describe_build
 from service.build.tools import limit_tools
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from opentelemetry.trace import Tracer
@@ -89,9 +90,8 @@ async def connect_client(
         yield client
 
 
-def now() -> datetime:
-    """Return the time, in UTC."""
-    return datetime.now(UTC)
+#: Returns the current time in UTC.
+now: Final = partial(datetime.now, UTC)
 
 
 @asynccontextmanager

@@ -25,8 +25,8 @@ from formatters.guard import GUARD_VERSION
 from service.budget.groups import Strategy
 from service.budget.strategies.composite import Composite
 from service.budget.strategy_names import PLAIN
+from service.build.account import Built, decided, record
 from service.build.after_answer import BuildQueue, Losses, build_bytes
-from service.build.report import Built, decided, record
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
 from service.errors import BusError, ContextBuilderError

@@ -8,7 +8,7 @@ from typing import Any
 
 from formatters.rows import read_content
 from service.audit.reports import BuildReport
-from service.build.report import Built
+from service.build.account import Built
 from service.builder import ContextBuilder
 from service.errors import ContextBuilderError
 from service.ports.stores import HistoryReader

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
-from service.build.report import Built
+from service.build.account import Built
 
 T = TypeVar("T")
 

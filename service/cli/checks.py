@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from service.build.strategies import configured_strategies
+from service.build.plugins import configured_strategies
 from service.cli.start import has_persistent_store, has_shared_bus
 from service.config.endpoints import HttpSettings, is_loopback
 from service.config.settings import Settings

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from service.build.strategies import configured_strategies
+from service.build.plugins import configured_strategies
 from service.cli.exits import Exit, print_error
 from service.cli.options import Json
 from service.cli.output import console, printable, table

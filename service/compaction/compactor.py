@@ -10,8 +10,8 @@ import structlog
 from cachetools import LRUCache
 from opentelemetry.trace import Tracer
 
+from service.build.account import Built, summary_span
 from service.build.after_answer import AfterAnswer, Backlog
-from service.build.report import Built, summary_span
 from service.compaction.job import Job, find_job
 from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
 from service.errors import StoreError, SummarizerError

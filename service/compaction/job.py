@@ -5,7 +5,7 @@ from typing import Literal
 
 from formatters.model import BEYOND_LIMIT, MemoryView, Tag
 from service.budget.groups import uses_summaries
-from service.build.report import Built
+from service.build.account import Built
 from service.ports.summaries import Scope
 from service.wire.events import NO_CAUSE, EventMetadata
 

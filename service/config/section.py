@@ -64,5 +64,5 @@ def _parse_strategy(value: object) -> object:
     raise ValueError("must be a name, a name with parameters, or a list of these")
 
 
-#: A strategy as requests write it; `service.build.strategies` checks that it exists.
+#: A strategy as requests write it; `service.build.plugins` checks that it exists.
 StrategySpec = Annotated[Any, BeforeValidator(_parse_strategy)]

@@ -12,8 +12,8 @@ import structlog
 from formatters.model import Tag
 from service.aio import LARGE_TEXT
 from service.budget.decisions import PRESENT
+from service.build.account import HISTORY_BLOCKS, Built
 from service.build.after_answer import BuildQueue, Losses
-from service.build.report import HISTORY_BLOCKS, Built
 from service.config.settings import EventSettings
 from service.errors import BusError, StoreError
 from service.observe.metrics import UNMEASURED, Metrics

@@ -8,8 +8,8 @@ from datetime import datetime
 import structlog
 
 from service.aio import LARGE_TEXT, time_limit
+from service.build.account import Built
 from service.build.after_answer import AfterAnswer
-from service.build.report import Built
 from service.builder import Answered, ContextBuilder
 from service.config.settings import BusSettings
 from service.errors import (

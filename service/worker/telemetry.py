@@ -10,7 +10,7 @@ import structlog
 from opentelemetry.trace import Link, Span, SpanKind, Tracer
 
 from formatters.structure import BUILT_IN_TAGS
-from service.build.report import Built
+from service.build.account import Built
 from service.builder import Answered
 from service.config.settings import BusSettings
 from service.observe.metrics import NO_MODEL, OTHER_MODEL, Metrics, Sizes

@@ -11,8 +11,8 @@ import pytest
 
 from scripts.reference.types import Schema, in_words
 from service.budget.strategies import STRATEGIES
+from service.build.account import CANONICAL
 from service.build.plan import make_plan
-from service.build.report import CANONICAL
 from service.config.settings import Settings
 from service.wire.documents import schemas
 from service.wire.request import BuildRequest

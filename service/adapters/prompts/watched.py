@@ -43,13 +43,9 @@ class WatchedPrompts:
         names = settings.instruction_files
         self._loader = ContextLoader(folder, instruction_files=names) if folder else None
         self._stamps = self._look()
-        self._current = self._read()
+        #: The texts in effect.
+        self.current = self._read()
         self._complaint = ""
-
-    @property
-    def current(self) -> SystemPrompt:
-        """The texts in effect."""
-        return self._current
 
     async def refresh(self) -> None:
         """Read the files again if one has changed; where that fails, log it once and keep on."""
@@ -64,7 +60,7 @@ class WatchedPrompts:
         self._complaint = ""
         if changed:
             self._metrics.count_reload("reloaded")
-            log.info("prompts.reloaded", characters=len(self._current.text()))
+            log.info("prompts.reloaded", characters=len(self.current.text()))
 
     def _reread(self) -> bool:
         """Return whether the texts are others than before."""
@@ -72,9 +68,9 @@ class WatchedPrompts:
         stamps = self._look()
         if stamps == self._stamps:
             return False
-        before, self._current = self._current, self._read()
+        before, self.current = self.current, self._read()
         self._stamps = stamps
-        return self._current.text() != before.text()
+        return self.current.text() != before.text()
 
     def _look(self) -> dict[Path, Stamp]:
         return {path: _stamp(path) for path in self._paths()}

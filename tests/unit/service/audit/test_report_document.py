@@ -15,7 +15,7 @@ from service.audit.reports import (
     make_report,
     unpack_report,
 )
-from service.build.report import Built
+from service.build.account import Built
 from service.config.content import PromptsSettings
 from service.config.settings import Settings
 from service.wire.request import BuildRequest

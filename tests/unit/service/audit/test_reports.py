@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 from formatters.model import Message, Role
 from service.adapters.memory.hub import MemoryReports
 from service.audit.reports import BATCH, BuildReport, BuildReports
+from service.build.account import Built
 from service.build.after_answer import MAX_BUILDS
 from service.build.history import MANY_ROWS, History
-from service.build.report import Built
 from service.config.endpoints import HttpSettings
 from service.config.settings import ReportSettings, Settings
 from service.errors import BusError

@@ -8,7 +8,7 @@ import pytest
 from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.budget.decisions import Decision
-from service.build.report import Built
+from service.build.account import Built
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
 from tests.support import MakeBuilder, MakeRequest, row

@@ -7,7 +7,7 @@ import pytest
 from service.adapters.memory.hub import MemoryReports
 from service.audit.reports import BuildReports, ContentMode
 from service.audit.what_if import NotReplayableError
-from service.build.report import Built
+from service.build.account import Built
 from service.builder import ContextBuilder
 from service.config.settings import Settings
 from service.errors import ContextBuilderError

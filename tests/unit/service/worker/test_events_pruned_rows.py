@@ -12,8 +12,8 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.aio import LARGE_TEXT
+from service.build.account import Built
 from service.build.after_answer import MAX_BUILDS
-from service.build.report import Built
 from service.builder import ContextBuilder
 from service.config.settings import EventSettings
 from service.ports.stores import Archiving

@@ -60,7 +60,9 @@ def account(
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
-        provider_request=build_provider_request(
+        provider_request=None
+        if form == CANONICAL
+        else build_provider_request(
             form, messages, tools, fitted.stable_prefix.messages or None, management
         ),
         usage=_usage(plan, fitted, counter),

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from service.budget.groups import Fit, Group, GroupDecision
 from service.budget.strategies.oldest_first import OldestFirst
-from service.build import strategies as plugins
-from service.build.strategies import PluginStrategy, load_strategies
+from service.build import plugins
+from service.build.plugins import PluginStrategy, load_strategies
 from service.recall.ranking import RANKING_STRATEGIES
 
 GROUPS = [Group(index=n, tokens=10, tokens_last=10) for n in range(4)]
