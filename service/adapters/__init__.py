@@ -91,12 +91,12 @@ def _openai(
 def mcp_servers() -> McpServers:
     """Load what lists the tools of servers, which takes seconds; raises `ConfigError`."""
     try:
-        from service.adapters.mcp.following import following, list_servers
+        from service.adapters.mcp.following import follow_servers, list_servers
     except ImportError as error:
         raise ConfigError(
             "tools.mcp: servers need the extra: pip install 'context-builder[mcp]'"
         ) from error
-    return McpServers(following, list_servers)
+    return McpServers(follow_servers, list_servers)
 
 
 BUSES: dict[str, OpenBus] = {

@@ -1,1 +1,1 @@
-"""Tools that servers list over MCP; nothing here ever calls one."""
+"""Tools that servers list over MCP; they are never called here."""

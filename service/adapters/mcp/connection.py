@@ -1,4 +1,4 @@
-"""Why a server could not be listed, in words that give nothing of its secrets away."""
+"""A connection to an MCP server: it lists the server's tools, and notices when they change."""
 
 import asyncio
 import math
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 from mcp import Client, MCPError
@@ -16,52 +16,52 @@ from mcp_types import Implementation, PaginatedRequestParams
 from formatters.guard import one_line
 from formatters.rows import fix_surrogates
 from service.adapters.mcp.definitions import Definitions, read_definitions
-from service.adapters.mcp.transport import Heard, open_transport
+from service.adapters.mcp.transport import ServerMessages, open_transport
 from service.config.content import McpServerSettings
 from service.observe.logs import mask_urls
 
-MOST_PAGES: Final = 100
-MOST_TOOLS: Final = 1_000
+#: The limits of one listing.
+MAX_PAGES: Final = 100
+MAX_TOOLS: Final = 1_000
+#: The longest message of an error that is reported.
+MAX_CAUSE_CHARS: Final = 200
+#: The shortest time between two listings, however often a server reports changes.
+MIN_INTERVAL_SECONDS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Tools as a server lists them, and where the next ones are; None or nothing ends it."""
+async def follow(server: McpServerSettings, on_listed: Callable[[Definitions], None]) -> None:
+    """List a server's tools at once, when they change, and at regular intervals; never returns.
 
-    tools: list[object]
-    cursor: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """The tools of all pages that were read."""
-
-    tools: list[object]
-    #: Why reading ended before the listing did.
-    cut: str | None = None
-
-
-async def all_pages(read: Callable[[str | None], Awaitable[Page]]) -> Pages:
-    """Read pages until there are no more; a cursor that comes again ends it, and so do the caps."""
-    tools: list[object] = []
-    cursor: str | None = None
-    asked: set[str | None] = set()
-    while cursor not in asked:
-        if len(asked) == MOST_PAGES:
-            return Pages(tools, f"it has more than {MOST_PAGES} pages")
-        asked.add(cursor)
-        page = await read(cursor)
-        tools += page.tools
-        if len(tools) > MOST_TOOLS:
-            return Pages(tools[:MOST_TOOLS], f"it has more than {MOST_TOOLS} tools")
-        if not page.cursor:
-            return Pages(tools)
-        cursor = page.cursor
-    return Pages(tools, "a cursor came again")
+    Raises the error that ends the connection.
+    """
+    changed, ready = asyncio.Event(), asyncio.Event()
+    async with connect(server, changed.set) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.listen, ready)
+        with anyio.fail_after(server.timeout_seconds):
+            await ready.wait()
+        while True:
+            changed.clear()
+            on_listed(await connection.list_tools())
+            await anyio.sleep(min(MIN_INTERVAL_SECONDS, server.refresh_seconds))
+            with anyio.move_on_after(server.refresh_seconds):
+                await changed.wait()
 
 
-#: Between two listings at least, however many changes a server tells of. Seconds.
-REST_SECONDS: Final = 1.0
+@asynccontextmanager
+async def connect(
+    server: McpServerSettings, wake: Callable[[], None] = lambda: None
+) -> AsyncIterator["Connection"]:
+    """Connect within the server's time limit; raises `TimeoutError`, or an error of the SDK.
+
+    ``wake`` is called when tools have changed, and when the connection is lost.
+    """
+    messages = ServerMessages(wake)
+    info = Implementation(name="context-builder", version=version("context-builder"))
+    with anyio.fail_after(server.timeout_seconds) as opening:
+        async with Client(open_transport(server, messages), client_info=info, cache=None) as client:
+            # the limit is for opening, but its scope has to enclose the whole connection
+            opening.deadline = math.inf
+            yield Connection(server, client, messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,85 +70,81 @@ class Connection:
 
     server: McpServerSettings
     client: Client
-    heard: Heard
+    messages: ServerMessages
 
-    async def definitions(self) -> Definitions:
-        """List all tools; raises `TimeoutError`, or what the SDK raises."""
-        self.heard.take()
+    async def list_tools(self) -> Definitions:
+        """List all tools; raises `TimeoutError`, or an error of the SDK."""
+        self.messages.take_tools()
         with anyio.fail_after(self.server.timeout_seconds):
-            pages = await all_pages(self._page)
-        read = read_definitions(pages.tools, self.server)
-        if pages.cut is None:
-            return read
-        return replace(read, refused=(*read.refused, f"{self.server.name}: {pages.cut}"))
+            listing = await read_pages(self._read_page)
+        definitions = read_definitions(listing.tools, self.server)
+        if listing.problem is None:
+            return definitions
+        problem = f"{self.server.name}: {listing.problem}"
+        return replace(definitions, refused=(*definitions.refused, problem))
 
-    async def _page(self, cursor: str | None) -> Page:
+    async def _read_page(self, cursor: str | None) -> "ToolPage":
         page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        return Page(self.heard.take(), page.next_cursor)
+        return ToolPage(self.messages.take_tools(), page.next_cursor)
 
     async def listen(self, ready: asyncio.Event) -> None:
-        """Keep a subscription to changes open; ``ready`` is set when no later change is missed.
+        """Keep a subscription to changes open; sets ``ready`` when no later change is missed.
 
-        An old server needs none, and one that has none is asked every so often.
+        Returns if the server needs no subscription (before 2026), or supports none.
         """
         with suppress(ListenNotSupportedError, MCPError):
             while True:
                 with suppress(SubscriptionLost):
                     async with self.client.listen(tools_list_changed=True) as subscription:
                         ready.set()
-                        self.heard.wake()  # what changed since the last one was told to nobody
+                        self.messages.wake()  # nobody was notified between two subscriptions
                         async for _ in subscription:
-                            pass  # it was heard on its way here
-                await anyio.sleep(REST_SECONDS)
+                            pass  # the transport has seen the notification
+                await anyio.sleep(MIN_INTERVAL_SECONDS)
         ready.set()
 
 
-@asynccontextmanager
-async def connected(
-    server: McpServerSettings, wake: Callable[[], None] = lambda: None
-) -> AsyncIterator[Connection]:
-    """Connect, in a bounded time; raises `TimeoutError`, or what the SDK raises.
+class ToolPage(NamedTuple):
+    """A page of tools as a server lists them; the last one has no cursor, or an empty one."""
 
-    ``wake`` is called when tools have changed, and when the connection is lost.
-    """
-    heard = Heard(wake)
-    us = Implementation(name="context-builder", version=version("context-builder"))
-    with anyio.fail_after(server.timeout_seconds) as opening:
-        async with Client(open_transport(server, heard), client_info=us, cache=None) as client:
-            # the scope has to end around the connection, long after its own time
-            opening.deadline = math.inf
-            yield Connection(server, client, heard)
+    tools: list[object]
+    cursor: str | None = None
 
 
-async def follow(server: McpServerSettings, take: Callable[[Definitions], None]) -> None:
-    """List a server's tools at once, when they change, and every so often; never returns.
+class Listing(NamedTuple):
+    """The tools of all pages that were read."""
 
-    Raises what ends the connection.
-    """
-    changed, ready = asyncio.Event(), asyncio.Event()
-    async with connected(server, changed.set) as connection, anyio.create_task_group() as tasks:
-        tasks.start_soon(connection.listen, ready)
-        with anyio.fail_after(server.timeout_seconds):
-            await ready.wait()
-        while True:
-            changed.clear()
-            take(await connection.definitions())
-            await anyio.sleep(min(REST_SECONDS, server.refresh_seconds))
-            with anyio.move_on_after(server.refresh_seconds):
-                await changed.wait()
+    tools: list[object]
+    #: Why later pages were not read.
+    problem: str | None = None
 
 
-#: Of a stranger's message.
-MOST_CHARS: Final = 200
+async def read_pages(read: Callable[[str | None], Awaitable[ToolPage]]) -> Listing:
+    """Read pages to the end, a repeated cursor, or a limit."""
+    tools: list[object] = []
+    cursor: str | None = None
+    seen: set[str | None] = set()
+    while cursor not in seen:
+        if len(seen) == MAX_PAGES:
+            return Listing(tools, f"it has more than {MAX_PAGES} pages")
+        seen.add(cursor)
+        page = await read(cursor)
+        tools += page.tools
+        if len(tools) > MAX_TOOLS:
+            return Listing(tools[:MAX_TOOLS], f"it has more than {MAX_TOOLS} tools")
+        if not page.cursor:
+            return Listing(tools)
+        cursor = page.cursor
+    return Listing(tools, "a cursor was repeated")
 
 
-def cause_of(error: BaseException) -> str:
-    """Return the first cause in an error or a group of them, on one line."""
+def describe_cause(error: BaseException) -> str:
+    """Return the first cause in an error or a group of them, on one line and without secrets."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    said = one_line(fix_surrogates(str(error)))
-    said = f"{said[:MOST_CHARS]}…" if len(said) > MOST_CHARS else said
-    name = type(error).__name__
-    return mask_urls(f"{name}: {said}" if said else name)
+    name, text = type(error).__name__, one_line(fix_surrogates(str(error)))
+    if len(text) > MAX_CAUSE_CHARS:
+        text = f"{text[:MAX_CAUSE_CHARS]}…"
+    return mask_urls(f"{name}: {text}" if text else name)
