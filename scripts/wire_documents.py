@@ -1,35 +1,31 @@
-"""The files that describe the wire and the HTTP interface, all of them generated."""
+"""Generate the files that describe the wire and the HTTP interface: ``docs/schemas``."""
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from service.wire import documents as asyncapi
-from service.wire.documents import page, registry, schemas
+from service.wire.documents import asyncapi_document, error_registry, schemas
 
 
 def documents() -> dict[str, str]:
-    """Return the text of each file, by its path below the documents' folder."""
-    # a web server's library, which commands that print the others can do without
+    """Return the text of each file, by its path in the documents' folder."""
+    # imports a web server, which commands that print the others don't need
     from service.http import openapi  # noqa: PLC0415
     from service.http.routes import ENDPOINTS  # noqa: PLC0415
 
     described = {
         **schemas(),
-        "asyncapi": asyncapi.document(),
+        "asyncapi": asyncapi_document(),
         "openapi": openapi.document(ENDPOINTS),
-        "errors": registry(),
+        "errors": error_registry(),
     }
-    return {
-        **{f"schemas/{name}.json": as_text(each) for name, each in described.items()},
-        "errors.md": page(),
-    }
+    return {f"schemas/{name}.json": as_text(document) for name, document in described.items()}
 
 
-def as_text(described: dict[str, Any]) -> str:
-    """Return a JSON document as it stands in its file."""
-    return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+def as_text(document: dict[str, Any]) -> str:
+    """Return the text of a JSON document."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def write(folder: Path) -> None:

@@ -1,16 +1,17 @@
-"""Write the pages that are made from the code into a folder: ``docs``."""
+"""Write the pages that are generated from the code into a folder: ``docs``."""
 
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from scripts.reference import commands, configuration, messages, metrics
+from scripts.reference import commands, configuration, errors, messages, metrics
 
-#: What each page is made by.
+#: The function that generates each page.
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands.page,
     "configuration.md": configuration.page,
+    "errors.md": errors.page,
     "messages.md": messages.page,
     "metrics.md": metrics.page,
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.exits import Exit, print_error
-from service.wire.documents import document, registry, schemas
+from service.wire.documents import asyncapi_document, error_registry, schemas
 
 schema = typer.Typer(no_args_is_help=True, help="Print the wire contract as documents.")
 
@@ -22,7 +22,7 @@ def asyncapi() -> None:
 
     ctxb schema asyncapi > asyncapi.json
     """
-    _print(document())
+    _print(asyncapi_document())
 
 
 @schema.command(name="json")
@@ -46,7 +46,7 @@ def errors() -> None:
     ctxb schema errors
     ctxb schema errors | jq '.errors[] | select(.retryable) | .code'
     """
-    _print(registry())
+    _print(error_registry())
 
 
 def _print(described: object) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.reference.errors import page
 from service.errors import CODES, ContextBuilderError
-from service.wire.documents import page, registry
+from service.wire.documents import error_registry
 from service.worker.client import ERRORS
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +59,7 @@ def test_the_client_raises_an_error_of_its_own_for_each_code() -> None:
 def test_every_entry_says_when_and_what_to_do() -> None:
     """In sentences, on the page and in the file."""
     shown = page()
-    listed = {each["code"]: each for each in registry()["errors"]}
+    listed = {each["code"]: each for each in error_registry()["errors"]}
 
     assert list(listed) == list(CODES)
     assert json.loads(json.dumps(listed)) == listed

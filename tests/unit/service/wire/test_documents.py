@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from service.errors import InvalidRequestError
 from service.ports.bus import ReplyKind
-from service.wire.documents import document, example, message_schemas
+from service.wire.documents import asyncapi_document, example, message_schemas
 from service.wire.events import Compacted, Event, Pruned, Summarized
 from service.wire.protocol import Topics
 from service.wire.request import decode
@@ -53,7 +53,7 @@ def resolved(described: Any, reference: str) -> Any:
 
 def test_the_official_schema_takes_the_document() -> None:
     """A tool that knows AsyncAPI 3.0 can read it."""
-    described = json.loads(json.dumps(document()))
+    described = json.loads(json.dumps(asyncapi_document()))
     assert [error.message for error in official().iter_errors(described)] == []
 
 
@@ -72,14 +72,14 @@ def test_the_official_schema_takes_the_document() -> None:
 )
 def test_the_official_schema_refuses_what_is_wrong(spoil: Callable[[Any], Any]) -> None:
     """The check would notice."""
-    described = json.loads(json.dumps(document()))
+    described = json.loads(json.dumps(asyncapi_document()))
     spoil(described)
     assert not official().is_valid(described)
 
 
 def test_every_reference_leads_somewhere() -> None:
     """Within the document: it stands alone."""
-    described = document()
+    described = asyncapi_document()
     found = set(references(described))
 
     assert len(found) > 40
@@ -89,7 +89,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_every_topic_has_a_channel() -> None:
     """And no channel has a topic that there isn't; one has the address that a request names."""
-    described = document()
+    described = asyncapi_document()
     addresses = [each["address"] for each in described["channels"].values()]
 
     assert {address for address in addresses if address} == set(Topics)
@@ -98,7 +98,7 @@ def test_every_topic_has_a_channel() -> None:
 
 def test_every_channel_is_used() -> None:
     """By an operation of the worker, or as the place of its replies."""
-    described = document()
+    described = asyncapi_document()
     operations = described["operations"].values()
     used = {each["channel"]["$ref"] for each in operations}
     used |= {each["reply"]["channel"]["$ref"] for each in operations if "reply" in each}
@@ -108,7 +108,7 @@ def test_every_channel_is_used() -> None:
 
 def test_requests_have_replies_where_they_say() -> None:
     """Address, kinds and correlation are keys that a request has."""
-    described = document()
+    described = asyncapi_document()
     metadata = message_schemas()["RequestMetadata"]["properties"]
     request = described["components"]["messages"]["buildRequest"]
     asked = [each for each in described["operations"].values() if "reply" in each]
@@ -124,7 +124,7 @@ def test_requests_have_replies_where_they_say() -> None:
 
 def test_examples_match_their_schemas() -> None:
     """Every message has one, and the schema in the document takes it."""
-    described = document()
+    described = asyncapi_document()
     for message in described["components"]["messages"].values():
         schema = {**message["payload"], "components": described["components"]}
         assert message["examples"]
@@ -148,7 +148,7 @@ def test_examples_are_read_by_the_code() -> None:
 
 def test_the_codes_of_a_response_are_listed() -> None:
     """With the code of any error that a worker answers with."""
-    response = document()["components"]["messages"]["buildResponse"]
+    response = asyncapi_document()["components"]["messages"]["buildResponse"]
     request = decode(json.dumps(example("request_run")).encode())
     answer = error_response(
         request.envelope, InvalidRequestError(), request.run.history[0].timestamp
