@@ -12,7 +12,7 @@ from typing import Any, Final
 from opentelemetry.trace import Tracer
 
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
-from service.adapters.tools.opening import open_tools
+from service.adapters.tools.sources import open_tools
 from service.audit.reports import BuildReport, BuildReports
 from service.budget.limits import Models
 from service.build.after_answer import AfterAnswer

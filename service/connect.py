@@ -21,9 +21,8 @@ from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
 from service.adapters.tokens.tokenizers import LateCounter, TiktokenTokenizers
-from service.adapters.tools.opening import load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.adapters.tools.sources import find_sources
+from service.adapters.tools.sources import find_sources, load_registry
 from service.budget.limits import ModelTable
 from service.config.settings import Settings
 from service.errors import ConfigError

@@ -1,4 +1,4 @@
-"""The table of models that comes with the service; `scripts/refresh_models.py` writes it."""
+"""The table of models that the package contains; `scripts/refresh_models.py` writes it."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Final
 
 from service.budget.limits import ModelLimits, ModelTable
 
-#: Where the table stands.
+#: The file of the table.
 TABLE: Final = Path(__file__).with_name("models.json")
 
 
 def load_models() -> ModelTable:
-    """Read the table; takes a millisecond."""
+    """Read the table, which takes about a millisecond."""
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     models = {name: ModelLimits(**row) for name, row in table["models"].items()}
     return ModelTable(date=table["date"], source=table["source"], models=models)

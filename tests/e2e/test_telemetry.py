@@ -178,7 +178,7 @@ async def test_spans_that_cannot_be_sent_as_asked_stop_the_start(on_bus: Ctxb) -
     other = traced(on_bus, "http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
     ended = await other("worker", CTXB_TELEMETRY__TRACES="otlp")
     assert (ended.code, "Traceback" in ended.stderr) == (3, False)
-    assert "telemetry.traces: http/protobuf is spoken, not grpc" in ended.stderr
+    assert "telemetry.traces: the protocol must be http/protobuf, not grpc" in ended.stderr
 
     async with other.worker() as worker:
         assert [line for line in worker.said if "telemetry.unavailable" in line]

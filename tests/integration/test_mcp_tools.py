@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from formatters.model import Tool
-from service.adapters.tools.opening import open_tools
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.adapters.tools.sources import open_tools
 from service.app import open_builder
 from service.config.content import ToolsSettings
 from service.config.settings import Settings

@@ -1,1 +1,1 @@
-"""Traces, sent to a collector."""
+"""Traces, exported to a collector."""

@@ -1,4 +1,4 @@
-"""Send spans to a collector over OTLP, in the background."""
+"""Exports spans to a collector over OTLP, in the background."""
 
 import asyncio
 import logging
@@ -22,54 +22,21 @@ from service.observe.tracing import SCOPE
 
 log = structlog.get_logger(__name__)
 
-
-class OnceTold(SpanExporter):
-    """Sends as another exporter does; of what that says of an outage, the first line is logged."""
-
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-        self._logger = logging.getLogger(type(exporter).__module__)
-        self._out = False
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans; called by one thread."""
-        self._logger.addFilter(self._passes)
-        try:
-            result = self._exporter.export(spans)
-        finally:
-            self._logger.removeFilter(self._passes)
-        if result is SpanExportResult.SUCCESS and self._out:
-            self._out = False
-            log.info("telemetry.resumed")
-        return result
-
-    def shutdown(self) -> None:
-        """Send nothing more."""
-        self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Do what the other does."""
-        return self._exporter.force_flush(timeout_millis)
-
-    def _passes(self, record: logging.LogRecord) -> bool:
-        if record.levelno < logging.WARNING:
-            return True
-        told, self._out = self._out, True
-        return not told
-
-
-#: Seconds that the last spans have to get out: a collector that is away must not hold up an end.
-LAST_SECONDS: Final = 2.0
+#: The time limit for the last spans: an unavailable collector must not delay the shutdown.
+SHUTDOWN_SECONDS: Final = 2.0
 
 
 def make_provider() -> TracerProvider:
-    """Return what sends spans to where the standard variables say, as many and as what they say.
+    """Return a provider that samples and exports as OpenTelemetry's variables say.
 
-    Raises `ConfigError` where they can't be understood.
+    Raises `ConfigError` if they are invalid.
     """
-    provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+    ours = Resource.create({"service.name": SCOPE, "service.version": version(SCOPE)})
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence
+    resource = ours.merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     try:
-        provider.add_span_processor(BatchSpanProcessor(OnceTold(OTLPSpanExporter())))
+        provider.add_span_processor(BatchSpanProcessor(OutageExporter(OTLPSpanExporter())))
     except ValueError as error:
         raise ConfigError(f"telemetry.traces: {error}") from error
     return provider
@@ -77,18 +44,47 @@ def make_provider() -> TracerProvider:
 
 @asynccontextmanager
 async def sending_spans(provider: TracerProvider) -> AsyncIterator[Tracer]:
-    """Yield a tracer whose spans are sent; what is left at the end is sent then."""
+    """Yield a tracer whose spans are exported, the last ones on exit."""
     log.info("telemetry.sending", endpoint=mask_urls(otlp_endpoint()))
     try:
         yield provider.get_tracer(SCOPE, version(SCOPE))
     finally:
-        # no executor: the process would wait for its threads, however long they take
-        ending = Thread(target=provider.shutdown, daemon=True)
-        ending.start()
-        await asyncio.to_thread(ending.join, LAST_SECONDS)
+        # a daemon: the process would wait for an executor's thread, however long it takes
+        shutdown = Thread(target=provider.shutdown, daemon=True)
+        shutdown.start()
+        await asyncio.to_thread(shutdown.join, SHUTDOWN_SECONDS)
 
 
-def _resource() -> Resource:
-    """Describe this process; what the variables say of it goes before."""
-    ours = Resource.create({"service.name": SCOPE, "service.version": version(SCOPE)})
-    return ours.merge(OTELResourceDetector().detect())
+class OutageExporter(SpanExporter):
+    """An exporter that logs the first warning of another one's outage, and the end of it."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._logger = logging.getLogger(type(exporter).__module__)
+        self._failing = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export spans; called by one thread."""
+        self._logger.addFilter(self._is_first)
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._logger.removeFilter(self._is_first)
+        if result is SpanExportResult.SUCCESS and self._failing:
+            self._failing = False
+            log.info("telemetry.resumed")
+        return result
+
+    def shutdown(self) -> None:
+        """Shut the exporter down."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Flush the exporter."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def _is_first(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        was_failing, self._failing = self._failing, True
+        return not was_failing

@@ -1,4 +1,4 @@
-"""Open what sends spans, where somebody collects them."""
+"""Opens the tracer that the settings and OpenTelemetry's variables ask for."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,17 +15,18 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | None]:
-    """Yield a tracer, or None where spans go nowhere; a provider of the process goes before.
+    """Yield a tracer, or None if spans aren't exported.
 
-    Raises `ConfigError` where spans are asked for and can't be sent. Where they are only meant by
-    the environment, which many programs share, the log says so.
+    A provider that the process has already set takes precedence. Raises `ConfigError` if the
+    settings ask for spans that can't be exported. If only the environment does, which many programs
+    share, this is logged.
     """
-    found = find_tracer()
-    if found is not None or not settings.exports():
-        yield found
+    existing = find_tracer()
+    if existing is not None or not settings.exports():
+        yield existing
         return
     try:
-        opened = _sending()
+        opened = _open_sending()
     except ConfigError as error:
         if settings.traces == "otlp":
             raise
@@ -36,10 +37,10 @@ async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | Non
         yield tracer
 
 
-def _sending() -> AbstractAsyncContextManager[Tracer]:
-    asked = unsupported_protocol()
-    if asked is not None:
-        raise ConfigError(f"telemetry.traces: {PROTOCOL} is spoken, not {asked}")
+def _open_sending() -> AbstractAsyncContextManager[Tracer]:
+    protocol = unsupported_protocol()
+    if protocol is not None:
+        raise ConfigError(f"telemetry.traces: the protocol must be {PROTOCOL}, not {protocol}")
     try:
         from service.adapters.otel.sending import (  # noqa: PLC0415 - of the extra
             make_provider,

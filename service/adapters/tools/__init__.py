@@ -1,1 +1,1 @@
-"""Tools, from files and from modules."""
+"""Tool definitions from files, modules and servers."""

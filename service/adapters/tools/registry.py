@@ -1,4 +1,4 @@
-"""The tools of this process."""
+"""The tool registry of a process."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,14 @@ _log = structlog.get_logger(__name__)
 
 
 class InMemoryToolRegistry:
-    """The `ToolRegistry` that holds definitions as JSON, so that nobody's copy is another's."""
+    """A `ToolRegistry` that stores definitions as JSON, so that callers never share a copy.
+
+    Threads may read it while it changes.
+    """
 
     def __init__(self) -> None:
         self._registered: dict[str, str] = {}
-        #: What sources list, which change as a whole.
+        #: The definitions of each source, which are replaced together.
         self._listed: dict[str, Mapping[str, str]] = {}
         self._stale: set[str] = set()
         self._definitions: Mapping[str, str] = {}
@@ -24,19 +27,19 @@ class InMemoryToolRegistry:
 
     @property
     def version(self) -> int:
-        """Return how often the definitions have changed."""
+        """The number of changes of the definitions."""
         return self._version
 
     @property
     def stale(self) -> Sequence[str]:
-        """Return the sources whose tools may have changed, in the order of the sources."""
+        """The sources that failed to list their tools, in the order of the sources."""
         return [source for source in tuple(self._listed) if source in self._stale]
 
     def register(self, definition: Tool) -> None:
-        """Add a definition, or replace the one of its name, which keeps its place.
+        """Add a definition, or replace the one with its name in the same position.
 
         Raises:
-            ToolError: It is no OpenAI function definition.
+            ToolError: It is not an OpenAI function definition.
         """
         check_definition(definition, "tool")
         text = json.dumps(definition)
@@ -47,39 +50,39 @@ class InMemoryToolRegistry:
         self._join()
 
     def unregister(self, name: str) -> bool:
-        """Remove a definition; returns whether there was one."""
+        """Remove a definition, for callers from the source system; returns whether it existed."""
         if self._registered.pop(name, None) is None:
             return False
         self._join()
         return True
 
     def replace(self, source: str, definitions: Sequence[Tool]) -> bool:
-        """Put what a source lists now in the place of what it listed; returns whether that differs.
+        """Replace the definitions of a source, which are valid; returns whether they differ.
 
-        Sources stand behind what is registered, in the order in which each was first named; of
-        tools with one name the first stays. The definitions have been checked.
+        Sources follow the registered tools, in the order in which they were first added. Of tools
+        with the same name the first one counts.
         """
         listed = {_name(definition): json.dumps(definition) for definition in definitions}
-        before = self._listed.get(source, {})
+        previous = self._listed.get(source, {})
         self._listed[source] = listed
-        # the order counts too, for it is the one in which they are offered
-        if list(listed.items()) == list(before.items()):
+        # the order matters too: tools are offered in it
+        if list(listed.items()) == list(previous.items()):
             return False
         self._join()
         return True
 
     def mark(self, source: str, *, stale: bool) -> None:
-        """Note whether a source has failed to list its tools when it was last asked."""
+        """Record whether a source failed to list its tools the last time."""
         (self._stale.add if stale else self._stale.discard)(source)
 
     def get_tool_definition(self, name: str) -> Tool | None:
-        """Return one definition, or None."""
+        """Return a definition, or None."""
         text = self._definitions.get(name)
-        return None if text is None else _read(text)
+        return None if text is None else _parse(text)
 
     def get_all_tool_definitions(self) -> list[Tool]:
         """Return all definitions, in the order of their registration."""
-        return [_read(text) for text in tuple(self._definitions.values())]  # read in threads too
+        return [_parse(text) for text in tuple(self._definitions.values())]
 
     def list_tool_names(self) -> list[str]:
         """Return all names, in the order of their registration."""
@@ -92,7 +95,7 @@ class InMemoryToolRegistry:
                 if joined.setdefault(name, text) is not text:
                     _log.warning("tool.hidden", tool=name, source=source)
         self._definitions = joined
-        self._version += 1  # last, so that nobody takes the old tools for the new version's
+        self._version += 1  # last: a reader of the new version must not get the old tools
 
 
 def _name(definition: Tool) -> str:
@@ -100,6 +103,6 @@ def _name(definition: Tool) -> str:
     return str(function["name"]) if isinstance(function, Mapping) else ""
 
 
-def _read(text: str) -> Tool:
+def _parse(text: str) -> Tool:
     definition: dict[str, object] = json.loads(text)
     return definition

@@ -1,8 +1,10 @@
-"""Read tool definitions from files and from modules."""
+"""Loads tool definitions from files and modules, and follows servers that list theirs."""
 
+import asyncio
 import importlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -10,28 +12,51 @@ from typing import Final
 import yaml
 
 from formatters.model import Tool
+from service.adapters import mcp_servers
+from service.adapters.tools.registry import InMemoryToolRegistry
+from service.config.content import ToolsSettings
 from service.errors import ToolError
+from service.observe.metrics import Metrics
 from service.ports.services import ToolSource
 from service.wire.tools import check_definition
 
 _SUFFIXES: Final = frozenset({".json", ".yaml", ".yml"})
-#: Ends the name of a definition at the top level of a module, as in the source systems.
+#: The end of the names of definitions in a module, as in the source systems.
 _MODULE_SUFFIX: Final = "_TOOL"
 
 
-def load_tools(paths: Iterable[str | Path]) -> list[Tool]:
-    """Read files, and the .yml, .yaml and .json files of folders in the order of their names.
+@asynccontextmanager
+async def open_tools(
+    settings: ToolsSettings, metrics: Metrics
+) -> AsyncIterator[InMemoryToolRegistry]:
+    """Load the configured tools, and follow the configured servers.
 
-    A file holds a list of OpenAI function definitions, or a mapping with one at ``tools``.
+    Waits for each server up to its timeout; one that doesn't answer is tried again later.
 
     Raises:
-        ToolError: A file cannot be read or holds something else; names file, line and place.
+        ConfigError: Servers are configured, but the extra that they need is not installed.
+        ToolError: A tool file is invalid.
     """
-    return [tool for path in paths for file in tool_files(Path(path)) for tool in _file_tools(file)]
+    registry = load_registry(settings)
+    if not settings.mcp:
+        yield registry
+        return
+    servers = await asyncio.to_thread(mcp_servers)
+    async with servers.follow(settings, registry, metrics):
+        yield registry
+
+
+def load_registry(settings: ToolsSettings) -> InMemoryToolRegistry:
+    """Load the tools of files and modules; raises `ToolError` with the location of a problem."""
+    registry = InMemoryToolRegistry()
+    for source in find_sources(settings.paths, settings.modules):
+        for definition in source.read():
+            registry.register(definition)
+    return registry
 
 
 def find_sources(paths: Iterable[Path], modules: Iterable[str]) -> list[ToolSource]:
-    """Return the files below the paths, then the modules; none is read yet."""
+    """Return the files at the paths, then the modules, without reading them."""
     files = [file for path in paths for file in tool_files(path)]
     return [
         *(ToolSource(str(file), partial(load_tools, [file])) for file in files),
@@ -39,11 +64,37 @@ def find_sources(paths: Iterable[Path], modules: Iterable[str]) -> list[ToolSour
     ]
 
 
+def load_tools(paths: Iterable[str | Path]) -> list[Tool]:
+    """Read files, and the .yml, .yaml and .json files of folders, sorted by name.
+
+    A file holds a list of OpenAI function definitions, or a mapping with such a list at ``tools``.
+
+    Raises:
+        ToolError: A file cannot be read or is invalid; has file, line and index.
+    """
+    return [tool for path in paths for file in tool_files(Path(path)) for tool in _read_file(file)]
+
+
+def tool_files(path: Path) -> list[Path]:
+    """Return a file, or the files of a folder that can hold tools, sorted by name.
+
+    Raises:
+        ToolError: The file doesn't exist, or has another suffix.
+    """
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    if not path.exists():
+        raise ToolError(f"{path}: there is no such file or folder")
+    if path.suffix not in _SUFFIXES:
+        raise ToolError(f"{path}: the name of a tool file must end in .yml, .yaml or .json")
+    return [path]
+
+
 def discover(module_name: str) -> list[Tool]:
     """Import a module and return its ``*_TOOL`` dicts, in the order of their assignment.
 
     Raises:
-        ToolError: There is no such module, it does not import, or a dict is no definition.
+        ToolError: The module cannot be imported, or a dict is not a definition.
     """
     try:
         module = importlib.import_module(module_name)
@@ -57,42 +108,27 @@ def discover(module_name: str) -> list[Tool]:
     return tools
 
 
-def tool_files(path: Path) -> list[Path]:
-    """Return a file, or those of a folder that can hold tools, in the order of their names.
-
-    Raises:
-        ToolError: There is no such file, or it is of another kind.
-    """
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
-    if not path.exists():
-        raise ToolError(f"{path}: there is no such file or folder")
-    if path.suffix not in _SUFFIXES:
-        raise ToolError(f"{path}: a tool file ends in .yml, .yaml or .json")
-    return [path]
-
-
-def _file_tools(path: Path) -> Iterator[Tool]:
+def _read_file(path: Path) -> Iterator[Tool]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ToolError(f"{path}: cannot be read: {error}") from error
-    value, lines = _parsed(path, text)
+    value, lines = _parse(path, text)
     tools = value.get("tools") if isinstance(value, Mapping) else value
     if not isinstance(tools, list):
-        raise ToolError(f'{path}: a list of tools is needed, or a mapping with one at "tools"')
-    for place, tool in enumerate(tools):
-        line = f":{lines[place]}" if lines else ""
-        check_definition(tool, f"{path}{line}: tool {place}")
+        raise ToolError(f'{path}: must be a list of tools, or a mapping with one at "tools"')
+    for index, tool in enumerate(tools):
+        line = f":{lines[index]}" if lines else ""
+        check_definition(tool, f"{path}{line}: tool {index}")
         yield tool
 
 
-def _parsed(path: Path, text: str) -> tuple[object, list[int]]:
-    """Return what a file holds, and for YAML the line on which each tool begins."""
+def _parse(path: Path, text: str) -> tuple[object, list[int]]:
+    """Return the content of a file, and for YAML the line of each tool."""
     try:
         if path.suffix == ".json":
             return json.loads(text), []
-        return yaml.safe_load(text), _lines(yaml.compose(text, Loader=yaml.SafeLoader))
+        return yaml.safe_load(text), _tool_lines(yaml.compose(text, Loader=yaml.SafeLoader))
     except json.JSONDecodeError as error:
         raise ToolError(f"{path}:{error.lineno}: {error.msg}") from error
     except yaml.MarkedYAMLError as error:
@@ -102,9 +138,9 @@ def _parsed(path: Path, text: str) -> tuple[object, list[int]]:
         raise ToolError(f"{path}: {error}") from error
 
 
-def _lines(node: yaml.Node | None) -> list[int]:
+def _tool_lines(node: yaml.Node | None) -> list[int]:
     if isinstance(node, yaml.MappingNode):
-        # Of equal keys the last one counts, as in the value.
+        # of duplicate keys the last one counts, as in the parsed value
         node = next((value for key, value in reversed(node.value) if key.value == "tools"), None)
     if not isinstance(node, yaml.SequenceNode):
         return []

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from structlog.testing import capture_logs
 
-from service.adapters.otel.sending import OnceTold
+from service.adapters.otel.sending import OutageExporter
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Flaky(SpanExporter):
 def test_an_outage_is_told_of_once_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     """And its end; the next one is told of again."""
     flaky = Flaky()
-    exporter = OnceTold(flaky)
+    exporter = OutageExporter(flaky)
     with capture_logs() as logs:
         for away in (False, True, True, True, False, False, True, True):
             flaky.away = away
@@ -50,7 +50,7 @@ def test_an_outage_is_told_of_once_with_its_reason(caplog: pytest.LogCaptureFixt
 def test_it_leaves_the_logger_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever sends spans beside it says what he says, also during an outage."""
     flaky = Flaky()
-    exporter = OnceTold(flaky)
+    exporter = OutageExporter(flaky)
     flaky.away = True
     exporter.export([])
     logger.warning("another")
