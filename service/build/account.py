@@ -198,7 +198,7 @@ def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
     for block in fitted.reduced_blocks:
         yield WarningRecord(code=block.code, detail=_REDUCED[block.code].format(tag=block.tag))
     if fitted.history and fitted.history.insufficient:
-        detail = f"{plan.strategy.name} kept more than fits the budget, so the oldest turns were dropped too"
+        detail = f"{plan.strategy.name} kept more than fits; the oldest turns were dropped too"
         yield WarningRecord(code="strategy_insufficient", detail=detail)
 
 
