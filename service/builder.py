@@ -30,7 +30,7 @@ from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.budget.strategies.relevance import recalls
 from service.budget.toolset import Toolset
-from service.build.account import Built, account, build_span, describe_build
+from service.build.account import Built, assemble_response, build_span, describe_build
 from service.build.after_answer import AfterAnswer
 from service.build.blocks import format_blocks, history, work_size
 from service.build.gather import Gathered, Sources, gather
@@ -127,7 +127,7 @@ class ContextBuilder:
             shown = replace(facts, injections=due, tools=tools.tools)
             fitted = self._fit(shown, plan, counter, tools)
             with child_span("account"):
-                content = account(request, plan, offered, fitted, counter)
+                content = assemble_response(request, plan, offered, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,

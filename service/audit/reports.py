@@ -25,7 +25,7 @@ from formatters.guard import GUARD_VERSION
 from service.budget.groups import Strategy
 from service.budget.strategies.composite import Composite
 from service.budget.strategy_names import PLAIN
-from service.build.account import Built, decided, record
+from service.build.account import Built, list_decisions, to_record
 from service.build.after_answer import BuildQueue, Losses, build_bytes
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
@@ -211,7 +211,7 @@ def make_report(
 ) -> BuildReport:
     """Return the report of a build; ``settings`` are those of `changed_settings`."""
     plan, gathered, full = built.plan, built.gathered, content == "full"
-    decisions = [record(decision) for decision in decided(plan, gathered, built.fitted)]
+    decisions = [to_record(decision) for decision in list_decisions(plan, gathered, built.fitted)]
     explained = built.content.model_copy(update={"decisions": decisions})
     return BuildReport(
         **dict(report_content(explained, full=full)) | {"settings": settings},

@@ -1,4 +1,4 @@
-"""Sets of tools that are offered together, with what builds derive from them, computed once."""
+"""Sets of tools that are offered together, with cached results of rendering and counting them."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -11,23 +11,23 @@ from service.ports.services import TokenCounter
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: The most sets that are remembered; requests can name any number of them.
+#: Limit of the cached sets; requests can name any number of them.
 MAX_SETS: Final = 32
-#: The most values that are remembered of a set, by the tags of blocks, which requests choose.
+#: Limit of the cached values of a set, by the tags of blocks, which requests choose.
 MAX_VALUES: Final = 8
 
 
 def tools_json(tools: Sequence[Tool]) -> str:
-    """Return the ``tools`` array as it is counted: without blanks, keys in their order."""
+    """Return the ``tools`` array as it is counted: without spaces, keys in their order."""
     return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
 
 
 class Toolset:
-    """Definitions of tools in their order, which must not be changed."""
+    """An ordered set of tool definitions, which must not be modified."""
 
     def __init__(self, tools: Sequence[Tool] = (), *, chosen: bool = False) -> None:
         self.tools = tuple(tools)
-        #: True if the tools were chosen for the input, so that another one may get others.
+        #: Whether the tools were chosen for the input, so that another input may get others.
         self.chosen = chosen
         #: The ``tools`` array.
         self.json = tools_json(self.tools)
@@ -40,13 +40,13 @@ class Toolset:
         """Return the tokens of the array, 0 if it is empty."""
         if not self.tools:
             return 0
-        return _remember(
+        return _cached(
             self._tokens, counter.name, lambda: counter.count(self.json), limit=MAX_VALUES
         )
 
     def block(self, tags: frozenset[str], show: Callable[[], Block]) -> Block:
         """Return the block that shows the tools and guards these tags."""
-        return _remember(
+        return _cached(
             self._blocks, tags, lambda: replace(show(), volatile=self.chosen), limit=MAX_VALUES
         )
 
@@ -54,12 +54,12 @@ class Toolset:
         self, counter: TokenCounter, tags: frozenset[str], compute: Callable[[], Sequence[int]]
     ) -> Sequence[int]:
         """Return the tokens of each tool in a block that guards these tags."""
-        return _remember(self._costs, (counter.name, tags), compute, limit=MAX_VALUES)
+        return _cached(self._costs, (counter.name, tags), compute, limit=MAX_VALUES)
 
     def subset(self, indices: Iterable[int]) -> "Toolset":
         """Return the set of some of the tools, in their order, as chosen for an input."""
         chosen = tuple(sorted(indices))
-        return _remember(
+        return _cached(
             self._subsets,
             chosen,
             lambda: Toolset([self.tools[index] for index in chosen], chosen=True),
@@ -74,16 +74,16 @@ class Toolsets:
         self._known: dict[tuple[int, tuple[str, ...]], Toolset] = {}
 
     def get(self, version: int, names: tuple[str, ...]) -> Toolset | None:
-        """Return the set of these names, or of all tools if there are none; None if unknown."""
+        """Return the cached set of these names, or of all tools without names; else None."""
         return self._known.get((version, names))
 
     def put(self, version: int, names: tuple[str, ...], toolset: Toolset) -> None:
-        """Remember a set."""
-        _remember(self._known, (version, names), lambda: toolset, limit=MAX_SETS)
+        """Cache a set."""
+        _cached(self._known, (version, names), lambda: toolset, limit=MAX_SETS)
 
 
-def _remember(table: dict[K, V], key: K, make: Callable[[], V], *, limit: int) -> V:
-    """Return the value of a key, made on first use; a full table is emptied, which is rare."""
+def _cached(table: dict[K, V], key: K, make: Callable[[], V], *, limit: int) -> V:
+    """Return the cached value of a key, computed on first use; a full table is cleared."""
     value = table.get(key)
     if value is None:
         value = make()

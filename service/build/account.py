@@ -1,4 +1,4 @@
-"""Report a finished build: its response with usage and decisions, and its span."""
+"""The account of a finished build: its response, with usage and decisions, and its span."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,24 +36,53 @@ from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRe
 #: The block in which a layout shows history.
 HISTORY_BLOCKS: Final = {"tagged": Tag.SHARED_MEMORY, "chat": Tag.HISTORY}
 
-#: The form that ``messages`` are in.
+#: The format of ``messages``.
 CANONICAL: Final = "openai"
 
-#: Made once, since each build writes several messages.
+#: Created once, since each build writes several messages.
 _DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _REDUCED: Final = {
-    "block_dropped": "the block [{tag}] was left out, since the budget is short",
-    "block_shortened": "the block [{tag}] was shortened, since the budget is short",
+    "block_dropped": "the block [{tag}] was left out, since the budget is too small",
+    "block_shortened": "the block [{tag}] was shortened, since the budget is too small",
 }
 
 
-def account(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A finished build: the context, and all that it was made from."""
+
+    request: BuildRequest
+    plan: Plan
+    prompt: SystemPrompt
+    gathered: Gathered
+    fitted: Fitted
+    content: BuildSuccess
+    #: Durations by stage of `service.observe.metrics`.
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    #: The trace headers of its span; None if no spans are collected.
+    trace: TraceHeaders | None
+
+    @property
+    def cause(self) -> EventMetadata:
+        """Return the metadata of events that this build causes."""
+        metadata = self.request.metadata
+        traceparent, tracestate = self.trace or metadata.trace
+        return EventMetadata(
+            request_id=self.request.id,
+            correlation_id=metadata.correlation_id,
+            build_id=self.content.build_id,
+            traceparent=traceparent,
+            tracestate=tracestate,
+        )
+
+
+def assemble_response(
     request: BuildRequest, plan: Plan, gathered: Gathered, fitted: Fitted, counter: TokenCounter
 ) -> BuildSuccess:
-    """Put a context together with its account."""
+    """Return the context with its usage, decisions and warnings."""
     messages = render(fitted.blocks)
-    decisions = decided(plan, gathered, fitted)
+    decisions = list_decisions(plan, gathered, fitted)
     kept, dropped = tally(decisions)
     form, management = request.options.format or CANONICAL, _management(request)
     tools = gathered.toolset.tools
@@ -69,7 +98,7 @@ def account(
         build_id=_build_id(request, messages),
         kept=kept,
         dropped=dropped,
-        decisions=[record(decision) for decision in decisions] if plan.explain else [],
+        decisions=[to_record(decision) for decision in decisions] if plan.explain else [],
         warnings=[
             *plan.warnings,
             *gathered.warnings,
@@ -85,20 +114,20 @@ def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> s
 
 
 def _written(message: Mapping[str, Any]) -> bytes:
-    """Return a message as JSON in a JSON string."""
+    """Return a message as JSON, in a JSON string."""
     if message["role"] == "system" and message.keys() == {"role", "content"}:
         return _written_system(message["content"])
     return canonical_json(_DUMPED.encode(message))
 
 
-@lru_cache(maxsize=8)  # builds have the same few, and the longest text of most of them
+@lru_cache(maxsize=8)  # few differ, and they are the longest texts of most builds
 def _written_system(content: str) -> bytes:
     return canonical_json(_DUMPED.encode({"role": "system", "content": content}))
 
 
-def decided(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
-    """Return the decisions on all rows that were read, and one on those that were not."""
-    return [*fitted.decisions, *_unseen(gathered, HISTORY_BLOCKS[plan.layout])]
+def list_decisions(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
+    """Return the decisions on all rows that were read, and one for all that were not."""
+    return [*fitted.decisions, *_unoffered(gathered, HISTORY_BLOCKS[plan.layout])]
 
 
 def _management(request: BuildRequest) -> ContextManagement | None:
@@ -109,11 +138,11 @@ def _management(request: BuildRequest) -> ContextManagement | None:
 def _form_warnings(
     request: BuildRequest, form: str, management: ContextManagement | None
 ) -> Iterator[WarningRecord]:
-    for place in find_unsupported_edits(form, management) if management else ():
+    for index in find_unsupported_edits(form, management) if management else ():
         yield WarningRecord(
             code="unsupported_option",
-            pointer=f"{request.options_pointer}/context_management/edits/{place}",
-            detail=f"the form {form} has no such edit, so it was left out",
+            pointer=f"{request.options_pointer}/context_management/edits/{index}",
+            detail=f"the format {form} doesn't support this edit, so it was left out",
         )
 
 
@@ -134,8 +163,8 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
     )
 
 
-def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:
-    """Account for rows that no block was shown."""
+def _unoffered(gathered: Gathered, block: str) -> Iterator[Decision]:
+    """Yield decisions on rows that no block was offered."""
     history = gathered.history
     if history.current:
         ids = tuple(message.id for message in history.current)
@@ -150,8 +179,8 @@ def _unseen(gathered: Gathered, block: str) -> Iterator[Decision]:
         )
 
 
-def record(decision: Decision) -> DecisionRecord:
-    """Return a decision as it stands on the wire."""
+def to_record(decision: Decision) -> DecisionRecord:
+    """Return a decision in its form on the wire."""
     return DecisionRecord(
         message_ids=list(decision.message_ids),
         block=decision.block,
@@ -169,72 +198,45 @@ def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
     for block in fitted.reduced_blocks:
         yield WarningRecord(code=block.code, detail=_REDUCED[block.code].format(tag=block.tag))
     if fitted.history and fitted.history.insufficient:
-        detail = f"{plan.strategy.name} kept more than the budget holds; the oldest turns went too"
+        detail = f"{plan.strategy.name} kept more than fits; the oldest turns were dropped too"
         yield WarningRecord(code="strategy_insufficient", detail=detail)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """A context, with all that it was made of."""
-
-    request: BuildRequest
-    plan: Plan
-    prompt: SystemPrompt
-    gathered: Gathered
-    fitted: Fitted
-    content: BuildSuccess
-    #: How long its parts took, by their names among the stages of `service.observe.metrics`.
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Where in a trace it was built; None where spans of ours are not collected.
-    trace: TraceHeaders | None
-
-    @property
-    def cause(self) -> EventMetadata:
-        """Return what events name of the build that led to them."""
-        metadata = self.request.metadata
-        traceparent, tracestate = self.trace or metadata.trace
-        return EventMetadata(
-            request_id=self.request.id,
-            correlation_id=metadata.correlation_id,
-            build_id=self.content.build_id,
-            traceparent=traceparent,
-            tracestate=tracestate,
-        )
-
-
-#: Names of the field's, where it has any.
+#: Attribute names of OpenTelemetry's conventions.
 MODEL: Final = "gen_ai.request.model"
 CONVERSATION: Final = "gen_ai.conversation.id"
-#: What ours begin with.
-OURS: Final = "contextbuilder."
+#: The prefix of all other attributes.
+PREFIX: Final = "contextbuilder."
 
 
 def build_span(tracer: Tracer | None, request: BuildRequest) -> AbstractContextManager[Span | None]:
-    """Return the span of a build, below the one that is current."""
+    """Return the span of a build, a child of the current one."""
     if tracer is None:
         return NO_SPAN
-    return ActiveSpan(tracer, SpanStart(name="build context", attributes=_asked(request)))
+    return ActiveSpan(
+        tracer, SpanStart(name="build context", attributes=_request_attributes(request))
+    )
 
 
 def describe_build(built: Built) -> None:
-    """Tell what a context came to."""
+    """Set the results of a build as attributes of the current span."""
     span = current_span()
     if span is None:
         return
     usage, content = built.content.usage, built.content
     span.set_attributes(
         {
-            f"{OURS}build_id": content.build_id,
-            f"{OURS}strategy": built.plan.strategy.name,
-            f"{OURS}layout": built.plan.layout,
-            f"{OURS}tokenizer": usage.tokenizer,
-            f"{OURS}tokens.available": usage.available,
-            f"{OURS}tokens.total": usage.total,
-            f"{OURS}tokens.cacheable_prefix": usage.cacheable_prefix,
-            f"{OURS}messages.kept": content.kept,
-            f"{OURS}messages.dropped": content.dropped,
-            f"{OURS}history.read": built.gathered.history.read,
-            f"{OURS}warnings": [warning.code for warning in content.warnings],
+            f"{PREFIX}build_id": content.build_id,
+            f"{PREFIX}strategy": built.plan.strategy.name,
+            f"{PREFIX}layout": built.plan.layout,
+            f"{PREFIX}tokenizer": usage.tokenizer,
+            f"{PREFIX}tokens.available": usage.available,
+            f"{PREFIX}tokens.total": usage.total,
+            f"{PREFIX}tokens.cacheable_prefix": usage.cacheable_prefix,
+            f"{PREFIX}messages.kept": content.kept,
+            f"{PREFIX}messages.dropped": content.dropped,
+            f"{PREFIX}history.read": built.gathered.history.read,
+            f"{PREFIX}warnings": [warning.code for warning in content.warnings],
         }
     )
 
@@ -242,17 +244,20 @@ def describe_build(built: Built) -> None:
 def summary_span(
     tracer: Tracer | None, cause: EventMetadata
 ) -> AbstractContextManager[Span | None]:
-    """Return the span of what is made of older history, below the build that asked for it."""
+    """Return the span of a summary, a child of the build that requested it."""
     if tracer is None:
         return NO_SPAN
-    place = remote_context(cause.traceparent, cause.tracestate)
-    return ActiveSpan(tracer, SpanStart(name="summarize history", parent=place))
+    parent = remote_context(cause.traceparent, cause.tracestate)
+    return ActiveSpan(tracer, SpanStart(name="summarize history", parent=parent))
 
 
-def _asked(request: BuildRequest) -> Attributes:
-    asked: dict[str, str] = {f"{OURS}request_id": request.id, f"{OURS}run_id": request.run_id}
+def _request_attributes(request: BuildRequest) -> Attributes:
+    attributes: dict[str, str] = {
+        f"{PREFIX}request_id": request.id,
+        f"{PREFIX}run_id": request.run_id,
+    }
     if request.options.model:
-        asked[MODEL] = request.options.model
+        attributes[MODEL] = request.options.model
     if request.conversation_id:
-        asked[CONVERSATION] = request.conversation_id
-    return asked
+        attributes[CONVERSATION] = request.conversation_id
+    return attributes

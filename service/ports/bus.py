@@ -91,7 +91,7 @@ class Enqueued(StrEnum):
     #: KNOWN, so that the request is refused once.
     REFUSED = "refused"
     #: The node of the cluster that has the stream is unavailable; retry.
-    AWAY = "away"
+    UNAVAILABLE = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,7 +111,7 @@ class ContextClient:
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildResponse:
         """Send a request and return its response, also an error; else raises as `build` does."""
-        with self._spans.request(request):
+        with self._spans.request_span(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
                 record_failure(current_span(), response.content.error.code)
@@ -131,8 +131,8 @@ class ContextClient:
         self._waiting[key].add(waiting)
         try:
             async with asyncio.timeout(seconds):
-                with self._spans.send(sent):
-                    await self._put(json.dumps(self._spans.traced(sent)).encode(), via)
+                with self._spans.send_span(sent):
+                    await self._put(json.dumps(self._spans.with_trace_headers(sent)).encode(), via)
                 return await waiting
         except TimeoutError as error:
             raise NoAnswerError(f"no response to {sent['id']} within {seconds:g} s") from error
@@ -154,7 +154,7 @@ class ContextClient:
                 if not waiting.done():
                     waiting.set_result(response)
 
-    def give_up(self, listening: asyncio.Task[None]) -> None:
+    def fail_waiting(self, listening: asyncio.Task[None]) -> None:
         """Fail all waiting calls if `receive` has failed."""
         if listening.cancelled():
             return
@@ -199,7 +199,7 @@ async def open_client(
     async with bus.subscribe(reply_to) as replies:
         # no task group: it would wrap the errors of the body into a group
         listening = asyncio.create_task(client.receive(replies))
-        listening.add_done_callback(client.give_up)
+        listening.add_done_callback(client.fail_waiting)
         try:
             yield client
         finally:

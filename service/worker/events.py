@@ -1,4 +1,4 @@
-"""Publish events on the bus, among them `context.pruned`: each row that falls out, once."""
+"""Publish events on the bus, among them `context.pruned`, once for each row left out."""
 
 import asyncio
 import uuid
@@ -58,8 +58,8 @@ class EventPublisher:
             log.warning("event.lost", topic=topic, error=str(error))
 
 
-#: Limits of what is cached of the last builds: histories, and ids of rows in all of them (some 150
-#: bytes each; a long history leaves out thousands).
+#: Limits of the cache of rows that were left out: histories, and row ids in all of them (about 150
+#: bytes each; a build of a long history leaves out thousands).
 MAX_HISTORIES: Final = 1_000
 MAX_IDS: Final = 100_000
 #: Outcomes of rows that are left out; a filtered row was never a candidate.
@@ -67,7 +67,7 @@ _LEFT_OUT: Final = frozenset({"dropped", "summarized"})
 
 
 class PrunedRows:
-    """Flags, archives and publishes the rows that fall out of a context for the first time.
+    """Flags, archives and publishes rows when a context leaves them out for the first time.
 
     Failures are only logged.
     """

@@ -131,7 +131,7 @@ class Handler:
     async def _send(self, incoming: Incoming, reply: _Reply) -> Receipt:
         """Send a reply; once it is sent, count it and start the work after it."""
         with timed(self._metrics, "send"):
-            self.spans.sends(reply.answer)
+            self.spans.describe_sending(reply.answer)
             receipt = await self.sender.send(reply.answer)
         if receipt.outcome is AnswerOutcome.FORBIDDEN:
             receipt = await self.sender.send(self._redirected(incoming, reply.answer))

@@ -1,4 +1,4 @@
-"""Requests that are heard on the channel, on their way into the stream."""
+"""Move requests from the request channel into the request stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,38 +11,39 @@ from service.worker.loop import Pulse, keep_on
 
 log = structlog.get_logger(__name__)
 
-#: Payloads that wait for nodes that are away; with more, nothing is listened for until some go.
-MOST_HELD: Final = 1_000
-#: Seconds between two attempts to enqueue them: while a node is away, one costs next to nothing.
+#: Limit of the payloads that wait for unavailable nodes; above it, no more requests are taken from
+#: the channel.
+MAX_HELD: Final = 1_000
+#: Seconds between attempts to enqueue them; while a node is unavailable, one costs next to nothing.
 HELD_SECONDS: Final = 0.25
 
 
 class Ingress:
-    """Moves what is heard into the stream, through every outage: nobody else may have heard it.
+    """Enqueues requests from the channel, and retries through outages, as no other worker may.
 
-    What belongs to a node of a cluster that is away waits apart, and the rest goes on.
+    Payloads for an unavailable node of a cluster are held back, so that the others can go on.
     """
 
     def __init__(
         self, bus: Bus, refuse: Callable[[bytes], Awaitable[object]], pulse: Pulse
     ) -> None:
-        """Listen on a bus; ``refuse`` answers a request for which there is no room."""
+        """Read from a bus; ``refuse`` answers a request when the backlog is full."""
         self._bus = bus
         self._refuse = refuse
         self._pulse = pulse
+        #: Payloads that wait for unavailable nodes.
         self._held: list[bytes] = []
-        #: Told of changes to those.
-        self._change = asyncio.Condition()
+        self._held_changed = asyncio.Condition()
 
     async def run(self) -> None:
-        """Move what is heard, until cancelled."""
-        await keep_on("ingress", self._listen)
+        """Enqueue requests from the channel until cancelled."""
+        await keep_on("ingress", self._read_channel)
 
     async def run_held(self) -> None:
-        """Move what waits for nodes that are away, until cancelled."""
-        await keep_on("held", self._move_held)
+        """Enqueue held payloads until cancelled."""
+        await keep_on("held", self._retry_held)
 
-    async def _listen(self) -> None:
+    async def _read_channel(self) -> None:
         async with self._bus.subscribe_requests() as batches:
             async for batch in batches:
                 await self._move(batch)
@@ -51,33 +52,32 @@ class Ingress:
         done = asyncio.Event()
 
         async def attempt() -> None:
-            away = await self._enqueue(payloads)
+            unavailable = await self._enqueue(payloads)
             done.set()
-            if away:
-                async with self._change:
-                    self._held += away
-                    self._change.notify_all()
-                    await self._change.wait_for(lambda: len(self._held) < MOST_HELD)
+            if unavailable:
+                async with self._held_changed:
+                    self._held += unavailable
+                    self._held_changed.notify_all()
+                    await self._held_changed.wait_for(lambda: len(self._held) < MAX_HELD)
 
         await keep_on("ingress", attempt, done, self._pulse)
 
-    async def _move_held(self) -> None:
-        async with self._change:
-            await self._change.wait_for(lambda: self._held)
+    async def _retry_held(self) -> None:
+        async with self._held_changed:
+            await self._held_changed.wait_for(lambda: self._held)
         await asyncio.sleep(HELD_SECONDS)
         tried = self._held[:]
-        away = await self._enqueue(tried)
-        async with self._change:
-            self._held[: len(tried)] = away
-            self._change.notify_all()
+        unavailable = await self._enqueue(tried)
+        async with self._held_changed:
+            self._held[: len(tried)] = unavailable
+            self._held_changed.notify_all()
 
     async def _enqueue(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Enqueue what there is room for, and refuse the rest; return those whose node is away."""
-        fates = await self._bus.enqueue(payloads)
-        found = list(zip(payloads, fates, strict=True))
-        refused = [payload for payload, fate in found if fate is Enqueued.REFUSED]
+        """Enqueue payloads, refuse those beyond the backlog; return those of unavailable nodes."""
+        outcomes = list(zip(payloads, await self._bus.enqueue(payloads), strict=True))
+        refused = [payload for payload, outcome in outcomes if outcome is Enqueued.REFUSED]
         if refused:
             log.warning("request.refused", reason="backlog", count=len(refused))
-            # one after the other, they would take longer than it takes to be sent as many again
+            # concurrently, or refusing would take longer than sending as many requests again
             await asyncio.gather(*map(self._refuse, refused))
-        return [payload for payload, fate in found if fate is Enqueued.AWAY]
+        return [payload for payload, outcome in outcomes if outcome is Enqueued.UNAVAILABLE]

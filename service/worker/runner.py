@@ -120,7 +120,7 @@ class Worker:
         received_at = self.spans.now()
         incoming = await self.handler.read(deliveries)
         results = await self.bus.find_results([request.identity for request in incoming])
-        self.spans.receive(incoming, received_at)
+        self.spans.record_receipt(incoming, received_at)
         for request, result in zip(incoming, results, strict=True):
             # no task group: `_drain` waits for these tasks, and they raise nothing
             task = asyncio.create_task(self._handle(request, result))
@@ -128,7 +128,7 @@ class Worker:
             task.add_done_callback(self._running.pop)
 
     async def _handle(self, incoming: Incoming, result: StoredResult | None) -> None:
-        with self.spans.process(incoming):
+        with self.spans.process_span(incoming):
             try:
                 await self.handler.handle(incoming, result)
             except Exception as error:  # a request must not end the worker, whatever it causes

@@ -58,16 +58,16 @@ class BusSpans:
         bus = settings or BusSettings()
         self._reply_prefixes = bus.reply_prefixes
         url = bus.url and bus.url.get_secret_value()
-        #: The conventions have no other name for servers of Redis' protocol.
+        #: OpenTelemetry's conventions have no other name for servers that speak Redis's protocol.
         self._system = "memory" if url and url.startswith("memory:") else "redis"
 
     # --- workers ---------------------------------------------------------------------------------
 
     def now(self) -> int:
-        """Return the time in nanoseconds, for `receive`; 0 if no spans are collected."""
+        """Return the time in nanoseconds, for `record_receipt`; 0 if no spans are collected."""
         return time.time_ns() if self._tracer else 0
 
-    def receive(self, batch: Sequence[Received], received_at: int) -> None:
+    def record_receipt(self, batch: Sequence[Received], received_at: int) -> None:
         """Record the receipt of a batch as one span, linked to the trace of each request."""
         if self._tracer is None or not batch:
             return
@@ -76,7 +76,7 @@ class BusSpans:
             "messaging.batch.message_count": len(batch),
             "messaging.destination.name": batch[0].delivery.source,
         }
-        links = [link for each in batch for link in _links(each.envelope)]
+        links = [link for delivery in batch for link in _links(delivery.envelope)]
         self._tracer.start_span(
             f"receive {REQUEST}",
             context=remote_context(None),
@@ -86,28 +86,28 @@ class BusSpans:
             start_time=received_at,
         ).end()
 
-    def process(self, one: Received) -> AbstractContextManager[Span | None]:
-        """Return the span of a delivery in work, a child of the sender's span."""
-        metadata = one.envelope.metadata
+    def process_span(self, received: Received) -> AbstractContextManager[Span | None]:
+        """Return the span of processing a delivery, a child of the sender's span."""
+        metadata = received.envelope.metadata
         if self._tracer is None:
             return with_caller_trace(metadata.traceparent)
         attributes: dict[str, Any] = {
             **self._messaging("process"),
-            **_message_attributes(one.envelope.id, metadata.correlation_id),
-            "messaging.destination.name": one.delivery.source,
-            "messaging.message.envelope.size": len(one.delivery.payload),
-            "contextbuilder.attempt": one.delivery.attempt,
+            **_message_attributes(received.envelope.id, metadata.correlation_id),
+            "messaging.destination.name": received.delivery.source,
+            "messaging.message.envelope.size": len(received.delivery.payload),
+            "contextbuilder.attempt": received.delivery.attempt,
         }
         start = SpanStart(
             name=f"process {REQUEST}",
             kind=SpanKind.CONSUMER,
             attributes=attributes,
             parent=remote_context(*metadata.trace),
-            links=_links(one.envelope),
+            links=_links(received.envelope),
         )
         return ActiveSpan(self._tracer, start)
 
-    def sends(self, answer: Answer) -> None:
+    def describe_sending(self, answer: Answer) -> None:
         """Describe the sending of an answer in the current span."""
         span = current_span()
         if span is None:
@@ -130,10 +130,10 @@ class BusSpans:
 
     # --- clients ---------------------------------------------------------------------------------
 
-    def request(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
+    def request_span(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
         """Return the span of a request and the wait for its answer.
 
-        Its parent is the span that the request names, else the current one.
+        Its parent is the span in the headers of the request, or else the current one.
         """
         if self._tracer is None:
             return NO_SPAN
@@ -143,7 +143,7 @@ class BusSpans:
         start = SpanStart(name="request context", kind=SpanKind.CLIENT, parent=parent)
         return ActiveSpan(self._tracer, start)
 
-    def send(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
+    def send_span(self, request: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
         """Return the span of sending a request, the parent of the worker's span."""
         if self._tracer is None:
             return NO_SPAN
@@ -158,7 +158,7 @@ class BusSpans:
             self._tracer, SpanStart(name=name, kind=SpanKind.PRODUCER, attributes=attributes)
         )
 
-    def traced(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def with_trace_headers(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a request with the headers of the current span."""
         if self._tracer is None:
             return request
@@ -194,7 +194,7 @@ def _trace_headers(request: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in headers.items() if isinstance(value, str)}
 
 
-#: With a name, because structlog would search for it with each line.
+#: Named here, because structlog would otherwise look the name up for each line.
 log = structlog.get_logger(__name__)
 
 #: The metric label of all custom blocks, whose tags are unbounded.
@@ -223,9 +223,9 @@ def record_build(
     }
     if content.status == "error":
         # pointers only, since details may quote the request
-        places = [problem["pointer"] for problem in content.error.errors]
+        pointers = [problem["pointer"] for problem in content.error.errors]
         record_failure(current_span(), content.error.code)
-        log.warning("context.refused", **fields, code=content.error.code, places=places)
+        log.warning("context.refused", **fields, code=content.error.code, places=pointers)
         return
     log.info(
         "context.built",

@@ -187,7 +187,7 @@ class RedisBus:
 def _enqueued(reply: Any) -> Enqueued:  # noqa: ANN401 - the server's
     """Return the outcome of an `ENQUEUE`; raises the server's error."""
     if is_unavailable(reply):
-        return Enqueued.AWAY
+        return Enqueued.UNAVAILABLE
     if isinstance(reply, Exception):
         raise reply
     return Enqueued(reply.decode())

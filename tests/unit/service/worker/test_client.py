@@ -151,7 +151,7 @@ async def test_a_channel_that_breaks_off_is_told_to_those_who_wait(bus: MemoryBu
 
     client = ContextClient(bus, "context.reply.x")
     listening = asyncio.create_task(client.receive(breaking()))
-    listening.add_done_callback(client.give_up)
+    listening.add_done_callback(client.fail_waiting)
 
     with pytest.raises(BusError, match="channel of replies"):
         await client.send(REQUEST)

@@ -49,14 +49,14 @@ class Channel:
                 each for each, is_lost in zip(payloads, lost, strict=True) if not is_lost
             ]
             self._taken.notify_all()
-        return [Enqueued.AWAY if is_lost else Enqueued.ENQUEUED for is_lost in lost]
+        return [Enqueued.UNAVAILABLE if is_lost else Enqueued.ENQUEUED for is_lost in lost]
 
 
 @pytest.fixture
 async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Channel]:
     """Give a channel that is listened to, by one who holds two payloads at most."""
     monkeypatch.setattr(ingress, "HELD_SECONDS", 0)
-    monkeypatch.setattr(ingress, "MOST_HELD", 2)
+    monkeypatch.setattr(ingress, "MAX_HELD", 2)
 
     async def refuse(payload: bytes) -> None:
         raise AssertionError(payload)
