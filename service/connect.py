@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import structlog
 from opentelemetry.trace import Tracer
 
-from service.adapters import BUSES, STORES, SUMMARIZERS, embedded_server, mcp_servers
+from service.adapters import BUSES, STORES, SUMMARIZERS, mcp_servers, open_embedded_server
 from service.adapters.bus_options import bus_options
 from service.adapters.embedded.binaries import find_server
 from service.adapters.model_table import load_models
@@ -73,7 +73,7 @@ async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]
     if server is None:
         log.warning("bus.in_memory", reason="no server to embed was found")
         return "memory://", "memory of this process"
-    return await stack.enter_async_context(embedded_server(server)), server.origin
+    return await stack.enter_async_context(open_embedded_server(server)), server.origin
 
 
 @asynccontextmanager

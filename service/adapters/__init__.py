@@ -1,4 +1,7 @@
-"""Adapters by their name or their URL's scheme. A new one is a module and a line in a table."""
+"""The adapters, by name or URL scheme; each is imported when it is used.
+
+A new adapter is a module and a line in a table.
+"""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,17 +30,17 @@ ListServers = Callable[[ToolsSettings], Awaitable[list[ServerTools]]]
 
 
 class McpServers(NamedTuple):
-    """What lists the tools of servers: as long as a process runs, or once."""
+    """Functions that list the tools of servers, continuously or once."""
 
     follow: FollowServers
     list: ListServers
 
 
-def embedded_server(binary: ServerBinary) -> AbstractAsyncContextManager[str]:
-    """Run a server of this process, for a bus where none is configured; gives its URL."""
-    from service.adapters.embedded import server
+def open_embedded_server(binary: ServerBinary) -> AbstractAsyncContextManager[str]:
+    """Run a server for a bus if none is configured; yields its URL."""
+    from service.adapters.embedded.server import embedded_server
 
-    return server.embedded_server(binary=binary)
+    return embedded_server(binary=binary)
 
 
 def _redis_bus(url: str, options: BusOptions) -> AbstractAsyncContextManager[Bus]:
@@ -89,7 +92,7 @@ def _openai(
 
 
 def mcp_servers() -> McpServers:
-    """Load what lists the tools of servers, which takes seconds; raises `ConfigError`."""
+    """Import the MCP adapter, which takes seconds; raises `ConfigError` without the extra."""
     try:
         from service.adapters.mcp.following import follow_servers, list_servers
     except ImportError as error:
@@ -99,6 +102,7 @@ def mcp_servers() -> McpServers:
     return McpServers(follow_servers, list_servers)
 
 
+#: By the scheme of `bus.url`.
 BUSES: dict[str, OpenBus] = {
     "memory": _memory_bus,
     "redis": _redis_bus,
@@ -108,9 +112,10 @@ BUSES: dict[str, OpenBus] = {
     "unix": _redis_bus,
 }
 
+#: By the scheme of `store.url`.
 STORES: dict[str, OpenStores] = {
     "memory": _memory_stores,
-    # asyncpg, of the extra
+    # these need the extra `postgres`
     "postgres": _sql_stores,
     "postgresql": _sql_stores,
     "postgresql+asyncpg": _sql_stores,

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from prompts.environment import SystemFacts
 from prompts.layers import NO_PROMPT
+from service.adapters.prompts.files import MAX_FILE_BYTES, read_object, read_text
 from service.adapters.prompts.folders import ContextLoader
 from service.adapters.prompts.loader import (
     DEFAULT_PROMPT,
-    MAX_FILE_BYTES,
     FilePromptSource,
     PromptLoader,
     get_system_info,
-    read_object,
-    read_text,
     system_facts,
 )
 from service.errors import PromptError
@@ -69,10 +67,10 @@ def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     (tmp_path / "full").write_bytes(b"x" * MAX_FILE_BYTES)
     for path, problem in {
-        tmp_path: "is no file",
-        tmp_path / "pipe": "is no file",
+        tmp_path: "is not a regular file",
+        tmp_path / "pipe": "is not a regular file",
         tmp_path / "circle": "cannot be read",
-        tmp_path / "bytes": "no UTF-8 at byte 2",
+        tmp_path / "bytes": "is not UTF-8 at byte 2",
         tmp_path / "large": f"has more than {MAX_FILE_BYTES} bytes",
         Path("a\0b"): "cannot be read",
     }.items():
@@ -194,7 +192,7 @@ def test_a_source_may_be_anything(home: Path) -> None:
 def test_a_prompt_that_cannot_be_read_is_no_missing_one(home: Path) -> None:
     """Falling back without a word would run an agent under the wrong instructions."""
     (home / ".nexus3" / "NEXUS.md").mkdir(parents=True)
-    with pytest.raises(PromptError, match=r"NEXUS\.md: is no file"):
+    with pytest.raises(PromptError, match=r"NEXUS\.md: is not a regular file"):
         PromptLoader().load()
 
 

@@ -85,7 +85,8 @@ def test_all_parts_have_their_place(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("content", "problem"), [(None, "there is no such file"), (b" \n", "is blank"), (b"\xff", "no")]
+    ("content", "problem"),
+    [(None, "there is no such file"), (b" \n", "is blank"), (b"\xff", "is not UTF-8")],
 )
 def test_a_file_that_is_named_has_to_say_something(
     settings: dict[str, Any], content: bytes | None, problem: str, tmp_path: Path

@@ -2,11 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 from mcp import Client, MCPError
@@ -74,18 +74,33 @@ class Connection:
 
     async def list_tools(self) -> Definitions:
         """List all tools; raises `TimeoutError`, or an error of the SDK."""
-        self.messages.take_tools()
         with anyio.fail_after(self.server.timeout_seconds):
-            listing = await read_pages(self._read_page)
-        definitions = read_definitions(listing.tools, self.server)
-        if listing.problem is None:
+            tools, problem = await self._read_pages()
+        definitions = read_definitions(tools, self.server)
+        if problem is None:
             return definitions
-        problem = f"{self.server.name}: {listing.problem}"
-        return replace(definitions, refused=(*definitions.refused, problem))
+        refused = (*definitions.refused, f"{self.server.name}: {problem}")
+        return replace(definitions, refused=refused)
 
-    async def _read_page(self, cursor: str | None) -> "ToolPage":
-        page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        return ToolPage(self.messages.take_tools(), page.next_cursor)
+    async def _read_pages(self) -> tuple[list[object], str | None]:
+        """Return the tools of all pages, and why later pages were not read."""
+        self.messages.take_tools()
+        tools: list[object] = []
+        cursor: str | None = None
+        seen: set[str | None] = set()
+        while cursor not in seen:
+            if len(seen) == MAX_PAGES:
+                return tools, f"it has more than {MAX_PAGES} pages"
+            seen.add(cursor)
+            params = PaginatedRequestParams(cursor=cursor)
+            page = await self.client.session.list_tools(params=params)
+            tools += self.messages.take_tools()
+            if len(tools) > MAX_TOOLS:
+                return tools[:MAX_TOOLS], f"it has more than {MAX_TOOLS} tools"
+            if not page.next_cursor:  # some servers send an empty one
+                return tools, None
+            cursor = page.next_cursor
+        return tools, "a cursor was repeated"
 
     async def listen(self, ready: asyncio.Event) -> None:
         """Keep a subscription to changes open; sets ``ready`` when no later change is missed.
@@ -102,40 +117,6 @@ class Connection:
                             pass  # the transport has seen the notification
                 await anyio.sleep(MIN_INTERVAL_SECONDS)
         ready.set()
-
-
-class ToolPage(NamedTuple):
-    """A page of tools as a server lists them; the last one has no cursor, or an empty one."""
-
-    tools: list[object]
-    cursor: str | None = None
-
-
-class Listing(NamedTuple):
-    """The tools of all pages that were read."""
-
-    tools: list[object]
-    #: Why later pages were not read.
-    problem: str | None = None
-
-
-async def read_pages(read: Callable[[str | None], Awaitable[ToolPage]]) -> Listing:
-    """Read pages to the end, a repeated cursor, or a limit."""
-    tools: list[object] = []
-    cursor: str | None = None
-    seen: set[str | None] = set()
-    while cursor not in seen:
-        if len(seen) == MAX_PAGES:
-            return Listing(tools, f"it has more than {MAX_PAGES} pages")
-        seen.add(cursor)
-        page = await read(cursor)
-        tools += page.tools
-        if len(tools) > MAX_TOOLS:
-            return Listing(tools[:MAX_TOOLS], f"it has more than {MAX_TOOLS} tools")
-        if not page.cursor:
-            return Listing(tools)
-        cursor = page.cursor
-    return Listing(tools, "a cursor was repeated")
 
 
 def describe_cause(error: BaseException) -> str:

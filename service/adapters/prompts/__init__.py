@@ -1,1 +1,1 @@
-"""Prompts in files: loaders, facts about the machine, and the watch over what was loaded."""
+"""Prompts from files: loaders, and a watch that reads changed files again."""

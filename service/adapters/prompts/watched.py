@@ -1,4 +1,4 @@
-"""The configured texts, read at the start and again when a file of theirs changes."""
+"""The configured system prompt, which is read again when one of its files changes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,61 +18,61 @@ from prompts.system_prompt import (
     SystemInjector,
     SystemPrompt,
 )
+from service.adapters.prompts.files import read_text
 from service.adapters.prompts.folders import ContextLoader
-from service.adapters.prompts.loader import read_text
 from service.config.content import Injection, PromptSection, PromptsSettings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
 
 log = structlog.get_logger(__name__)
 
-#: What of a file changes with it: device and inode, size, and the times of content and inode.
-#: None where there is no file.
+#: Changes with a file: device and inode, size, and the times of content and inode. None if there
+#: is no file.
 Stamp = tuple[int, ...] | None
 
 
 class WatchedPrompts:
-    """The `Prompts` of a configuration; the last texts that could be read are those in effect."""
+    """The configured `Prompts`. If the files can't be read, the previous texts stay in effect."""
 
     def __init__(self, settings: PromptsSettings, metrics: Metrics = UNMEASURED) -> None:
-        """Read all files; raises `PromptError` where one is missing or can't be used."""
+        """Read all files; raises `PromptError` if one is missing or can't be used."""
         self._settings = settings
         self._metrics = metrics
         self._injector = _injector(settings.injections)
         folder = settings.project_folder
         names = settings.instruction_files
         self._loader = ContextLoader(folder, instruction_files=names) if folder else None
-        self._stamps = self._look()
+        self._stamps = self._read_stamps()
         #: The texts in effect.
         self.current = self._read()
-        self._complaint = ""
+        self._last_error = ""
 
     async def refresh(self) -> None:
-        """Read the files again if one has changed; where that fails, log it once and keep on."""
+        """Read the files again if one has changed; logs each failure once."""
         try:
-            changed = await asyncio.to_thread(self._reread)
+            changed = await asyncio.to_thread(self._reload)
         except PromptError as error:
-            if error.detail != self._complaint:
+            if error.detail != self._last_error:
                 log.warning("prompts.unreadable", reason=error.detail)
-            self._complaint = error.detail
+            self._last_error = error.detail
             self._metrics.count_reload("failed")
             return
-        self._complaint = ""
+        self._last_error = ""
         if changed:
             self._metrics.count_reload("reloaded")
             log.info("prompts.reloaded", characters=len(self.current.text()))
 
-    def _reread(self) -> bool:
-        """Return whether the texts are others than before."""
-        # stamps first: what changes while files are read shows in the next look
-        stamps = self._look()
+    def _reload(self) -> bool:
+        """Read changed files; returns whether the text has changed."""
+        # stamps first: a change while the files are read is noticed the next time
+        stamps = self._read_stamps()
         if stamps == self._stamps:
             return False
         before, self.current = self.current, self._read()
         self._stamps = stamps
         return self.current.text() != before.text()
 
-    def _look(self) -> dict[Path, Stamp]:
+    def _read_stamps(self) -> dict[Path, Stamp]:
         return {path: _stamp(path) for path in self._paths()}
 
     def _paths(self) -> Iterator[Path]:
@@ -87,7 +87,7 @@ class WatchedPrompts:
         layers = format_layers(self._loader.instructions()) if self._loader else ""
         sections = PersistentContext(map(_section, self._settings.sections)).render()
         return SystemPrompt(
-            identity=_needed(identity) if identity else CORE_IDENTITY,
+            identity=_require_text(identity) if identity else CORE_IDENTITY,
             sections=SEPARATOR.join(filter(None, (layers, sections))),
             injector=self._injector,
         )
@@ -95,14 +95,14 @@ class WatchedPrompts:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
-    except (OSError, ValueError):  # reading will tell what is wrong
+        status = path.stat()
+    except (OSError, ValueError):  # reading it will raise the error
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _needed(path: Path) -> str:
-    """Return the text of a file that has to be there and to say something."""
+def _require_text(path: Path) -> str:
+    """Return the text of a file that must exist and not be blank."""
     text = read_text(path)
     if text is None:
         raise PromptError(f"{path}: there is no such file")
@@ -112,7 +112,7 @@ def _needed(path: Path) -> str:
 
 
 def _section(section: PromptSection) -> ContextSection:
-    text = _needed(section.file) if section.file else section.text or ""
+    text = _require_text(section.file) if section.file else section.text or ""
     return ContextSection(section.label, text, section.priority)
 
 

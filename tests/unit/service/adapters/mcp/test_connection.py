@@ -1,55 +1,62 @@
 """All pages of a listing are read, none twice; causes of failures are short and tell no secret."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from mcp_types import PaginatedRequestParams
 
-from service.adapters.mcp import connection as pages
-from service.adapters.mcp.connection import (
-    MAX_CAUSE_CHARS,
-    Listing,
-    ToolPage,
-    describe_cause,
-    read_pages,
-)
+from service.adapters.mcp import connection
+from service.adapters.mcp.connection import MAX_CAUSE_CHARS, Connection, describe_cause
+from service.adapters.mcp.transport import ServerMessages
+from service.config.content import McpServerSettings
+
+#: Tools and next cursor, by cursor.
+Book = dict[str | None, tuple[list[object], str | None]]
 
 
-async def read(book: dict[str | None, ToolPage]) -> Listing:
-    """Read the pages of a book, by their cursors."""
-    asked: list[str | None] = []
+async def read(book: Book) -> tuple[list[object], str | None]:
+    """Read the pages of a server; return the tools, and why the listing was cut."""
+    requested: list[str | None] = []
+    messages = ServerMessages(lambda: None)
 
-    async def page(cursor: str | None) -> ToolPage:
-        asked.append(cursor)
-        return book[cursor]
+    async def list_tools(*, params: PaginatedRequestParams) -> object:
+        requested.append(params.cursor)
+        tools, next_cursor = book[params.cursor]
+        messages.tools += tools
+        return SimpleNamespace(next_cursor=next_cursor)
 
-    found = await read_pages(page)
-    assert len(asked) == len(set(asked))
-    return found
+    client: Any = SimpleNamespace(session=SimpleNamespace(list_tools=list_tools))
+    opened = Connection(McpServerSettings(name="s", command="x"), client, messages)
+    listing = await opened._read_pages()
+    assert len(requested) == len(set(requested))
+    return listing
 
 
 async def test_pages_are_read_to_the_end() -> None:
     """No cursor ends it, and so does an empty one."""
-    book = {None: ToolPage([1], "x"), "x": ToolPage([2, 3], "y"), "y": ToolPage([4], "")}
-    assert await read(book) == Listing([1, 2, 3, 4])
-    assert await read({None: ToolPage([])}) == Listing([])
-
-
-async def test_a_cursor_that_comes_again_ends_it() -> None:
-    """That of the page itself, or of one before."""
-    assert await read({None: ToolPage([1], "x"), "x": ToolPage([2], "x")}) == Listing(
-        [1, 2], "a cursor was repeated"
+    assert await read({None: ([1], "x"), "x": ([2, 3], "y"), "y": ([4], "")}) == (
+        [1, 2, 3, 4],
+        None,
     )
-    book = {None: ToolPage([1], "x"), "x": ToolPage([2], "y"), "y": ToolPage([3], "x")}
-    assert await read(book) == Listing([1, 2, 3], "a cursor was repeated")
+    assert await read({None: ([], None)}) == ([], None)
+
+
+async def test_a_repeated_cursor_ends_it() -> None:
+    """That of the page itself, or of an earlier one."""
+    problem = "a cursor was repeated"
+    assert await read({None: ([1], "x"), "x": ([2], "x")}) == ([1, 2], problem)
+    book: Book = {None: ([1], "x"), "x": ([2], "y"), "y": ([3], "x")}
+    assert await read(book) == ([1, 2, 3], problem)
 
 
 async def test_endless_listings_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many pages, or so many tools."""
-    monkeypatch.setattr(pages, "MAX_PAGES", 2)
-    monkeypatch.setattr(pages, "MAX_TOOLS", 3)
-    book = {None: ToolPage([1], "x"), "x": ToolPage([2], "y"), "y": ToolPage([3])}
-    assert await read(book) == Listing([1, 2], "it has more than 2 pages")
-    assert await read({None: ToolPage([1, 2, 3, 4], "x")}) == Listing(
-        [1, 2, 3], "it has more than 3 tools"
-    )
+    """After a number of pages, or of tools."""
+    monkeypatch.setattr(connection, "MAX_PAGES", 2)
+    monkeypatch.setattr(connection, "MAX_TOOLS", 3)
+    book: Book = {None: ([1], "x"), "x": ([2], "y"), "y": ([3], None)}
+    assert await read(book) == ([1, 2], "it has more than 2 pages")
+    assert await read({None: ([1, 2, 3, 4], "x")}) == ([1, 2, 3], "it has more than 3 tools")
 
 
 def test_the_first_cause_of_a_group_is_told() -> None:
