@@ -1,10 +1,9 @@
-"""Write the table of models that comes with the service.
+"""Generate the packaged table of models.
 
     python -m scripts.refresh_models --source FILE --version 1.109.1
 
-The source is the file ``model_prices_and_context_window_backup.json``, which stands in the folder
-``litellm`` of the wheel of the package litellm; unpack the wheel to get at it. The version is that
-of the package. Nothing is read from the network.
+The source is the file ``litellm/model_prices_and_context_window_backup.json`` in the wheel of the
+package litellm, and the version is that of the package. Nothing is downloaded.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from typing import Any, Final
 from service.adapters.model_table import TABLE
 from service.budget.limits import lookup
 
-#: Who is asked for a model, the first one first: the vendors, then hosts of open models.
+#: Providers whose entries are used, in order of precedence: vendors, then hosts of open models.
 PROVIDERS: Final = (
     "openai",
     "anthropic",
@@ -41,14 +40,14 @@ PROVIDERS: Final = (
     "deepinfra",
 )
 
-#: OpenAI's windows for input and output together. For some models the file has the window where
-#: for their siblings it has the input, which is the window less the output.
+#: OpenAI's context windows, for input and output together. As the input limit of some models the
+#: file has the whole window; of related models it has the window less the output.
 SHARED_WINDOWS: Final = (400_000, 1_050_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Models that count alike."""
+    """Models with the same tokenizer."""
 
     tokenizer: str = "o200k_base"
     factor: float = 1.0
@@ -58,12 +57,12 @@ class Family:
 O200K: Final = Family(exact=True)
 CL100K: Final = Family(tokenizer="cl100k_base", exact=True)
 
-# A factor is the most tokens that a family's vocabulary took for one of o200k_base, over texts of a
-# kind (conversations in English, in Japanese and in many languages, runs of agents, definitions of
-# tools, code), rounded up to a twentieth. The vocabularies are those of splintr-rs 0.22.0; Gemma
-# 3's stands for Gemini's, whose vendor's own package counts with it. Of Claude only one for older
-# models is public. Of the newer ones their vendor says that they take about 30 % more tokens than
-# the older, and others measured up to 47 % for English. The others were not measured.
+# A factor is the number of a family's tokens per token of o200k_base: the maximum over kinds of
+# text (conversations in English, in Japanese and in many languages, runs of agents, definitions of
+# tools, code), rounded up to a twentieth. The vocabularies are those of splintr-rs 0.22.0. Gemini
+# is measured with Gemma 3's, which its vendor's own package uses for counting. For Claude, only a
+# vocabulary of older models is public; the vendor states that newer models need about 30 % more
+# tokens, and others measured up to 47 % more for English. The other families were not measured.
 OLDER_CLAUDE: Final = Family(factor=1.25)
 NEWER_CLAUDE: Final = Family(factor=1.5)
 GEMMA: Final = Family(factor=1.25)
@@ -77,7 +76,7 @@ OLDER_MISTRAL: Final = Family(factor=1.55)
 PHI: Final = Family(factor=1.45)
 NOT_MEASURED: Final = Family(factor=1.25)
 
-#: Families by the start of their models' names. OpenAI's are those of tiktoken's own table, and
+#: Families by the prefix of their models' names. OpenAI's are those of tiktoken's own table, and
 #: ``gpt-6``, which is not in it.
 FAMILIES: Final[Mapping[str, Family]] = {
     "gpt-3.5": CL100K,
@@ -134,8 +133,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "phi": PHI,
 }
 
-#: In names that are another one's: of a fine-tuned model, and of a version at a host.
-MARKS: Final = frozenset(":@")
+#: Characters in names of variants: fine-tuned models, and a host's versions.
+VARIANT_MARKS: Final = frozenset(":@")
 
 Row = dict[str, Any]
 
@@ -144,7 +143,7 @@ def main() -> None:
     """Read the source and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--version", required=True, help="the version of litellm it is from")
+    parser.add_argument("--version", required=True, help="the version of litellm")
     parser.add_argument("--date", default=datetime.now(UTC).date().isoformat())
     options = parser.parse_args()
     rows = table(json.loads(options.source.read_text(encoding="utf-8")))
@@ -153,33 +152,33 @@ def main() -> None:
 
 
 def table(entries: Mapping[str, Row]) -> dict[str, Row]:
-    """Return the rows of the table: families without limits, and models in their order.
+    """Return the rows of the table: families, which have no limits, and models, sorted by name.
 
-    A model has no row where the longest start of its name already says the same.
+    A model has no row if the row of the longest prefix of its name is the same.
     """
-    rows = {start: _row(family, None, None) for start, family in FAMILIES.items()}
+    rows = {prefix: _row(family, None, None) for prefix, family in FAMILIES.items()}
     for name, entry in sorted(_models(entries).items()):
         row = _model_row(name, entry)
-        shorter = {start: found for start, found in rows.items() if start != name}
-        if lookup(name, shorter) != row:
+        others = {prefix: other for prefix, other in rows.items() if prefix != name}
+        if lookup(name, others) != row:
             rows[name] = row
     return dict(sorted(rows.items()))
 
 
 def document(date: str, source: str, rows: Mapping[str, Row]) -> str:
-    """Return the table as JSON, a line a model."""
+    """Return the table as JSON, one line per model."""
     lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
     head = f'  "date": {json.dumps(date)},\n  "source": {json.dumps(source)},\n'
     return f'{{\n{head}  "models": {{\n{lines}\n  }}\n}}\n'
 
 
 def _models(entries: Mapping[str, Row]) -> dict[str, Row]:
-    """Return the entries of models that people name, by their bare names in lower case."""
+    """Return the entries of chat models, by name in lower case without the provider."""
     models: dict[str, Row] = {}
     for provider in PROVIDERS:
         for key, entry in entries.items():
             name = key.rpartition("/")[2].lower()
-            if _is_chat(entry, provider) and _is_ours(name):
+            if _is_chat(entry, provider) and _has_family(name):
                 models.setdefault(name, entry)
     return models
 
@@ -190,22 +189,24 @@ def _is_chat(entry: Row, provider: str) -> bool:
     return entry.get("mode") in {"chat", "responses"}
 
 
-def _is_ours(name: str) -> bool:
-    return not MARKS & set(name) and lookup(name, FAMILIES) is not None
+def _has_family(name: str) -> bool:
+    return not VARIANT_MARKS & set(name) and lookup(name, FAMILIES) is not None
 
 
 def _model_row(name: str, entry: Row) -> Row:
     family = lookup(name, FAMILIES)
-    assert family is not None  # noqa: S101 - others are not among the models
-    most, answer = entry["max_input_tokens"], entry.get("max_output_tokens")
-    if entry["litellm_provider"] == "openai" and most in SHARED_WINDOWS and answer:
-        most -= answer
-    # as much output as input is the window once more
-    return _row(family, most, answer if answer and answer < entry["max_input_tokens"] else None)
+    assert family is not None  # noqa: S101 - `_models` has no others
+    max_input, max_output = entry["max_input_tokens"], entry.get("max_output_tokens")
+    if entry["litellm_provider"] == "openai" and max_input in SHARED_WINDOWS and max_output:
+        max_input -= max_output
+    # an output limit of the whole window is no limit of its own
+    if max_output and max_output >= entry["max_input_tokens"]:
+        max_output = None
+    return _row(family, max_input, max_output or None)
 
 
-def _row(family: Family, most: int | None, answer: int | None) -> Row:
-    row: Row = {"max_input": most, "max_output": answer, "tokenizer": family.tokenizer}
+def _row(family: Family, max_input: int | None, max_output: int | None) -> Row:
+    row: Row = {"max_input": max_input, "max_output": max_output, "tokenizer": family.tokenizer}
     if family.factor != 1:
         row["factor"] = family.factor
     return {**row, "exact": family.exact}

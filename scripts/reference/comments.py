@@ -1,4 +1,4 @@
-"""Comments on settings as Markdown: those of config.example.yml, and those of the models."""
+"""Read the comments on settings, in config.example.yml and on the models' fields."""
 
 import ast
 import inspect
@@ -10,12 +10,12 @@ from typing import Final
 
 from pydantic import BaseModel
 
-#: A line of an example in a comment.
+#: The start of a line of an example in a comment.
 _INDENTED: Final = "  "
 
 
-def in_markdown(comment: str) -> str:
-    """Return what a comment of the example says, and its examples as blocks of code."""
+def to_markdown(comment: str) -> str:
+    """Return a comment as Markdown, with its examples as code blocks."""
     return "\n\n".join(_paragraphs(comment.splitlines()))
 
 
@@ -29,8 +29,8 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
             yield re.sub(r"\bdocs/([a-z-]+\.md)\b", r"[\1](\1)", text)
 
 
-def of_model(model: type[BaseModel]) -> dict[str, str]:
-    """Return what the comments ``#:`` above a model's fields say."""
+def field_comments(model: type[BaseModel]) -> dict[str, str]:
+    """Return the comments ``#:`` above a model's fields, by field."""
     source = textwrap.dedent(inspect.getsource(model))
     lines = source.splitlines()
     return {
@@ -42,5 +42,5 @@ def of_model(model: type[BaseModel]) -> dict[str, str]:
 
 def _above(lines: Sequence[str]) -> str:
     stripped = (line.strip() for line in reversed(lines))
-    said = [line[3:] for line in takewhile(lambda line: line.startswith("#: "), stripped)]
-    return " ".join(reversed(said)).replace("``", "`").replace("None", "`null`")
+    comment = [line[3:] for line in takewhile(lambda line: line.startswith("#: "), stripped)]
+    return " ".join(reversed(comment)).replace("``", "`").replace("None", "`null`")

@@ -1,4 +1,4 @@
-"""The page of all settings: types from the models, meanings from config.example.yml."""
+"""Generate the page of all settings: types from the models, texts from config.example.yml."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,8 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
-from scripts.reference.comments import in_markdown, of_model
-from scripts.reference.types import Schema, in_words
+from scripts.reference.comments import field_comments, to_markdown
+from scripts.reference.types import Schema, describe_type
 from service.config.content import Injection, McpServerSettings, PromptSection
 from service.config.documents import EXAMPLE, comments
 from service.config.paths import Keys, dotted
@@ -26,7 +26,7 @@ In a variable, lists and objects are JSON, and `null` is null.
 Secrets are masked wherever settings are shown.
 """
 
-#: The models of what stands in lists and mappings of settings, by the headings of their tables.
+#: The models of items in lists and mappings of settings, by the headings of their tables.
 _ITEMS: Final[Mapping[str, type[BaseModel]]] = {
     "A model of `budget.model_limits`": ModelLimit,
     "A server of `tools.mcp`": McpServerSettings,
@@ -34,18 +34,18 @@ _ITEMS: Final[Mapping[str, type[BaseModel]]] = {
     "A reminder of `prompts.injections`": Injection,
 }
 
-#: Where those tables stand on the page.
-_PLACES: Final[Mapping[str, str]] = {
+#: Links to those tables, by the names of the models.
+_LINKS: Final[Mapping[str, str]] = {
     "ModelLimit": "[limits](#a-model-of-budgetmodel_limits)",
     "McpServerSettings": "[servers](#a-server-of-toolsmcp)",
     "PromptSection": "[sections](#a-section-of-promptssections)",
     "Injection": "[reminders](#a-reminder-of-promptsinjections)",
 }
 
-#: Settings whose type the schema leaves open, since variables hold JSON in them.
+#: Types of settings that the schema leaves open, since they are JSON in variables.
 _OPEN: Final[Mapping[str, str]] = {
-    "budget.strategy": "text or object or list, as [requests]"
-    "(wire.md#options-the-keys-of-context) have it",
+    "budget.strategy": "text or object or list, as in [requests]"
+    "(wire.md#options-the-keys-of-context)",
 }
 
 
@@ -86,20 +86,20 @@ def _setting(keys: Keys, kind: Schema, meanings: Mapping[Keys, str], defaults: A
     return f"""\
 ### `{name}`
 
-{in_markdown(meanings[keys])}
+{to_markdown(meanings[keys])}
 
 - **Variable:** `CTXB_{"__".join(keys).upper()}`
-- **Type:** {_OPEN.get(name) or in_words(kind, _PLACES.__getitem__)}
+- **Type:** {_OPEN.get(name) or describe_type(kind, _LINKS.__getitem__)}
 - **Default:** `{json.dumps(defaults, ensure_ascii=False)}`
 """
 
 
 def _items(title: str, model: type[BaseModel]) -> str:
-    """Return the table of what one item of a list or mapping has."""
+    """Return the table of the keys of an item."""
     schema = model.model_json_schema()
-    said = of_model(model)
+    meanings = field_comments(model)
     rows = [
-        f"| `{name}` | {in_words(kind, str)} | {_default(kind)} | {said[name]} |"
+        f"| `{name}` | {describe_type(kind, str)} | {_default(kind)} | {meanings[name]} |"
         for name, kind in schema["properties"].items()
     ]
     head = [f"### {title}\n", "| Key | Type | Default | What |", "| --- | --- | --- | --- |"]

@@ -1,4 +1,4 @@
-"""The table of metrics, from the registry in which a worker counts."""
+"""Generate the table of metrics, from the registry of a worker."""
 
 from pathlib import Path
 from typing import Final
@@ -19,24 +19,24 @@ _TO: Final = "[//]: # (metrics: to here)\n"
 
 _HEAD: Final = "| Name | Labels | Kind | What |\n| --- | --- | --- | --- |\n"
 
-#: What the text format puts behind a name, by its kind.
+#: Suffixes of names in the text format, by the kind of metric.
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
 def page() -> str:
-    """Return the page as it is, with the table written anew."""
+    """Return the present page with a new table."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(_FROM)
-    _, _, behind = rest.partition(_TO)
-    return f"{before}{_FROM}\n{table()}\n{_TO}{behind}"
+    _, _, after = rest.partition(_TO)
+    return f"{before}{_FROM}\n{table()}\n{_TO}{after}"
 
 
 def table() -> str:
-    """Return a line for each metric of ours."""
+    """Return the table, with one line per metric of the service."""
     metrics = PrometheusMetrics(store="memory")
     metrics.registry.register(WorkerGauges(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
     rows = [
         _row(family, collector)
-        # the registry doesn't tell its collectors, nor these the names of their labels
+        # neither the collectors nor the names of their labels have a public interface
         for collector in metrics.registry._collector_to_names  # noqa: SLF001 - as above
         for family in collector.collect()
         if family.name.startswith(PREFIX)
@@ -45,8 +45,8 @@ def table() -> str:
 
 
 def _row(family: Metric, collector: Collector) -> str:
-    given = [*getattr(collector, "_labelnames", ()), *getattr(family, "_labelnames", ())]
-    seen = [label for sample in family.samples for label in sample.labels if label != "le"]
-    labels = ", ".join(f"`{label}`" for label in dict.fromkeys([*given, *seen]))
+    labelnames = [*getattr(collector, "_labelnames", ()), *getattr(family, "_labelnames", ())]
+    used = [label for sample in family.samples for label in sample.labels if label != "le"]
+    labels = ", ".join(f"`{label}`" for label in dict.fromkeys([*labelnames, *used]))
     name = family.name + _SUFFIXES.get(family.type, "")
     return f"| `{name}` | {labels} | {family.type} | {family.documentation} |\n"

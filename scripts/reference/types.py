@@ -1,11 +1,11 @@
-"""Types of a JSON Schema, in words."""
+"""Describe the types of a JSON Schema in words."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 Schema = Mapping[str, Any]
 
-#: What a type is called where nothing more is said of it; its bounds are put behind it.
+#: Names of types; their bounds follow.
 _NAMES: Final = {
     "string": "text",
     "integer": "integer",
@@ -16,10 +16,10 @@ _NAMES: Final = {
     "array": "list",
 }
 
-#: Formats that say more than ``text``.
+#: Names of formats, instead of ``text``.
 _FORMATS: Final = {"password": "secret", "path": "path", "date-time": "ISO 8601"}
 
-#: Keywords of the lowest and the highest, and what they count.
+#: Keywords of the minimum and the maximum, and their unit.
 _BOUNDS: Final = (
     ("minimum", "maximum", ""),
     ("minLength", "maxLength", " characters"),
@@ -28,8 +28,8 @@ _BOUNDS: Final = (
 )
 
 
-def in_words(schema: Schema, named: Callable[[str], str]) -> str:
-    """Return what a value may be; ``named`` says how a definition of a name is called."""
+def describe_type(schema: Schema, named: Callable[[str], str]) -> str:
+    """Return the type of a value; ``named`` returns the text for a definition by its name."""
     if "$ref" in schema:
         return named(schema["$ref"].rpartition("/")[2])
     if "const" in schema:
@@ -38,7 +38,7 @@ def in_words(schema: Schema, named: Callable[[str], str]) -> str:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     for choice in ("anyOf", "oneOf"):
         if choice in schema:
-            kinds = [in_words(each, named) for each in schema[choice]]
+            kinds = [describe_type(option, named) for option in schema[choice]]
             return (", or " if "," in "".join(kinds) else " or ").join(kinds)
     kind = schema.get("type")
     if kind is None:
@@ -48,26 +48,26 @@ def in_words(schema: Schema, named: Callable[[str], str]) -> str:
 
 def _kind(schema: Schema, kind: str, named: Callable[[str], str]) -> str:
     if "items" in schema:
-        return f"list of {in_words(schema['items'], named)}"
+        return f"list of {describe_type(schema['items'], named)}"
     values = schema.get("additionalProperties")
     if kind == "object" and isinstance(values, Mapping):
-        return f"object of {in_words(values, named)}"
+        return f"object of {describe_type(values, named)}"
     return _FORMATS.get(schema.get("format", ""), _NAMES[kind])
 
 
 def _bounds(schema: Schema) -> list[str]:
     if "exclusiveMinimum" in schema:
-        most = [f"up to {schema['maximum']}"] if "maximum" in schema else []
-        return [f"more than {schema['exclusiveMinimum']}", *most]
-    found = (_bound(schema.get(low), schema.get(high), what) for low, high, what in _BOUNDS)
-    return [each for each in found if each]
+        maximum = [f"up to {schema['maximum']}"] if "maximum" in schema else []
+        return [f"more than {schema['exclusiveMinimum']}", *maximum]
+    bounds = (_bound(schema.get(low), schema.get(high), unit) for low, high, unit in _BOUNDS)
+    return [bound for bound in bounds if bound]
 
 
-def _bound(low: float | None, high: float | None, what: str) -> str:
+def _bound(low: float | None, high: float | None, unit: str) -> str:
     if low is None and high is None:
         return ""
     if low is None:
-        return f"up to {high}{what}"
-    if low == 1 and high is None and what:
+        return f"up to {high}{unit}"
+    if low == 1 and high is None and unit:
         return "not empty"
-    return f"{low} to {high}{what}" if high is not None else f"{low} or more{what}"
+    return f"{low} to {high}{unit}" if high is not None else f"{low} or more{unit}"

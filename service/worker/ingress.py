@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from service.ports.bus import Bus, Enqueued
-from service.worker.loop import Pulse, keep_on
+from service.worker.loop import Pulse, repeat_with_backoff
 
 log = structlog.get_logger(__name__)
 
@@ -37,11 +37,11 @@ class Ingress:
 
     async def run(self) -> None:
         """Enqueue requests from the channel until cancelled."""
-        await keep_on("ingress", self._read_channel)
+        await repeat_with_backoff("ingress", self._read_channel)
 
     async def run_held(self) -> None:
         """Enqueue held payloads until cancelled."""
-        await keep_on("held", self._retry_held)
+        await repeat_with_backoff("held", self._retry_held)
 
     async def _read_channel(self) -> None:
         async with self._bus.subscribe_requests() as batches:
@@ -60,7 +60,7 @@ class Ingress:
                     self._held_changed.notify_all()
                     await self._held_changed.wait_for(lambda: len(self._held) < MAX_HELD)
 
-        await keep_on("ingress", attempt, done, self._pulse)
+        await repeat_with_backoff("ingress", attempt, done, self._pulse)
 
     async def _retry_held(self) -> None:
         async with self._held_changed:

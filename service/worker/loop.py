@@ -73,7 +73,7 @@ LONGEST_PAUSE: Final = 2.0
 MAX_ERRORS: Final = 20
 
 
-async def keep_on(
+async def repeat_with_backoff(
     name: str,
     step: Callable[[], Awaitable[object]],
     stop: asyncio.Event | None = None,
@@ -114,4 +114,4 @@ async def every(seconds: float, name: str, step: Callable[[], Awaitable[object]]
         await asyncio.sleep(seconds)
         await step()
 
-    await keep_on(name, delayed_step)
+    await repeat_with_backoff(name, delayed_step)

@@ -21,7 +21,7 @@ from service.ports.stores import HistoryStore
 from service.ports.stream import Delivery
 from service.wire.request import BuildRequest
 from service.wire.result_row import ResultRow, read_result
-from service.worker.loop import every, keep_on
+from service.worker.loop import every, repeat_with_backoff
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class Recorder:
         """Write the results of other services, until cancelled."""
         bus = self._settings.bus
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(keep_on("recorder", self._take_new))
+            tasks.create_task(repeat_with_backoff("recorder", self._take_new))
             tasks.create_task(every(bus.lease_seconds, "recorder.claims", self._claim))
             tasks.create_task(every(bus.heartbeat_seconds, "recorder.leases", self._renew))
 

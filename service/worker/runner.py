@@ -17,7 +17,7 @@ from service.observe.tracing import current_span, record_failure
 from service.ports.bus import Bus, StoredResult
 from service.ports.stream import Delivery, Inbox
 from service.worker.handler import Handler, Incoming
-from service.worker.loop import Pulse, every, keep_on
+from service.worker.loop import Pulse, every, repeat_with_backoff
 from service.worker.telemetry import BusSpans
 
 log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ class Worker:
                 )
             ]
             log.info("worker.started", slots=self.settings.worker.concurrency)
-            await keep_on("requests", self._take_new, stop, self.pulse)
+            await repeat_with_backoff("requests", self._take_new, stop, self.pulse)
             drained = await self._drain()
             for work in self.after_answer:
                 await work.drain()

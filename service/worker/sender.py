@@ -10,7 +10,7 @@ import structlog
 from service.errors import BusError, OverloadedError
 from service.observe.metrics import UNMEASURED, Metrics
 from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
-from service.worker.loop import Pulse, keep_on
+from service.worker.loop import Pulse, repeat_with_backoff
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ class Sender:
 
     async def run(self) -> None:
         """Send the answers given to `send`, until cancelled."""
-        await keep_on("sender", self._flush, pulse=self._pulse)
+        await repeat_with_backoff("sender", self._flush, pulse=self._pulse)
 
     async def _flush(self) -> None:
         # failed answers are retried before new ones

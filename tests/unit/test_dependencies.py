@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.check_sbom import names, normal
+from scripts.check_sbom import normalize, package_names
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -24,13 +24,13 @@ def rows() -> dict[str, tuple[str, str, str, str]]:
     for line in re.findall(r"^\| (`.*) \|$", page, re.MULTILINE):
         packages, extra, use, reason, licence = (each.strip() for each in line.split(" |"))
         for name in re.findall(r"`([^`]+)`", packages):
-            found[normal(name)] = (extra, use, reason, licence)
+            found[normalize(name)] = (extra, use, reason, licence)
     return found
 
 
 def test_every_dependency_has_a_row() -> None:
     """In its extra, with what it is for, and a reason where it is in a release; no others."""
-    asked = {name: extra for extra, packages in EXTRAS.items() for name in names(packages)}
+    asked = {name: extra for extra, packages in EXTRAS.items() for name in package_names(packages)}
 
     assert {name: extra for name, (extra, *_) in rows().items()} == asked
     for name, (extra, use, reason, _) in rows().items():
@@ -41,7 +41,7 @@ def test_every_dependency_has_a_row() -> None:
 def test_every_dependency_is_pinned() -> None:
     """Image, tests and CI install the versions of one file."""
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    pinned = set(names(re.findall(r"^([\w.-]+)==", text, re.MULTILINE)))
+    pinned = set(package_names(re.findall(r"^([\w.-]+)==", text, re.MULTILINE)))
 
     assert rows().keys() - pinned == set()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reference.types import Schema, in_words
+from scripts.reference.types import Schema, describe_type
 from service.budget.strategies import STRATEGIES
 from service.build.account import CANONICAL
 from service.build.plan import make_plan
@@ -86,7 +86,7 @@ def named(cell: str) -> list[str]:
 
 def type_of(schema: Schema) -> str:
     """Return a key's type as the page has it, on which null is read as absent."""
-    words = re.sub(r",? or null$", "", in_words(schema, lambda _: "object"))
+    words = re.sub(r",? or null$", "", describe_type(schema, lambda _: "object"))
     return words.replace("object or object", "object")
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from scripts.reference.__main__ import PAGES, write
 from scripts.reference.commands import command_line
-from scripts.reference.comments import in_markdown, of_model
-from scripts.reference.types import Schema, in_words
+from scripts.reference.comments import field_comments, to_markdown
+from scripts.reference.types import Schema, describe_type
 from service.config.paths import dotted, leaves
 from service.config.section import Section
 from service.config.settings import Settings
@@ -63,7 +63,7 @@ Both of them, with docs/wire.md, such as
   a: 1
     b: 2
 and *more*."""
-    assert in_markdown(comment) == (
+    assert to_markdown(comment) == (
         "Both of them, with [wire.md](wire.md), such as\n\n"
         "```yaml\na: 1\n  b: 2\n```\n\nand \\*more\\*."
     )
@@ -80,7 +80,10 @@ def test_comments_of_fields_are_found() -> None:
         one: int = 1
         two: int = 2
 
-    assert of_model(Some) == {"one": "In `code`, and on two lines; `null` for none.", "two": ""}
+    assert field_comments(Some) == {
+        "one": "In `code`, and on two lines; `null` for none.",
+        "two": "",
+    }
 
 
 def test_types_are_told_in_words() -> None:
@@ -107,4 +110,4 @@ def test_types_are_told_in_words() -> None:
             "additionalProperties": {"type": "string", "format": "password"},
         },
     }
-    assert [in_words(schema, "<{}>".format) for schema in told.values()] == list(told)
+    assert [describe_type(schema, "<{}>".format) for schema in told.values()] == list(told)

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from service.aio import time_limit
 from service.errors import BusError
-from service.worker.loop import FAILURES, LONGEST_PAUSE, Pulse, keep_on
+from service.worker.loop import FAILURES, LONGEST_PAUSE, Pulse, repeat_with_backoff
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def run(outcomes: list[str]) -> list[tuple[str, str]]:
             raise BusError(said)
 
     with capture_logs() as logged:
-        await keep_on("name", step, stop)
+        await repeat_with_backoff("name", step, stop)
     return [(line["event"], line.get("error", "")) for line in logged]
 
 
@@ -65,7 +65,7 @@ async def test_the_pulse_learns_of_failures(pauses: list[float]) -> None:
             raise BusError(said)
 
     with capture_logs():
-        await keep_on("name", step, stop, pulse)
+        await repeat_with_backoff("name", step, stop, pulse)
     assert states == ["taking requests"] * FAILURES + ["held up", "taking requests"]
 
 
