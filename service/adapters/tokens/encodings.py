@@ -21,7 +21,7 @@ from service.errors import ContextBuilderError
 
 log = structlog.get_logger(__name__)
 
-#: A run of at least so many blanks is counted on its own: on runs near 1,000,000 tiktoken's
+#: The shortest run of blanks that is counted on its own: on runs near 1,000,000 tiktoken's
 #: patterns overflow their stack.
 LONG_BLANKS = 100_000
 

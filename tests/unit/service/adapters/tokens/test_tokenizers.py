@@ -14,10 +14,13 @@ from structlog.testing import capture_logs
 from service.adapters.tokens import encodings, tokenizers
 from service.adapters.tokens.encodings import VocabularyError
 from service.adapters.tokens.tokenizers import (
+    LateCounter,
     TiktokenCounter,
     TiktokenTokenizers,
     get_token_counter,
 )
+from service.budget.estimates import SimpleTokenCounter
+from service.ports.services import TokenCounter
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +228,20 @@ def test_messages_are_counted_as_the_source_system_does() -> None:
     assert counter.count_messages([asked]) == (
         4 + counter.count("search") + counter.count('{"q": "x"}')
     )
+
+
+def test_it_is_loaded_by_the_first_question_and_once() -> None:
+    """And says and counts what the loaded one does."""
+    loaded: list[TokenCounter] = []
+
+    def load() -> TokenCounter:
+        loaded.append(SimpleTokenCounter())
+        return loaded[-1]
+
+    late = LateCounter(load)
+    assert loaded == []
+    assert (late.count("eight ch"), late.name, late.exact) == (2, "simple", False)
+    assert len(loaded) == 1
 
 
 # --- cache -----------------------------------------------------------------------------------
