@@ -4,9 +4,10 @@
     python -m bench.chaos --redis-kill | --pause | --flushall | --rolling
 
 Starts a server with AOF (everysec) and three ``ctxb worker`` with one SQLite file, and adds
-requests to the stream. By default, random workers that have requests in work are killed and replaced.
-Answers are read from the stored results, and ``duplicates`` from these and from all replies. The
-exit code is 1 if a guarantee is broken; the output says which.
+requests to the stream. By default, random workers that have requests in work are killed and
+replaced. Answers are read from the stored results, and ``duplicates`` from these and from all
+replies. The exit code is 1 if a guarantee is broken; the output says which.
+
 """
 
 import argparse
