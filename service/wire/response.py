@@ -13,9 +13,7 @@ from pydantic import (
 )
 
 from service.errors import ContextBuilderError
-from service.wire.payload import (
-    digest,
-)
+from service.wire.payload import digest
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.request import Envelope, Trace
 
@@ -51,7 +49,7 @@ class Usage(BaseModel):
     tokenizer: str
     #: False where the counts are estimates.
     exact: bool
-    #: The token limit, what is kept free of it, and what is left.
+    #: The token limit, the tokens reserved of it, and those available to the context.
     budget: int
     reserve: int
     available: int
@@ -65,22 +63,22 @@ class Usage(BaseModel):
 
 
 class DecisionRecord(BaseModel):
-    """What became of a candidate for the context, and why."""
+    """The decision on a candidate for the context, and its reason."""
 
     model_config = ConfigDict(frozen=True)
 
     message_ids: list[str] = []
     block: str
-    #: A code of `service.budget.decisions.Outcome`; readers must bear new ones.
+    #: A code of `service.budget.decisions.Outcome`; accept unknown ones.
     decision: str
     reason: str
     detail: str
     tokens: int | None = None
     score: float | None = None
-    #: The ``memory_tokens`` at which it would have been kept whole, where that is defined; of a
-    #: message of the run, the tokens of `RUN` at which it would have been.
+    #: The smallest ``memory_tokens`` that would have kept it whole, if defined; for a message of
+    #: the run, the smallest number of tokens of `RUN`.
     smallest_budget: int | None = None
-    #: How many rows it speaks of, where they were not read.
+    #: The number of rows, if they were not read.
     count: int | None = None
 
 
@@ -107,13 +105,13 @@ class ErrorBody(BaseModel):
 
     @classmethod
     def of(cls, error: ContextBuilderError) -> Self:
-        """Return an error as it stands on the wire."""
+        """Return an error in its form on the wire."""
         return cls(
             code=error.code,
             title=error.title,
             detail=error.detail,
             retryable=error.retryable,
-            errors=[{"pointer": each.pointer, "detail": each.detail} for each in error.problems],
+            errors=[{"pointer": p.pointer, "detail": p.detail} for p in error.problems],
         )
 
 
@@ -128,7 +126,7 @@ class BuildSuccess(BaseModel):
     provider_request: dict[str, Any] | None = None
     usage: Usage
     build_id: str
-    #: Candidates of which at least a part is in the messages, and the others.
+    #: The numbers of candidates that are in the messages, at least in part, and of the others.
     kept: int
     dropped: int
     decisions: list[DecisionRecord] = []
@@ -157,12 +155,12 @@ class BuildResponse(BaseModel):
     owner_key: str
     role: str = "SYSTEM"
     timestamp: datetime
-    #: Serialized as the type it has: to try both of the union would double the time.
+    #: Serialized by its own type: trying both types of the union would double the time.
     content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
     metadata: ResponseMetadata
 
 
-#: Serializes a response to bytes; the model's own method makes a string of them first.
+#: Serializes a response to bytes; the model's own method creates a string first.
 serialize_response: Final = TypeAdapter(BuildResponse).dump_json
 
 
@@ -200,5 +198,5 @@ def _response(
 
 
 def _derived_id(envelope: Envelope) -> str:
-    """Return an id by which a second copy of the response is recognised."""
+    """Return an id that all copies of the response have."""
     return f"msg_{digest(envelope.owner_key, envelope.id, envelope.fingerprint)}"
