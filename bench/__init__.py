@@ -1,1 +1,1 @@
-"""Measurements, each as a ratio to a baseline in the same run."""
+"""Benchmarks, each of which reports a ratio to a baseline in the same run."""

@@ -1,9 +1,9 @@
-"""What choosing and fitting cost, and a whole build, beside peers that trim the same messages.
+"""Measure selecting and fitting of history, and whole builds, against peers that do the same task.
 
     python -m bench.build [--json] [--rounds 15]
 
 CPU milliseconds, medians of interleaved rounds, for 20 to 20,000 stored messages. `README.md` in
-this folder says what the keys mean, and `bench.contenders` what is compared with what.
+this folder explains the keys, and `bench.contenders` what is compared.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""The contenders of `bench.build`: our core and its peers, at one task.
+"""The contenders of `bench.build`: this service's core and its peers, with the same task.
 
-The task is the same for all: a system message, a history, the current input, a number of tokens for
-them together, and tiktoken's vocabulary o200k_base. Each is given the messages in its own form,
-ready made.
+The task: a system message, a history, the current input, a token budget for all of them, and
+tiktoken's vocabulary o200k_base. Each contender gets the messages in its own format, already
+converted.
 
-What ours does and the peers don't: it keeps whole turns, prices the text that is sent (with times
-and speakers), tells the tokens of each message sent, would shorten a turn larger than the budget,
-and, when asked, says what became of every message and what it costs. What they do and ours doesn't:
-litellm copies all messages first, and cuts into the oldest one that it keeps, to fill its budget.
+Only this service keeps whole turns, counts the text as it is sent (with times and speakers),
+reports the tokens of each message, shortens a turn larger than the budget, and, on request, reports
+the decision on every message and its cost. Only litellm copies all messages first, and cuts the
+oldest message that it keeps, to fill its budget.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Made-up conversations, the same for each run."""
+"""Generated conversations, the same in each run."""
 
 import random
 from datetime import UTC, datetime, timedelta

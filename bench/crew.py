@@ -1,4 +1,4 @@
-"""Workers in processes of their own: started, asked, stopped, frozen and killed."""
+"""Worker processes for benchmarks: start, query, stop, freeze and kill them."""
 
 import asyncio
 import itertools

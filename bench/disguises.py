@@ -1,4 +1,4 @@
-"""Ways to write a piece of structure so that it isn't found by the letter."""
+"""Disguises: spellings of structure that an exact search misses."""
 
 import random
 from collections.abc import Callable

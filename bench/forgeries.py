@@ -1,4 +1,4 @@
-"""Forgeries of our structure, made by a grammar: pieces, disguises, places, splits and cuts."""
+"""Generate forged structure by a grammar: pieces, disguises, positions, splits and cuts."""
 
 from dataclasses import dataclass
 from typing import Final

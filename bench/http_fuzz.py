@@ -1,11 +1,11 @@
-"""Whether the HTTP interface answers as its description says, whatever is sent.
+"""Check that the HTTP interface answers any request as its OpenAPI document describes.
 
     python -m bench.http_fuzz [--examples 50] [--seed 1] [--json]
 
-Serves a worker on a bus in memory and lets schemathesis, which reads the OpenAPI document, make
-requests: once with whatever it likes, once for an owner and builds that there are. ``cases`` is
-how many were sent, ``findings`` the kinds of answers that are server errors or not as described;
-where there are any, they go to stderr and the exit code is 1. Needs bench/requirements.txt.
+Serves a worker on a bus in memory, and lets schemathesis generate requests from the OpenAPI
+document: once freely, once for an owner and builds that exist. ``cases`` is the number of requests,
+``findings`` the number of kinds of answers that are server errors or not as described; these are
+written to stderr, and the exit code is 1. Needs bench/requirements.txt.
 """
 
 import argparse

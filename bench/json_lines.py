@@ -1,4 +1,4 @@
-"""The files that benches are given: JSON Lines, gzipped."""
+"""Read the data files of benchmarks: gzipped JSON Lines."""
 
 import gzip
 import json

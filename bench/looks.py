@@ -1,4 +1,4 @@
-"""What a line looks like to somebody tolerant; shares nothing with the guard."""
+"""Normalize lines as a tolerant reader sees them; shares no code with the guard."""
 
 import html
 import re

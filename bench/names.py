@@ -1,4 +1,4 @@
-"""Streams, groups and keys as docs/wire.md has them; written down again, without our own code."""
+"""Names of streams, groups and keys as in docs/wire.md, written without the service's code."""
 
 import hashlib
 from typing import Final

@@ -1,10 +1,10 @@
-"""The path of one plain request through our files, from the bytes that are read to the answer.
+"""Trace a plain request through the service's files, from its bytes to the answer.
 
     python -m bench.path [--json]
 
-A worker runs in this process on a real server, over SQLite with 20 stored rows. The third request
-that it gets and two more are traced, in all threads, and the shortest path counts. `README.md` in
-this folder says what the keys mean.
+A worker runs in this process on a real server, with SQLite and 20 stored rows. Its third request
+and the two after it are traced, in all threads, and the shortest path counts. `README.md` in this
+folder explains the keys.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The untrusted places of a context, all filled with one hostile text."""
+"""Contexts with one hostile text in every untrusted place."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Processes of benches: started, watched by what the kernel says of them, stopped by id.
+"""Start processes for benchmarks, read their resource use from the kernel, and stop them by id.
 
-What is read comes from ``/proc``, which Linux alone has.
+The figures come from ``/proc``, which only Linux has.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""A reader of rendered contexts, as a tolerant model would read them, from the text alone.
+"""Read rendered contexts as a tolerant model would, from the text alone.
 
-It shares nothing with the guard. It finds what the service means by its structure, and whatever
-looks the same to somebody who doesn't mind case, width, script, emphasis, invisible characters or
-where exactly a line begins. Whether a piece was put there or forged it can't know: a context is
-sound where it has just the pieces that one with harmless texts in it has.
+It shares no code with the guard. It finds the service's structure, and everything that looks the
+same to a reader who ignores case, width, script, emphasis, invisible characters and the exact start
+of a line. It can't know whether a piece was written by the service or forged: a context is sound if
+it has exactly the pieces of a context with harmless texts.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Read a context as a stranger would, and count it with tiktoken itself.
+"""Read a context independently, and count its tokens with tiktoken itself.
 
-Nothing here shares code with the counting of the service: what it says of a context is checked
-against this, in the laws and over real conversations.
+Nothing here shares code with the counting of the service: the service's counts are checked against
+this, in the laws and over real conversations.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What benches are asked, and what they say in the end."""
+"""Options and output that all benchmarks share."""
 
 import argparse
 import json

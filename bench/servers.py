@@ -1,4 +1,4 @@
-"""A bus server of a bench's own, which it may kill and start again on the same data."""
+"""Bus servers of a benchmark, which it can kill and restart on the same data."""
 
 import asyncio
 from collections.abc import AsyncIterator

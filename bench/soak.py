@@ -1,13 +1,13 @@
-"""Whether a worker's memory and files stay as they are over a long run.
+"""Check that a worker's memory and open files stay constant over a long run.
 
     python -m bench.soak [--minutes 2] [--rate 50] [--json]
 
-Sends requests of a few hundred owners at a steady rate, half over the channel, with rows on the
-results streams, to one worker over a SQLite file. What it remembers up to a bound is filled first,
-by long histories of short texts, and by histories so long that every build leaves rows out.
-``rss_mb`` and ``files`` are what it holds then and after each minute, ``rss_slope_mb_per_minute``
-is the slope of its memory over the second half. Ends with 1 where requests went unanswered, or
-files or memory grow.
+Sends requests of a few hundred owners at a constant rate, half of them over the channel, and rows
+on the results streams, to one worker with a SQLite file. Bounded caches are filled first, by long
+histories of short texts, and by histories so long that every build leaves rows out. ``rss_mb`` and
+``files`` are measured then and after each minute; ``rss_slope_mb_per_minute`` is the slope of the
+memory over the second half. The exit code is 1 if requests went unanswered, or if files or memory
+grew.
 """
 
 import argparse

@@ -1,21 +1,22 @@
-"""What an extract keeps of what is asked later, beside the cut that it replaces.
+"""Measure how much of what is asked later an extract keeps, against the truncation it replaces.
 
     python -m bench.summaries --data DIR [--json]
 
-For each conversation of DIR's ``locomo`` but those that the numbers of `formatters.extractive`
-were chosen on, and for each of `BUDGETS`, the whole conversation is brought down to so many tokens
-of ``o200k_base``: by ``extract``; by ``newest``, which keeps the newest messages in the form of
-`[SHARED_MEMORY]`; by ``extract_and_newest``, which gives each half of the tokens; by
-``newest_compact``, the newest in the form of the extract; by ``random``, sentences drawn by lot in
-that form. Then, for every question with evidence, adversarial ones aside:
+For each conversation of DIR's ``locomo``, except those on which the constants of
+`formatters.extractive` were chosen, and for each of `BUDGETS`, the conversation is reduced to this
+number of tokens of ``o200k_base``: by ``extract``; by ``newest``, which keeps the newest messages
+in the form of `[SHARED_MEMORY]`; by ``extract_and_newest``, with half of the tokens for each; by
+``newest_compact``, the newest in the form of the extract; by ``random``, random sentences in that
+form. Then, for every question with evidence, except adversarial ones:
 
-- ``words``: the share of an evidence message's words, weighed by their rarity in the conversation,
-  that stand in one line of the text, in the line where it is largest;
-- ``survived``: the share of evidence messages of which that is half or more;
-- ``answers``: the share of the answer's words, weighed alike, that stand anywhere in the text.
+- ``words``: the share of an evidence message's words, weighted by their rarity in the conversation,
+  in the line of the text that has the largest share;
+- ``survived``: the share of evidence messages for which this is at least half;
+- ``answers``: the share of the answer's words, weighted alike, anywhere in the text.
 
-Averaged over a question's evidence, then over questions, then over conversations. No model judges,
-and a word of the evidence in another's line counts as well: ``random`` shows what chance gives.
+Averages over a question's evidence, then over questions, then over conversations. No model judges,
+and a word of the evidence in another message's line counts as well: ``random`` shows the effect of
+chance.
 """
 
 import json

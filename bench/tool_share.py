@@ -1,18 +1,18 @@
-"""Whether the tool that is called next is among those that fit a share.
+"""Measure whether the tool that is called next is among those that fit a share of the tokens.
 
     python -m bench.tool_share --data DIR [--json]
 
-Of DIR's ``tools`` and ``tau_airline``, three sets of cases:
+Three sets of cases, from DIR's ``tools`` and ``tau_airline``:
 
-- ``queries``: for each set of one tool with a query, the query is the input, and every tool of all
-  sets is offered; the one to keep is the set's own.
-- ``airline``: for each call of a trajectory whose tool was not called before in it, the last human
-  message is the input, what was said before is history, and the set's own tools are offered.
-- ``airline_among_all``: the same with the tools of all sets, in an order by lot.
+- ``queries``: for each set of one tool with a query, the query is the input, and the tools of all
+  sets are offered; the set's own tool should be kept.
+- ``airline``: for each first call of a tool in a trajectory, the last human message is the input,
+  the messages before it are the history, and the set's own tools are offered.
+- ``airline_among_all``: the same with the tools of all sets, in random order.
 
-For each share of the tokens that all offered tools take, array and `[CAPABILITIES]` together: in
-which share of the cases the tool is kept by ``chosen``, the service's choice; by ``first``, the
-tools in their order as far as they fit; by ``cheapest``, the smallest. All keep what was called.
+For each share of the tokens of all offered tools, array and `[CAPABILITIES]` together: the share of
+cases in which the tool is kept by ``chosen``, the service's choice; by ``first``, the tools in
+their order while they fit; by ``cheapest``, the smallest. All keep tools that were called before.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""What the bus costs: the whole runner, beside an echo without any service in it."""
+"""The cost of the bus: the whole runner against an echo without the service."""

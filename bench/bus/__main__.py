@@ -1,11 +1,11 @@
-"""What the bus costs: the whole runner on a real server, beside an echo without any service.
+"""Measure the cost of the bus: the whole runner on a real server, against an echo.
 
     python -m bench.bus [--json] [--quick]
 
-It starts a server of its own, workers, an echo, and loads them in turn, in rounds; the figures are
-medians of the rounds. `README.md` in the folder above says what the keys mean. With the server,
-the load and the workers on the same cores, rates say much about the machine: ratios within a round,
-and CPU for an answer, say more.
+Starts a server, workers and an echo, and loads them in turn, in rounds; the figures are medians of
+the rounds. `README.md` in the folder above explains the keys. The server, the load and the workers
+share the same cores, so rates depend on the machine: compare the ratios within a round, and the CPU
+per answer.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""How much of a prompt stands as it stood in the build before, while a conversation grows."""
+"""The share of a prompt that is unchanged since the previous build, in growing conversations."""

@@ -1,10 +1,10 @@
-"""How much of a prompt stands as it stood in the build before, while a conversation grows.
+"""Measure the share of a prompt that is unchanged since the previous build, as conversations grow.
 
     python -m bench.cache --data DIR [--tokens 4000] [--skip N] [--limit N] [--quick] [--json]
 
-Each conversation of `locomo` is a chat that grows by a message of either speaker, which is a turn;
-from turn 50 on there is a build each turn, through `service.app.open_builder`, with the next
-human message as the input. Shares are of tokens of the text that is sent, counted with tiktoken's
+Each conversation of `locomo` is a chat that grows by one message of either speaker per turn; from
+turn 50 on there is one build per turn, through `service.app.open_builder`, with the next human
+message as the input. Shares are of the tokens that are sent, counted with tiktoken's
 ``o200k_base``, and are means over builds.
 """
 

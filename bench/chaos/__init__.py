@@ -1,1 +1,1 @@
-"""Faults, and whether what is promised holds through them."""
+"""Fault injection: check that the delivery guarantees hold."""

@@ -1,12 +1,13 @@
-"""Faults on purpose, and whether what docs/delivery.md promises holds through them.
+"""Inject faults, and check that the guarantees of docs/delivery.md hold.
 
     python -m bench.chaos [--requests N] [--kills 20] [--seed 1] [--json]
     python -m bench.chaos --redis-kill | --pause | --flushall | --rolling
 
-Starts a server with AOF (everysec) and three ``ctxb worker`` over one SQLite file, adds requests to
-the stream, and without another wish kills random workers that have some in work, and starts others
-in their place. Answers are read from where they are stored, and ``duplicates`` from those and from
-all that was replied. Ends with 1, and says which, where a promise is broken.
+Starts a server with AOF (everysec) and three ``ctxb worker`` with one SQLite file, and adds
+requests to the stream. By default, random workers that have requests in work are killed and
+replaced. Answers are read from the stored results, and ``duplicates`` from these and from all
+replies. The exit code is 1 if a guarantee is broken; the output says which.
+
 """
 
 import argparse

@@ -1,17 +1,17 @@
-"""Compaction over every conversation of a folder, replayed turn by turn.
+"""Replay every conversation of a folder turn by turn, with compaction.
 
     python -m bench.compaction --data DIR [--json] [--quick]
 
 Each conversation is built and stored message by message, every second one in the `chat` layout,
-with little room for history and summaries made after each answer. Prints how many ``builds`` and
-``summaries`` there were and the ``tokens_saved`` by these; then what must be 0: builds with
+with a small budget for history, and summaries after each answer. Prints the numbers of ``builds``
+and ``summaries`` and the ``tokens_saved`` by these; then what must be 0: builds with
 ``invalid_sequences`` or ``over_budget``, and rows that were ``lost``, from the decisions or from
-the store; then the ``max_generation`` of a summary (1: made from rows alone), and the
-``cpu_ratio``: the CPU time of a response with summaries over that of one under `oldest_first`
-without, the median over interleaved pairs. ``evidence`` is what `bench.summaries` finds of locomo's
-questions, where the folder has it: by the tokens of a summary, the share of the messages they need
-that survive in the extract, and in the newest messages of as many tokens. ``--quick`` takes the
-first 40 turns of each sixth conversation.
+the store; then the ``max_generation`` of a summary (1: of rows only), and the ``cpu_ratio``: the
+CPU time of a response with summaries to that of one under `oldest_first` without, the median over
+interleaved pairs. ``evidence`` is the result of `bench.summaries` for locomo's questions, if the
+folder has it: by the tokens of a summary, the share of the evidence that survives in the extract,
+and in the newest messages with the same number of tokens. ``--quick`` takes the first 40 turns of
+every sixth conversation.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""More requests at once than workers can take."""
+"""More requests at once than the workers can take."""

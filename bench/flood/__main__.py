@@ -1,16 +1,17 @@
-"""A flood of requests: what is answered, what is refused, what is lost, and where.
+"""Flood workers with requests, and count what is answered, refused and lost.
 
     python -m bench.flood [--requests 50000] [--workers 2] [--json]
 
-Sends requests of 4 kB at once, three times, each to a server and workers of its own: ``stream`` by
-XADD to some workers; ``channel`` by PUBLISH to one, with the server's default limit for what a
-subscriber hasn't read; and ``channel_256mb`` with the limit that docs/delivery.md asks for. On the
-channel it refuses what goes beyond a fifth of the requests.
+Sends requests of 4 kB at once, three times, each to its own server and workers: ``stream`` by XADD
+to several workers; ``channel`` by PUBLISH to one, with the server's default limit for unread data
+of a subscriber; ``channel_256mb`` with the limit that docs/delivery.md recommends. The limit of the
+backlog for the channel is a fifth of the requests.
 
-``answered`` have a stored answer, and ``overloaded`` is what was refused, as the sender hears it.
-What is left is lost: ``unheard`` was published while nobody was subscribed, for ``dropped`` the
-worker's own queue had no room, and ``cut_off`` the server threw away when it cut the worker off,
-which that has to know by ``resubscribed``. Ends with 1, and says which, where a promise is broken.
+``answered`` have a stored answer, and ``overloaded`` were refused, by the sender's count. The
+others are lost: ``unheard`` were published while nobody was subscribed, ``dropped`` exceeded the
+worker's own queue, and ``cut_off`` were discarded by the server when it disconnected the worker,
+which ``resubscribed`` must show. The exit code is 1 if a guarantee is broken; the output says
+which.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""Bytes made to find ways through the decoding of requests."""
+"""Fuzz the decoding of requests."""

@@ -1,11 +1,11 @@
-"""Whether any bytes make the way in fail otherwise than with a refusal.
+"""Check that no bytes make the decoding of requests fail other than by a rejection.
 
     python -m bench.fuzz [--seconds 60] [--corpus DIR] [--json]
 
-Feeds `service.wire.request.decode` with what atheris, which looks for new paths, makes of
-requests in all forms. ``runs`` is how many inputs were tried, ``ways`` how many places of the code
-they reached, ``findings`` how many raised anything but `RejectedError`; those are kept in DIR, and
-the exit code is 1. Needs bench/requirements.txt.
+Calls `service.wire.request.decode` with inputs that atheris, a coverage-guided fuzzer, generates
+from requests in all forms. ``runs`` is the number of inputs, ``ways`` the number of code locations
+reached, ``findings`` the number of inputs that raised anything but `RejectedError`; these are kept
+in DIR, and the exit code is 1. Needs bench/requirements.txt.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""What a look at a worker's builds costs the worker."""
+"""The cost of the inspector for the worker that serves it."""

@@ -1,12 +1,12 @@
-"""What a page that shows a worker's builds as they come costs the worker's own requests.
+"""Measure what a page that shows live builds costs the worker's own requests.
 
     python -m bench.inspector [--json] [--quick] [--browser]
 
-It starts a server and a worker of its own, and loads the worker in pairs of windows, one with a
-page that listens and one without, in turn one or the other first. `README.md` in the folder above
-says what the keys mean. The page is a process that reads the live feed and asks for lists as a page
-does; with ``--browser`` there are windows with the page itself in Chromium as well, which on few
-cores takes these from worker and load.
+Starts a server and a worker, and loads the worker in pairs of windows, one with a listening page
+and one without, in alternating order. `README.md` in the folder above explains the keys. The page
+is a process that reads the live feed and requests lists as the real page does; with ``--browser``
+there are windows with the real page in Chromium as well, which takes CPU from worker and load on
+machines with few cores.
 """
 
 import argparse

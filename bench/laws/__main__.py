@@ -1,13 +1,13 @@
-"""The laws of every context, over every conversation of a folder.
+"""Check the laws of every context over all conversations of a folder.
 
     python -m bench.laws --data DIR [--json] [--quick]
 
 Builds each conversation and trajectory of DIR with every strategy, in both layouts and in all
-forms, with room for history from 64 tokens to all of it, and with budgets from the protected parts
-alone. Prints how many ``builds`` there were and how many were ``refused``, then how many broke a
-law: ``refused_wrongly``, ``over_budget``, ``invalid_sequences``, ``undecided`` and
-``count_differences``. The first build to break each law is told on standard error.
-``--quick`` takes every ninth wish of each third conversation.
+formats, with room for history from 64 tokens to all of it, and with budgets from the protected
+parts alone. Prints the number of ``builds`` and of ``refused`` ones, then how many broke a law:
+``refused_wrongly``, ``over_budget``, ``invalid_sequences``, ``undecided`` and
+``count_differences``. The first build to break each law is written to standard error. ``--quick``
+takes every ninth combination of options of every third conversation.
 """
 
 import os

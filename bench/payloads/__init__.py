@@ -1,1 +1,1 @@
-"""Payloads that nobody should send."""
+"""Malformed and hostile payloads."""

@@ -1,13 +1,12 @@
-"""What becomes of payloads that nobody should send.
+"""Send malformed and hostile payloads to workers, and check what becomes of them.
 
     python -m bench.payloads [--count 200000] [--seed 1] [--workers 2] [--json]
 
-Sends malformed, truncated, huge, deeply nested and hostile requests to real workers, batch by
-batch, and hostile rows to the results streams beside them. ``readable`` are those whose owner and
-id another parser than the service's can read; ``unanswered`` those of them that got no answer;
-``answered`` and ``dead`` are all replies and dead letters, and ``missing`` the payloads with
-neither. ``given_up`` are those with which every delivery failed. Ends with 1, and says which, where
-a promise is broken.
+Sends malformed, truncated, huge, deeply nested and hostile requests to real workers, in batches,
+and hostile rows to the results streams. ``readable`` are those whose owner and id an independent
+parser can read; ``unanswered`` those of them without an answer; ``answered`` and ``dead`` are all
+replies and dead letters, and ``missing`` the payloads with neither. ``given_up`` are those whose
+deliveries all failed. The exit code is 1 if a guarantee is broken; the output says which.
 """
 
 import argparse

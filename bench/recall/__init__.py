@@ -1,1 +1,1 @@
-"""What the context still has of the messages that answer a question."""
+"""How many of the messages that answer a question remain in the context."""

@@ -1,12 +1,12 @@
-"""How much of what answers a question the context still has, by strategy and tokens for history.
+"""Measure how much of what answers a question remains, by strategy and tokens for history.
 
     python -m bench.recall --data DIR [--sets locomo,qmsum,cjk] [--budgets 1000,2000,4000]
         [--strategies oldest_first,importance,…] [--limit N] [--json]
 
-One question is one build through `service.app.open_builder`, with the question as the current input
-and the whole conversation as history. A message counts as kept where its text, of a longer one the
-first 450 characters, stands in what is sent of history. What that costs is counted with
-``o200k_base``, and 4 a message.
+Each question is one build through `service.app.open_builder`, with the question as the current
+input and the whole conversation as history. A message counts as kept if its text, or its first 450
+characters, is in the history that is sent. The cost is counted with ``o200k_base``, plus 4 tokens
+per message.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""All benches, one after the other, in one table."""
+"""Run all benchmarks, and collect their results in one table."""

@@ -1,11 +1,11 @@
-"""All benches, one after the other, in one table beside what they are compared with.
+"""Run all benchmarks one after the other, and collect them in one table with their baselines.
 
     python -m bench.scoreboard [--data DIR] [--peers PYTHON] [--only recall,store] [--quick]
 
-Each is a process of its own, and two are never measured at a time. One that can't run here is
-skipped, with the reason. A full run keeps what each has printed, and writes `docs/benchmarks.md`
-from the newest of each; ``--quick`` takes minutes, and writes nothing. Ends with 1 where a bench
-failed, or a promise is broken.
+Each runs in its own process, and never two at a time. A benchmark that can't run here is skipped,
+with the reason. A full run keeps the output of each, and writes `docs/benchmarks.md` from the
+newest; ``--quick`` takes minutes, and writes nothing. The exit code is 1 if a benchmark failed or a
+guarantee is broken.
 """
 
 import argparse

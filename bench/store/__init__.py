@@ -1,1 +1,1 @@
-"""What a build costs over histories of a thousand to a million rows, on real databases."""
+"""The cost of builds over histories of a thousand to a million rows, on real databases."""

@@ -1,10 +1,9 @@
-"""Builds over histories of one owner, on SQLite and on Postgres: what they read, how they grow.
+"""Measure builds over growing histories of one owner, on SQLite and on Postgres.
 
     python -m bench.store [--json] [--sizes 1000 100000 1000000] [--rounds 100]
 
-The databases are real, and made for the run: files, and a Postgres that is started and ended with
-it. Wall time, medians of interleaved rounds. `README.md` in the folder above says what the keys
-mean.
+The databases are real and created for the run: files, and a Postgres server that is stopped after
+it. Wall time, medians of interleaved rounds. `README.md` in the folder above explains the keys.
 """
 
 import argparse
