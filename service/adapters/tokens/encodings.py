@@ -28,6 +28,11 @@ LONG_BLANKS = 100_000
 # Blanks as in tiktoken's patterns, without line ends; Python's \s matches four more characters.
 # The engine skips shorter runs, which saves a match for every gap between two words.
 _BLANKS: Final = re.compile(r"[^\S\r\n\x1c-\x1f]{64,}")
+#: The bytes of all blanks in UTF-8.
+_BLANK_BYTES: Final = frozenset(
+    "\t\v\f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000".encode()
+)
 
 
 class VocabularyError(ContextBuilderError):
@@ -82,27 +87,36 @@ _loading = threading.Lock()
 
 def load_encoding(name: str) -> Encoding:
     """Return an encoding, loaded once per process; raises `VocabularyError`."""
+    return _load(name).texts
+
+
+class _Encodings(NamedTuple):
+    texts: Encoding
+    #: For runs of blanks, which it takes as one piece; it has only the tokens for them.
+    blanks: Encoding
+
+
+def _load(name: str) -> _Encodings:
     with _loading:  # without it two threads would load the same encoding
         return _build(name)
 
 
 @functools.cache
-def _build(name: str, *, whole: bool = False) -> Encoding:
-    """Build an encoding, or one with its vocabulary that doesn't split texts into pieces."""
+def _build(name: str) -> _Encodings:
     definition = _DEFINITIONS.get(name)
     if definition is None:
         raise VocabularyError(f"there is no vocabulary named {name!r}")
     try:  # imported here: commands that count nothing don't wait for it
-        tiktoken = import_module("tiktoken")
+        encoding = import_module("tiktoken").Encoding
     except ImportError as error:
         raise VocabularyError(f"tiktoken cannot be loaded: {error}") from error
-    encoding: Encoding = tiktoken.Encoding(
-        name,
-        pat_str=_WHOLE if whole else definition.pattern,
-        mergeable_ranks=read_ranks(name, definition.sha256),
-        special_tokens={},  # they are read as text
+    ranks = read_ranks(name, definition.sha256)
+    blanks = {token: rank for token, rank in ranks.items() if _BLANK_BYTES.issuperset(token)}
+    # without special tokens, which are read as text
+    return _Encodings(
+        encoding(name, pat_str=definition.pattern, mergeable_ranks=ranks, special_tokens={}),
+        encoding(name, pat_str=_WHOLE, mergeable_ranks=blanks, special_tokens={}),
     )
-    return encoding
 
 
 def read_ranks(name: str, sha256: str) -> dict[bytes, int]:
@@ -146,9 +160,7 @@ def count_tokens(encoding: Encoding, text: str) -> int:
     tokens = start = 0
     for first, last in _long_blanks(text):
         tokens += len(encoding.encode_ordinary(text[start:first]))
-        with _loading:
-            whole = _build(encoding.name, whole=True)
-        tokens += len(whole.encode_ordinary(text[first:last]))
+        tokens += len(_load(encoding.name).blanks.encode_ordinary(text[first:last]))
         start = last
     return tokens + len(encoding.encode_ordinary(text[start:]))
 

@@ -20,3 +20,10 @@ def test_definitions_are_tiktokens_own(name: str, monkeypatch: pytest.MonkeyPatc
     definition = openai_public.ENCODING_CONSTRUCTORS[name]()
 
     assert encodings._DEFINITIONS[name] == (definition["pat_str"], hashes[0])
+
+
+def test_all_blanks_are_known() -> None:
+    """Every character that the pattern takes for a blank can be encoded as one."""
+    blanks = [chr(code) for code in range(0x110000) if encodings._BLANKS.match(chr(code) * 64)]
+
+    assert set("".join(blanks).encode()) == encodings._BLANK_BYTES
