@@ -15,13 +15,15 @@ from service.config.presets import PRESETS, Preset
 ALIASES: Final[Mapping[str, str]] = {"memory.history_context_size": "memory.limit"}
 
 #: Earlier names of settings, which are read with a warning.
-RENAMED: Final[Mapping[str, str]] = {"bus.socket_timeout": "bus.socket_timeout_seconds"}
+RENAMED: Final[Mapping[str, str]] = {
+    "bus.socket_timeout": "bus.socket_timeout_seconds",
+    "manifests.max_bytes": "reports.max_bytes",
+    "manifests.ttl_seconds": "reports.ttl_seconds",
+}
 
 #: Settings and whole sections that no longer exist. They are ignored with a warning: this
 #: sentence, which names the successor or says that there is none.
-REMOVED: Final[Mapping[str, str]] = {
-    "manifests": "Build reports replace them: set reports.ttl_seconds and reports.max_bytes."
-}
+REMOVED: Final[Mapping[str, str]] = {"manifests": "Build reports replace them: see reports."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +74,16 @@ def _rename(layer: Layer, old: str, new: str) -> None:
     if not _sets(layer, old_keys):
         return
     location = layer.location(old_keys) or ""
+    value = _pop(layer, old_keys)
+    if _sets(layer, new_keys) and old in RENAMED:  # one file may serve two versions
+        layer.warnings.append(f"{location}  {old}: is ignored, since {new} is set")
+        return
     if _sets(layer, new_keys):
         same = f"another name of {new}, which is set as well"
         layer.problems.append(f"{location}  {old}: {same}")
     if old in RENAMED:
         layer.warnings.append(f"{location}  {old}: is called {new} now")
-    set_value(layer.values, new_keys, _pop(layer, old_keys))
+    set_value(layer.values, new_keys, value)
     layer.locations[new_keys] = location
 
 

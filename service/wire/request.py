@@ -31,7 +31,7 @@ from formatters.custom import TAG_PATTERN
 from formatters.guard import quoted
 from formatters.providers.context_management import ContextEdit, ContextManagement
 from formatters.rows import fix_surrogates
-from service.errors import ContextBuilderError, shown
+from service.errors import ContextBuilderError, InvalidRequestError, shown
 from service.wire.payload import (
     MAX_BYTES,
     MAX_ID,
@@ -426,8 +426,9 @@ Content = Annotated[
 class BuildRequest(Tolerant):
     """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
 
-    Validation raises errors of `service.errors` only: `InvalidRequestError` with a JSON pointer
-    for each problem, `UnsupportedContentError` or `UnsupportedVersionError`.
+    Validation of an object raises errors of `service.errors` only: `InvalidRequestError` with a
+    JSON pointer for each problem, `UnsupportedContentError` or `UnsupportedVersionError`. Use
+    `decode` for bytes.
     """
 
     model_config = ConfigDict(json_schema_extra=omit_derived)
@@ -464,6 +465,8 @@ class BuildRequest(Tolerant):
             request = handler(with_derived_ids(data) | receipt)
         except ValidationError as error:
             raise invalid(error) from error
+        except (TypeError, ValueError, RecursionError) as error:  # an object that isn't JSON
+            raise InvalidRequestError(f"not JSON: {error}") from error
         first = request.run.history[0]
         check_input(first.content, first.role, request.input_pointer)
         return request

@@ -25,8 +25,9 @@ MAX_SHARDS: Final = 64
 CHECK_SECONDS: Final = 2.0
 #: Most seconds between two searches for entries in streams that are not in use: left from another
 #: number of shards, or written by a producer that uses an outdated one. The pause grows from
-#: `CHECK_SECONDS` while the number stays: in a cluster, a search takes up to 64 commands.
-SEARCH_SECONDS: Final = 60.0
+#: `CHECK_SECONDS` while the number stays: in a cluster, a search takes up to 64 commands. It stays
+#: below the default timeout of a request.
+SEARCH_SECONDS: Final = 8.0
 
 log = structlog.get_logger(__name__)
 

@@ -57,10 +57,8 @@ def test_a_removed_setting_in_a_section_that_is_json_is_ignored(
     assert settings.warnings == ("CTXB_BUS  bus.wheels: is ignored. Set bus.url instead.",)
 
 
-def test_renamed_settings_are_read(
-    write: Write, monkeypatch: pytest.MonkeyPatch, problems: Problems
-) -> None:
-    """With a warning; to set both names in one source is an error."""
+def test_renamed_settings_are_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a warning; the new name takes precedence, so that one file serves two versions."""
     write("bus:\n  socket_timeout: 3\n")
     settings = load_settings()
     assert settings.bus.socket_timeout_seconds == 3
@@ -70,11 +68,24 @@ def test_renamed_settings_are_read(
     )
     monkeypatch.setenv("CTXB_BUS__SOCKET_TIMEOUT_SECONDS", "4")
     assert load_settings().bus.socket_timeout_seconds == 4
-    write("bus:\n  socket_timeout: 3\n  socket_timeout_seconds: 3\n")
-    assert problems() == [
-        "config.yml:2:3  bus.socket_timeout: another name of bus.socket_timeout_seconds,"
-        " which is set as well"
-    ]
+    monkeypatch.delenv("CTXB_BUS__SOCKET_TIMEOUT_SECONDS")
+    write("bus:\n  socket_timeout: 3\n  socket_timeout_seconds: 5\n")
+    settings = load_settings()
+    assert settings.bus.socket_timeout_seconds == 5
+    assert settings.warnings == (
+        "config.yml:2:3  bus.socket_timeout: is ignored, since bus.socket_timeout_seconds is set",
+    )
+
+
+def test_manifests_that_were_off_leave_reports_off(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings of manifests have the same meaning for the reports that replace them."""
+    monkeypatch.setenv("CTXB_MANIFESTS__TTL_SECONDS", "0")
+    write("manifests: {max_bytes: 5000, other: 1}")
+    settings = load_settings()
+    assert (settings.reports.ttl_seconds, settings.reports.max_bytes) == (0, 5000)
+    assert len(settings.warnings) == 3
 
 
 def test_a_setting_can_move_to_another_section(
