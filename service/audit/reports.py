@@ -1,4 +1,4 @@
-"""Build reports: what a context was made of and what it came to, kept on the bus for a while.
+"""Build reports: inputs, decisions and usage of a build, stored on the bus for a limited time.
 
 A report is the content of the response with all decisions, the request's ids and options, and the
 settings that shaped the build. It holds texts (messages, tool definitions, the request itself) only

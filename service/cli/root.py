@@ -1,4 +1,4 @@
-"""The command line as a whole: the commands that there are, and the options that precede them.
+"""The root command: its global options, and its subcommands, which are loaded lazily.
 
 A command's module is imported when the command is named, so `ctxb --help` and a command of its own
 load nothing of the others.

@@ -1,4 +1,4 @@
-"""Read a question into weighted search terms; without words of its own it takes the last turn's."""
+"""Parse a question into weighted search terms; one without any uses those of the last turn."""
 
 import re
 from collections.abc import Mapping, Sequence, Set

@@ -541,7 +541,7 @@ class RejectedError(ContextBuilderError):
     def __init__(self, error: ContextBuilderError, envelope: Envelope | None) -> None:
         super().__init__(error.detail, error.problems)
         self.error = error
-        #: None if nobody can be answered, because id and owner are unreadable.
+        #: None if id and owner are unreadable, so that no response can be addressed.
         self.envelope = envelope
 
 

@@ -1,4 +1,4 @@
-"""Repeat steps until told to stop, back off during outages, and record the progress."""
+"""Run steps until stopped, with back-off during outages, and record their progress."""
 
 import asyncio
 from collections import Counter
