@@ -116,11 +116,10 @@ async def _transaction(
             await driver.execute(begin + _SET_BY_INDEX if by_index else begin)
             yield connection
             await driver.execute("COMMIT")
-        except BaseException:
-            with suppress(*_ERRORS):  # the error that led here is the one to raise
-                await driver.execute("ROLLBACK")
-            raise
         finally:
+            if driver.is_in_transaction():  # after an error, which is the one to raise
+                with suppress(*_ERRORS):
+                    await driver.execute("ROLLBACK")
             if driver.is_in_transaction():  # the pool must not reuse it
                 driver.terminate()
 
