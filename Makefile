@@ -23,7 +23,7 @@ REST ?=
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 
-# else Python reads every module anew, in each process that a test starts
+# otherwise Python compiles every module again in each process that a test starts
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -100,7 +100,7 @@ docs: $(READY) ## Build the site of docs/ into site/
 	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
 
 .PHONY: pictures
-pictures: $(READY) ## Take the pictures of the inspector anew, in Chromium
+pictures: $(READY) ## Take new pictures of the inspector, in Chromium
 	mkdir -p docs/images
 	CTXB_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_inspector_pictures.py
 

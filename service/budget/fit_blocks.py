@@ -55,7 +55,7 @@ class ReducedBlock:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: decisions are remembered
 class Fitted:
-    """Blocks that fit into the budget, and how they came to."""
+    """The fitted blocks, and the decisions behind them."""
 
     blocks: tuple[Block, ...]
     #: Tokens of each block, by tag.
