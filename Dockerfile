@@ -4,6 +4,8 @@ FROM python:3.11-slim AS build
 ARG EXTRAS=otel,postgres
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY scripts/build_backend.py scripts/
+COPY ctxb ctxb
 COPY formatters formatters
 COPY prompts prompts
 COPY service service

@@ -95,17 +95,22 @@ reference: $(READY) ## Write what is generated: of docs/ schemas, errors, settin
 	$(BIN)/python -m scripts.wire_documents docs
 	$(BIN)/python -m scripts.reference docs
 
+GENERATED := $(addprefix docs/,commands.md configuration.md messages.md python.md)
 .PHONY: docs
 docs: $(READY) ## Build the site of docs/ into site/
 	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
+	@echo "$(words $(wildcard docs/*.md)) pages; with README.md, without what is generated," \
+		"$$(cat README.md $(filter-out $(GENERATED),$(wildcard docs/*.md)) \
+			| sed '/: from here)$$/,/: to here)$$/d' | grep -oE '\S*[[:alnum:]]\S*' | wc -l) words"
 
 .PHONY: pictures
-pictures: $(READY) ## Take new pictures of the inspector, in Chromium
+pictures: $(READY) ## Take new pictures: of a terminal, and of the inspector, in Chromium
 	mkdir -p docs/images
+	$(BIN)/python -m scripts.record_terminal docs/images/terminal.svg
 	CTXB_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_inspector_pictures.py
 
 .PHONY: bench
-bench: $(READY) ## Measure everything, with DATA=folder, and write docs/benchmarks.md; ARGS=--quick doesn't
+bench: $(READY) ## Measure everything, with DATA=folder, and write bench/results.md; ARGS=--quick doesn't
 	$(BIN)/python -m bench.scoreboard $(if $(DATA),--data $(DATA)) \
 		$(if $(wildcard $(BENCH_READY)),--peers $(BENCH_VENV)/bin/python) $(ARGS)
 
@@ -121,6 +126,10 @@ $(BENCH_READY): pyproject.toml constraints.txt bench/requirements.txt
 	grep -Ev '^(openai|python-dateutil)==' constraints.txt > $(BENCH_VENV)/constraints.txt # peers ask for older ones
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(BENCH_VENV)/constraints.txt -r bench/requirements.txt -e .
 	@touch $@
+
+.PHONY: wheel
+wheel: ## Build the wheel into dist/
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # what the image has, installed as the image does it
 .PHONY: sbom

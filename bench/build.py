@@ -19,10 +19,10 @@ from typing import Any, Final
 from bench.contenders import CONTENDERS, VOCABULARY, Contender, set_task, versions
 from bench.conversation import QUESTION, conversation
 from formatters.model import Row
-from formatters.printed import quote_cached
 from service.adapters.memory.store import open_memory_store
 from service.adapters.tokens.encodings import load_encoding
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.aio import reduce_garbage_collection
 from service.budget.strategies import STRATEGIES
 from service.build.gather import Sources
 from service.builder import ContextBuilder
@@ -57,6 +57,7 @@ def main() -> None:
 
 def measured(rounds: int) -> dict[str, Any]:
     """Measure all lengths and return the figures by their keys."""
+    reduce_garbage_collection()  # as `ctxb worker` does
     figures: Figures = defaultdict(list)
     kept: dict[str, dict[str, int]] = defaultdict(dict)
     for length in LENGTHS:
@@ -84,8 +85,8 @@ def _contest(rows: Sequence[Row], rounds: int, figures: Figures) -> dict[str, in
         for name, each in there.items():
             if each.remembers:
                 cold = each.prepare(task)
-                _forget()
                 figures[f"{name}_cold_ms", length].append(_cpu_ms(cold))
+                warm[name]()  # else the processor's caches would hold the cold one, or another peer
             figures[f"{name}_ms", length].append(_cpu_ms(warm[name]))
     return kept
 
@@ -95,17 +96,16 @@ def _takes_part(contender: Contender, length: int) -> bool:
 
 
 async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
-    """Measure whole builds, beside one plain count of the text that they send."""
+    """Measure whole builds, next to one plain count of the text that they send."""
     length = len(rows)
     request = _request("oldest_first")
-    async with open_memory_store(TiktokenTokenizers().counter(VOCABULARY), now) as stores:
+    async with open_memory_store(partial(TiktokenTokenizers().counter, VOCABULARY), now) as stores:
         await stores.history.append("o", rows)
         warm = _builder(stores)
         response = await warm.build(request)
         text = "\n".join(message["content"] for message in response.content.messages)
         count = partial(load_encoding(VOCABULARY).encode_ordinary, text)
         for _ in range(rounds):
-            _forget()
             for key, builder in (("build_cold_cpu_ms", _builder(stores)), ("build_cpu_ms", warm)):
                 began = time.process_time()
                 await builder.build(request)
@@ -115,7 +115,7 @@ async def _builds(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
 
 async def _strategies(rows: Sequence[Row], rounds: int, figures: Figures) -> None:
     """Measure whole builds under each strategy, in turn; those that refuse are left out."""
-    async with open_memory_store(TiktokenTokenizers().counter(VOCABULARY), now) as stores:
+    async with open_memory_store(partial(TiktokenTokenizers().counter, VOCABULARY), now) as stores:
         await stores.history.append("o", rows)
         builder = _builder(stores)
         asked = {name: _request(name) for name in STRATEGIES}
@@ -146,11 +146,6 @@ def _builder(stores: Stores) -> ContextBuilder:
     return ContextBuilder(sources=sources, tokenizers=TiktokenTokenizers(), clock=now)
 
 
-def _forget() -> None:
-    """Forget what all builds of this process share, before a cold one."""
-    quote_cached.cache_clear()
-
-
 class _NoTools:
     """A registry without tools."""
 
@@ -175,7 +170,7 @@ def _cpu_ms(act: Callable[[], object]) -> float:
     return (time.process_time() - began) * 1000
 
 
-# --- telling ---------------------------------------------------------------------------------
+# --- report ----------------------------------------------------------------------------------
 
 
 def _keys(medians: dict[tuple[str, int], float]) -> dict[str, Any]:

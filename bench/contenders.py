@@ -11,6 +11,7 @@ oldest message that it keeps, to fill its budget.
 """
 
 import functools
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,20 +23,24 @@ from tiktoken import Encoding, get_encoding
 from tiktoken.registry import ENCODINGS
 
 from formatters.model import Block, Facts, MemoryView, Role, Row
-from formatters.rows import read_rows
+from formatters.rows import StoredRows, read_rows
 from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
-from prompts.identity import core_identity
+from prompts.system_prompt import core_identity
 from service.adapters.tokens.encodings import load_encoding
 from service.adapters.tokens.tokenizers import TiktokenCounter
 from service.budget.counting import block_tokens
 from service.budget.decisions import PRESENT
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.strategies.oldest_first import OldestFirst
+from service.build.row_cache import RowCache
 
 #: The vocabulary of all contenders, and a model that litellm counts with it.
 VOCABULARY: Final = "o200k_base"
 MODEL: Final = "gpt-4o"
+
+#: All rows, as far as they fit.
+VIEW: Final = MemoryView(limit=None)
 
 #: Do the task once; returns how many messages of the history are kept.
 Trim = Callable[[], int]
@@ -46,6 +51,8 @@ class Task:
     """What all contenders are given."""
 
     facts: Facts
+    #: The history as a store has it.
+    stored: StoredRows
     #: The facts as blocks: system message, history, current input.
     blocks: tuple[Block, ...]
     #: For all messages together.
@@ -67,7 +74,7 @@ class Contender:
 
     @property
     def installed(self) -> bool:
-        """Tell whether its package is there."""
+        """Return whether its package is there."""
         return self.package is None or find_spec(self.package.replace("-", "_")) is not None
 
     def keys(self, name: str) -> tuple[str, ...]:
@@ -76,13 +83,13 @@ class Contender:
 
 
 def set_task(rows: Sequence[Row], question: str, memory_tokens: int) -> Task:
-    """Give history so many tokens, and add what the other messages cost."""
-    view = MemoryView(limit=None)
-    facts = Facts(current_input=question, history=read_rows(rows), memory=view)
+    """Give history n tokens, and add the cost of the other messages."""
+    facts = Facts(current_input=question, history=read_rows(rows), memory=VIEW)
+    stored = StoredRows([json.dumps(row) for row in rows])
     system, history, moment = _shown(facts)
     count = TiktokenCounter(VOCABULARY).count
     others = block_tokens(system, count) + block_tokens(moment, count)
-    return Task(facts, (system, history, moment), memory_tokens + others)
+    return Task(facts, stored, (system, history, moment), memory_tokens + others)
 
 
 # --- ours ------------------------------------------------------------------------------------
@@ -105,9 +112,18 @@ def fit_and_decide(task: Task) -> Trim:
 
 
 def show_and_fit(task: Task) -> Trim:
-    """Put messages into turns, guard and format them, which no peer does; then fit."""
-    count, budget = TiktokenCounter(VOCABULARY).count, _budget(task)
-    return lambda: _kept(fit_blocks(_shown(task.facts), budget, count))
+    """Read stored rows, put them into turns, guard and format them, which no peer does; then fit.
+
+    A row that was read before is known by its JSON, as in the builds of the service.
+    """
+    count, budget, cache = TiktokenCounter(VOCABULARY).count, _budget(task), RowCache()
+
+    def trim() -> int:
+        history = cache.read(task.stored)
+        facts = Facts(current_input=task.facts.current_input, history=history, memory=VIEW)
+        return _kept(fit_blocks(_shown(facts), budget, count))
+
+    return trim
 
 
 def _shown(facts: Facts) -> tuple[Block, Block, Block]:
@@ -149,8 +165,15 @@ def litellm(task: Task) -> Trim:
     return lambda: len(trim_messages(messages, model=MODEL, max_tokens=task.max_tokens)) - 2
 
 
+def langchain_chat(messages: Sequence[Row], max_tokens: int) -> Trim:
+    """Do the same as `langchain_memo` with chat messages, tool calls included."""
+    from langchain_core.messages import convert_to_messages
+
+    return _trim(convert_to_messages(messages), max_tokens, functools.cache(_count_text()))
+
+
 def _langchain(task: Task, count_text: Callable[[str], int]) -> Trim:
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, trim_messages
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
     kinds = {Role.HUMAN: HumanMessage, Role.AI: AIMessage}
     messages = [
@@ -158,31 +181,38 @@ def _langchain(task: Task, count_text: Callable[[str], int]) -> Trim:
         *(kinds[message.role](message.content) for message in task.facts.history),
         HumanMessage(task.facts.current_input),
     ]
+    trim = _trim(messages, task.max_tokens, count_text)
+    return lambda: trim() - 2
+
+
+def _trim(messages: Sequence[Any], max_tokens: int, count_text: Callable[[str], int]) -> Trim:
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, trim_messages
+
+    roles = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
 
     def count(messages: Sequence[Any]) -> int:
-        """Count as the documentation does: role, content and name, 3 a message, and 3."""
+        """Count as the documentation does: role, content, calls and name, 3 a message, and 3."""
         tokens = 3
         for message in messages:
-            if isinstance(message, HumanMessage):
-                role = "user"
-            elif isinstance(message, AIMessage):
-                role = "assistant"
-            else:
-                role = "system"
+            role = roles.get(type(message), "system")
             tokens += 3 + count_text(role) + count_text(message.content)
+            # of others, pydantic looks long for what isn't there
+            for call in message.tool_calls if isinstance(message, AIMessage) else ():
+                tokens += count_text(call["name"]) + count_text(json.dumps(call["args"]))
             if message.name:
                 tokens += 1 + count_text(message.name)
         return tokens
 
     trim = functools.partial(
         trim_messages,
-        max_tokens=task.max_tokens,
+        messages,
+        max_tokens=max_tokens,
         strategy="last",
         token_counter=count,
         start_on="human",
         include_system=True,
     )
-    return lambda: len(trim(messages)) - 2
+    return lambda: len(trim())
 
 
 def _count_text() -> Callable[[str], int]:

@@ -24,7 +24,7 @@ _START: Final = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def conversation(length: int) -> list[dict[str, Any]]:
-    """Return so many rows, oldest first: a human and an AI in turn, a run each two, no tools.
+    """Return n rows, oldest first: a human and an AI in turn, a run each two, no tools.
 
     Each text is another one, and has a bracket, so that the guard looks at it line by line.
     """

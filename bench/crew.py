@@ -30,7 +30,7 @@ class WorkerProcess:
     process: Process
     #: What it logs, a line of JSON each.
     log: Path
-    #: Where it can be asked how it is, once it has started.
+    #: The address of its health checks, once it has started.
     address: str = ""
 
     @property
@@ -70,7 +70,7 @@ class WorkerProcess:
         return usage(self.process.pid)
 
     async def metrics(self) -> Mapping[str, float]:
-        """Ask it for its metrics: by name with labels, as they stand on the page."""
+        """Fetch its metrics: by name with labels, as they are on the page."""
         text = await asyncio.to_thread(_fetched, f"{self.address}/metrics")
         pairs = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name.removeprefix("contextbuilder_"): float(value) for name, value in pairs}
@@ -121,14 +121,14 @@ class Crew:
         return worker
 
     async def dismiss(self) -> None:
-        """Kill whoever is still there."""
+        """Kill all that still run."""
         for worker in self.at_work:
             await worker.kill()
 
 
 @asynccontextmanager
 async def open_crew(folder: Path, settings: Mapping[str, str], *, size: int) -> AsyncIterator[Crew]:
-    """Run so many workers while the context lasts; ``settings`` are variables ``CTXB_…``."""
+    """Run n workers while the context lasts; ``settings`` are variables ``CTXB_…``."""
     crew = Crew(folder, settings)
     try:
         store = settings.get("CTXB_STORE__URL", "")

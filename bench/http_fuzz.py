@@ -69,11 +69,13 @@ async def fuzzed(tool: str, examples: int, seed: int) -> dict[str, int]:
             *("--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing"),
             *("--max-examples", str(examples), "--seed", str(seed), "--no-color"),
         )
-        told = [await _run(tool, command, given) for given in ({}, there)]
+        reported = [await _run(tool, command, given) for given in ({}, there)]
         stop.set()
     return {
-        "cases": sum(int(found) for text in told for found in re.findall(r"(\d+) generated", text)),
-        "findings": sum(map(_findings, told)),
+        "cases": sum(
+            int(found) for text in reported for found in re.findall(r"(\d+) generated", text)
+        ),
+        "findings": sum(map(_findings, reported)),
     }
 
 
@@ -94,7 +96,7 @@ async def _run(tool: str, command: tuple[str, ...], given: Mapping[str, str]) ->
 
 
 def _findings(text: str) -> int:
-    """Return how many kinds of failures the tool told of; raises where it didn't end."""
+    """Return how many kinds of failures the tool reported; raises if it didn't end."""
     if "SUMMARY" not in text:
         raise SystemExit("schemathesis did not come to an end")
     failures = text.rpartition("Failures:")[2] if "Failures:" in text else ""

@@ -178,7 +178,7 @@ async def _received(client: Redis, name: str) -> bytes | None:
 
 
 async def shortest_path(folder: Path) -> Visited:
-    """Return what a request of a warm worker passes, with the least that happens beside it."""
+    """Return what a request of a warm worker passes, with the least that happens next to it."""
     recorder = Recorder(ROOT / name for name in PRODUCT)
     threading.settrace(recorder.trace)  # before any thread is started
     sys.settrace(recorder.trace)

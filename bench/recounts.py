@@ -23,11 +23,12 @@ OVERHEAD: Final = 4
 #: Blocks that hold history, each a part of what ``memory_tokens`` caps.
 REMEMBERED: Final = ("SHARED_MEMORY", "SUMMARY", "HISTORY", "RECALLED")
 
-#: What stands in `[SHARED_MEMORY]` at the least where there is history, and all of
-#: `[FRIENDS_INFO]` likewise.
+#: What is in `[SHARED_MEMORY]` at the least where there is history, and all of
+#: the same of `[FRIENDS_INFO]`.
 NO_MEMORY: Final = "(There are previous conversations, but none fits here)"
 NO_PROFILE: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n(shortened)"
 
+#: All of the block: a native message may begin with its tag.
 _MOMENT: Final = "[THIS_MOMENT]\n"
 _SUMMARY: Final = "[CONTEXT SUMMARY"
 _JOINT: Final = "\n\n"
@@ -78,7 +79,7 @@ def parts_of(content: BuildSuccess) -> Parts:
         ValueError: The messages are not those of the blocks that the usage names.
     """
     messages = content.messages
-    moment = _moment(messages)
+    moment = _moment(messages, content.usage.blocks.get("RUN", 0))
     tagged = "SHARED_MEMORY" in content.usage.blocks
     before = [tag for tag in content.usage.blocks if tag not in ("THIS_MOMENT", "RUN")]
     parts = Parts()
@@ -87,17 +88,14 @@ def parts_of(content: BuildSuccess) -> Parts:
     else:
         _read_chat(before, messages[:moment], parts)
     _add(parts, "THIS_MOMENT", messages[moment])
-    run = messages[moment + 1 :]
     if "RUN" in content.usage.blocks:
-        parts.native["RUN"] = run
+        parts.native["RUN"] = run = messages[moment + 1 :]
         parts.costs["RUN"] = sum(map(cost, run))
-    elif run:
-        raise ValueError(f"{len(run)} messages behind [THIS_MOMENT] belong to no block")
     return parts
 
 
 def newest_group(run: Sequence[Sent]) -> Sequence[Sent]:
-    """Return the last message that is no tool result, with all that stand behind it."""
+    """Return the last message that is no tool result, with all after it."""
     callers = [place for place, message in enumerate(run) if message["role"] != "tool"]
     return run[callers[-1] :] if callers else ()
 
@@ -105,9 +103,9 @@ def newest_group(run: Sequence[Sent]) -> Sequence[Sent]:
 def floor(parts: Parts, *, layout: str, tools: int, history: bool = True) -> int:
     """Return the tokens of the protected parts, found in a context that lacks nothing.
 
-    ``parts`` are those of the `tagged` layout, where every block stands alone. History may stand
-    whole where that takes less than to say that none fits, unless the strategy leaves some of it
-    out whatever the budget: then ``history`` is false.
+    ``parts`` are those of the `tagged` layout, where every block is alone. History may be
+    whole if that takes less than the note that none fits, unless the strategy leaves some of it
+    out at any budget: then ``history`` is false.
     """
     identity, skills, profile = (
         parts.texts[tag] for tag in ("CORE_IDENTITY", "CAPABILITIES", "FRIENDS_INFO")
@@ -117,8 +115,8 @@ def floor(parts: Parts, *, layout: str, tools: int, history: bool = True) -> int
     fixed = tools + tokens(parts.texts["THIS_MOMENT"]) + OVERHEAD
     fixed += sum(map(cost, newest_group(parts.native.get("RUN", ()))))
     if layout == "chat":
-        joined = (_JOINT.join((identity, skills, each)) for each in profiles)
-        return fixed + OVERHEAD + min(map(tokens, joined))
+        joined = (_JOINT.join((skills, each)) for each in profiles)
+        return fixed + 2 * OVERHEAD + tokens(identity) + min(map(tokens, joined))
     memory = parts.texts["SHARED_MEMORY"]
     heading, _, rows = memory.partition("\n\n")
     least = f"{_COUNTED.sub('count=0', heading)}\n\n{NO_MEMORY}"
@@ -130,7 +128,7 @@ def floor(parts: Parts, *, layout: str, tools: int, history: bool = True) -> int
 
 
 def unanswered(messages: Iterable[Sent]) -> list[str]:
-    """Return what is wrong with calls and results: each answered once, right behind its call."""
+    """Return what is wrong with calls and results: each answered once, right after its call."""
     wrong: list[str] = []
     open_calls: list[str] = []
     seen: set[str] = set()
@@ -148,15 +146,18 @@ def unanswered(messages: Iterable[Sent]) -> list[str]:
     return wrong + [f"the call {id_!r} has no result" for id_ in open_calls]
 
 
-def _moment(messages: Sequence[Sent]) -> int:
-    places = [
-        place
-        for place, message in enumerate(messages)
-        if message["role"] == "user" and message["content"].startswith(_MOMENT)
-    ]
-    if len(places) != 1:
-        raise ValueError(f"[THIS_MOMENT] opens {len(places)} messages")
-    return places[0]
+def _moment(messages: Sequence[Sent], run: int) -> int:
+    """Return the place of `[THIS_MOMENT]`: only a run of ``run`` tokens follows it.
+
+    Native messages may begin with the same words, so these alone prove nothing.
+    """
+    behind = 0
+    for place in reversed(range(len(messages))):
+        message = messages[place]
+        if behind == run and message["role"] == "user" and message["content"].startswith(_MOMENT):
+            return place
+        behind += cost(message)
+    raise ValueError(f"no [THIS_MOMENT] with {run} tokens after it")
 
 
 def _read_tagged(tags: Sequence[str], messages: Sequence[Sent], parts: Parts) -> None:
@@ -165,9 +166,10 @@ def _read_tagged(tags: Sequence[str], messages: Sequence[Sent], parts: Parts) ->
 
 
 def _read_chat(tags: Sequence[str], messages: Sequence[Sent], parts: Parts) -> None:
-    system, *others = messages
-    shared = [tag for tag in tags if tag not in ("HISTORY", "SUMMARY", "RECALLED")]
-    _read_shared(shared, system["content"], parts)
+    system, shared, *others = messages
+    alone = ("CORE_IDENTITY", "HISTORY", "SUMMARY", "RECALLED")
+    _add(parts, "CORE_IDENTITY", system)
+    _read_shared([tag for tag in tags if tag not in alone], shared["content"], parts)
     if "SUMMARY" in tags:
         summary, *others = others
         _add(parts, "SUMMARY", summary)
@@ -181,12 +183,12 @@ def _read_chat(tags: Sequence[str], messages: Sequence[Sent], parts: Parts) -> N
 def _read_shared(tags: Sequence[str], text: str, parts: Parts) -> None:
     """Divide the text that several blocks share; each costs what it adds to those before it."""
     ends = [*_ends(tags[1:], text), len(text)]
-    start = told = 0
+    start = reported = 0
     for place, (tag, end) in enumerate(zip(tags, ends, strict=True)):
         upto = tokens(text[:end])
         parts.texts[tag] = text[start:end].removeprefix(_JOINT)
-        parts.costs[tag] = upto - told + (0 if place else OVERHEAD)
-        start, told = end, upto
+        parts.costs[tag] = upto - reported + (0 if place else OVERHEAD)
+        start, reported = end, upto
 
 
 def _ends(following: Sequence[str], text: str) -> Iterator[int]:
@@ -218,7 +220,7 @@ def _least_skills(text: str) -> str:
 
 
 def _has_words(profile: str) -> bool:
-    """Tell whether the profile is somebody's words, which can be cut, and no placeholder."""
+    """Return whether the profile is somebody's words, which can be cut, and no placeholder."""
     return not profile.partition("\n\n")[2].startswith(
         ("(New friend,", "(Still learning", "Member")
     )

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from service.adapters.embedded.binaries import find_server
 from tests.bus_server import RealServer
 
-#: What docs/delivery.md asks for, but for the limit of subscribers, which is the server's own.
+#: The settings of docs/delivery.md, but for the limit of subscribers, which is the server's own.
 DURABLE: Final = ("appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction")
 
 #: An entry of a stream: its id and its fields.
@@ -22,7 +22,7 @@ Entry = tuple[str, dict[bytes, bytes]]
 async def running_server(folder: Path, *settings: str) -> AsyncIterator[RealServer]:
     """Run a server while the context lasts; ``settings`` are lines of its configuration.
 
-    Whoever kills it does so in a thread, as its methods wait.
+    It is killed in a thread, as its methods wait.
     """
     found = find_server()
     if found is None:

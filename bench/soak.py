@@ -6,8 +6,8 @@ Sends requests of a few hundred owners at a constant rate, half of them over the
 on the results streams, to one worker with a SQLite file. Bounded caches are filled first, by long
 histories of short texts, and by histories so long that every build leaves rows out. ``rss_mb`` and
 ``files`` are measured then and after each minute; ``rss_slope_mb_per_minute`` is the slope of the
-memory over the second half. The exit code is 1 if requests went unanswered, or if files or memory
-grew.
+memory over the second half. The exit code is 1 if requests went unanswered, if files or memory
+grew, or if memory exceeds the request of the Kubernetes manifest.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from bench.crew import WorkerProcess, open_crew
+from bench.memory_peak import memory_mb
 from bench.names import ROW_STREAMS, STREAM
 from bench.processes import Usage
 from bench.report import report
@@ -32,7 +33,7 @@ from bench.servers import DURABLE, running_server
 
 #: What came of requests goes there.
 RESULTS: Final = ROW_STREAMS[0]
-#: Owners in turn; each one's history grows by two rows a request.
+#: Owners in turn; each one's history grows by two rows per request.
 OWNERS: Final = 200
 #: Texts in turn, so that the cache of counts is full soon.
 TEXTS: Final = 1000
@@ -40,13 +41,13 @@ TEXTS: Final = 1000
 MOST_WAITING: Final = 2000
 #: Seconds between two looks at the worker.
 LOOK_SECONDS: Final = 1.0
-#: Requests that bring a history of their own, and its rows: so many texts of the length that is
+#: Requests that bring a history of their own, and its rows: n texts of the length that is
 #: usual here fill the cache of counts, 24 million bytes, several times over.
 FILLING: Final = 40
 FILLING_ROWS: Final = 2_000
 #: Rows that each owner has at the start, more than a build shows.
 FIRST_ROWS: Final = 60
-#: Seconds before the first look, and requests a second in these: more than a worker can take, so
+#: Seconds before the first look, and requests per second in these: more than a worker can take, so
 #: that it has once held all that it ever has in work at a time, and has all loaded that it needs.
 WARM_SECONDS: Final = 45.0
 WARM_RATE: Final = 1_000.0
@@ -86,7 +87,12 @@ async def soak(minutes: float, rate: float) -> dict[str, Any]:
                     for name, count in metrics.items()
                     if name.startswith("build_requests_total")
                 }
-                return {"sent": filled + warm + sent, "outcomes": outcomes, **_figures(looks)}
+                return {
+                    "sent": filled + warm + sent,
+                    "outcomes": outcomes,
+                    **_figures(looks),
+                    "request_mb": memory_mb("requests"),
+                }
 
 
 async def _fill(client: Redis) -> int:
@@ -128,12 +134,12 @@ def _result(name: str, owner: str, number: int) -> dict[str, Any]:
 
 
 async def _send(client: Redis, seconds: float, rate: float, *, first: int) -> int:
-    """Send requests at a steady rate for a while; returns how many."""
+    """Send requests at a constant rate for a while; returns how many."""
     began, count = monotonic(), int(seconds * rate)
     for number in range(count):
         await asyncio.sleep(began + number / rate - monotonic())
         await _ask(client, first + number)
-        # a machine that is too slow for the rate is asked for less: the worker is what is measured
+        # a machine that is too slow gets fewer requests: the worker is what is measured
         while number % 50 == 49 and await _behind(client):  # noqa: ASYNC110 - another process
             await asyncio.sleep(LOOK_SECONDS)
         if monotonic() - began > seconds:
@@ -206,6 +212,8 @@ def broken(figures: dict[str, Any]) -> Iterator[str]:
         yield f"{answered} of {figures['sent']} requests were answered"
     if figures["rss_slope_mb_per_minute"] > MOST_SLOPE:
         yield f"memory grows by {figures['rss_slope_mb_per_minute']} MB a minute"
+    if max(figures["rss_mb"]) > figures["request_mb"]:
+        yield f"{max(figures['rss_mb'])} MiB, and the manifest requests {figures['request_mb']}"
     if figures["files"][-1] > figures["files"][0] + MOST_FILES:
         yield f"files grow from {figures['files'][0]} to {figures['files'][-1]}"
 
@@ -214,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--rate", type=float, default=50.0, help="requests a second")
+    parser.add_argument("--rate", type=float, default=50.0, help="requests per second")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     figures = asyncio.run(soak(options.minutes, options.rate))

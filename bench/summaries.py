@@ -1,4 +1,4 @@
-"""Measure how much of what is asked later an extract keeps, against the truncation it replaces.
+"""Measure how much an extract keeps of later questions' evidence, against truncation.
 
     python -m bench.summaries --data DIR [--json]
 
@@ -12,7 +12,7 @@ form. Then, for every question with evidence, except adversarial ones:
 - ``words``: the share of an evidence message's words, weighted by their rarity in the conversation,
   in the line of the text that has the largest share;
 - ``survived``: the share of evidence messages for which this is at least half;
-- ``answers``: the share of the answer's words, weighted alike, anywhere in the text.
+- ``answers``: the share of the answer's words, weighted in the same way, anywhere in the text.
 
 Averages over a question's evidence, then over questions, then over conversations. No model judges,
 and a word of the evidence in another message's line counts as well: ``random`` shows the effect of
@@ -48,13 +48,13 @@ TUNED: Final = frozenset({"conv-43", "conv-44"})
 #: Questions that have no answer in the conversation.
 ADVERSARIAL: Final = 5
 
-#: Bring messages down to a text of so many tokens at most.
+#: Bring messages down to a text of n tokens at most.
 Method = Callable[[Sequence[Message], int, Count], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a conversation, and which of its messages tell."""
+    """A question on a conversation, and the messages that answer it."""
 
     answer: str
     evidence: tuple[int, ...]

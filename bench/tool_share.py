@@ -30,8 +30,7 @@ from formatters.rows import read_rows
 from prompts.capabilities import capabilities
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.budget.counting import block_tokens
-from service.budget.toolset import Toolset
-from service.build.tools import limit_tools
+from service.build.tools import Toolset, limit_tools
 from service.ports.services import TokenCounter
 
 SHARES: Final = (0.05, 0.1, 0.2, 0.5)
@@ -41,7 +40,7 @@ SEED: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked, and the tool that has to be there for it."""
+    """A question, and the tool that it needs."""
 
     facts: Facts
     toolset: Toolset

@@ -3,7 +3,6 @@
 import re
 from typing import Final
 
-from formatters.guard import quoted
 from formatters.model import Block, Entry, Facts, TrimPolicy
 
 #: The form of a tag.
@@ -16,7 +15,7 @@ def custom(facts: Facts) -> tuple[Block, ...]:
         Block(
             tag=tag,
             header=f"[{tag}]\n",
-            entries=(Entry(text=quoted(text, facts.tags)),),
+            entries=(Entry(text=facts.guard.quote(text)),),
             gives_way=TrimPolicy.WHOLE,
         )
         for tag, text in facts.blocks.items()

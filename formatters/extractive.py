@@ -9,7 +9,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -184,14 +184,6 @@ MAX_REPEATS: Final = 8
 #: Bytes that a sentence costs besides its text: its speaker and separators.
 OVERHEAD: Final = 40
 
-#: The factors for sentences with a number, a name or a word of `_KEY_WORDS`, and for questions.
-WITH_NUMBER: Final = 1.3
-WITH_NAME: Final = 1.6
-WITH_KEY_WORD: Final = 1.3
-AS_QUESTION: Final = 0.6
-#: The factor for tool results: they are long, and messages mostly repeat what matters in them.
-AS_RESULT: Final = 0.5
-
 #: A sentence is taken if its value is at least this share of the best possible next value. It
 #: bounds how often a sentence is valued again, so that the time stays nearly linear.
 NEAR_BEST: Final = 0.9
@@ -208,12 +200,27 @@ _KEY_WORDS: Final = frozenset(
 )
 
 
+#: The factors of a sentence's value, each with the sentences that it is for.
+_FACTORS: Final[tuple[tuple[float, Callable[[Sentence], object]], ...]] = (
+    (1.3, lambda sentence: _NUMBER.search(sentence.text)),
+    (1.6, lambda sentence: _NAME.search(sentence.text)),
+    (1.3, lambda sentence: not _KEY_WORDS.isdisjoint(sentence.words)),
+    (0.6, lambda sentence: sentence.text.endswith(("?", "？"))),
+    # tool results are long, and messages mostly repeat what matters in them
+    (0.5, lambda sentence: sentence.role is Role.TOOL),
+)
+
+
 def rank_sentences(sentences: Sequence[Sentence], max_bytes: int) -> list[int]:
     """Return the indexes of the most valuable sentences, best first, up to ``max_bytes`` in all."""
-    weights = _weigh_words(sentences)
+    counts = Counter(word for sentence in sentences for word in sentence.words)
+    weights: dict[str, float] = {
+        word: math.log(1 + len(sentences) / n) ** RARITY * min(n, MAX_RECURRENCES) ** RECURRENCE
+        for word, n in counts.items()
+    }
     sizes = [len(sentence.text.encode()) for sentence in sentences]
-    factors = [
-        _factor(sentence) / (size + OVERHEAD)
+    factors: list[float] = [
+        math.prod(factor for factor, applies in _FACTORS if applies(sentence)) / (size + OVERHEAD)
         for sentence, size in zip(sentences, sizes, strict=True)
     ]
     used: Counter[str] = Counter()
@@ -225,7 +232,9 @@ def rank_sentences(sentences: Sequence[Sentence], max_bytes: int) -> list[int]:
         )
         return factors[index] * sum(parts)
 
-    heap = [(-value_of(index), index) for index in _distinct(sentences)]
+    # of sentences with the same words, the newest
+    distinct = {sentence.words: i for i, sentence in enumerate(sentences) if sentence.words}
+    heap = [(-value_of(index), index) for index in distinct.values()]
     heapq.heapify(heap)
     ranking: list[int] = []
     size = 0
@@ -239,28 +248,3 @@ def rank_sentences(sentences: Sequence[Sentence], max_bytes: int) -> list[int]:
         size += sizes[index]
         used.update(sentences[index].words)
     return ranking
-
-
-def _weigh_words(sentences: Sequence[Sentence]) -> dict[str, float]:
-    counts = Counter(word for sentence in sentences for word in sentence.words)
-    return {
-        word: math.log(1 + len(sentences) / n) ** RARITY * min(n, MAX_RECURRENCES) ** RECURRENCE
-        for word, n in counts.items()
-    }
-
-
-def _factor(sentence: Sentence) -> float:
-    text = sentence.text
-    factors = (
-        (WITH_NUMBER, _NUMBER.search(text)),
-        (WITH_NAME, _NAME.search(text)),
-        (WITH_KEY_WORD, not _KEY_WORDS.isdisjoint(sentence.words)),
-        (AS_QUESTION, text.endswith(("?", "？"))),
-        (AS_RESULT, sentence.role is Role.TOOL),
-    )
-    return math.prod(factor for factor, applies in factors if applies)
-
-
-def _distinct(sentences: Sequence[Sentence]) -> Iterable[int]:
-    """Return the indexes of sentences with words; of those with the same words, the newest."""
-    return {sentence.words: i for i, sentence in enumerate(sentences) if sentence.words}.values()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from formatters.guard import quoted
+from formatters.guard import Guard
 from formatters.model import Block, Entry, Facts, Tag, TrimPolicy
 from formatters.rows import as_mapping, fix_surrogates
 from formatters.times import parse_timestamp
@@ -18,7 +18,7 @@ SHORTENED: Final = "(shortened)"
 def friends_info(facts: Facts) -> Block:
     """Show the text of the profile, or the configured default if it has none."""
     text = read_profile_text(facts.profile) or facts.default_profile.strip()
-    entry = _entry(text, facts.tags, len(text)) if text else Entry(text=_empty(facts.profile))
+    entry = _entry(text, facts.guard, len(text)) if text else Entry(text=_empty(facts.profile))
     return Block(
         tag=Tag.FRIENDS_INFO,
         header=HEADER,
@@ -39,16 +39,16 @@ class FriendsInfoFormatter:
     """The block as text."""
 
     @staticmethod
-    def format_friends_info(profile: Mapping[str, object] | None) -> str:
+    def format_friends_info(user_profile: Mapping[str, object] | None) -> str:
         """Return the block for a profile with ``prompt_overrides`` and ``created_at``."""
-        return friends_info(Facts(current_input="", profile=profile or {})).text
+        return friends_info(Facts(current_input="", profile=user_profile or {})).text
 
 
-def _entry(text: str, tags: frozenset[str], chars: int) -> Entry:
-    shown = quoted(text[:chars].rstrip(), tags)
+def _entry(text: str, guard: Guard, chars: int) -> Entry:
+    shown = guard.quote(text[:chars].rstrip())
     if chars < len(text):
         shown = f"{shown}\n{SHORTENED}" if shown else SHORTENED
-    return Entry(text=shown, shorten=partial(_entry, text, tags), longest=len(text))
+    return Entry(text=shown, shorten=partial(_entry, text, guard), longest=len(text))
 
 
 def _empty(profile: Mapping[str, object]) -> str:

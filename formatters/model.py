@@ -1,13 +1,16 @@
-"""The values that a context is built from: rows, messages, turns, facts, entries and blocks.
+"""The values that a context is built from: messages, facts, entries, blocks; and what is sent.
 
 All are frozen: a step that changes something returns a new value.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, ParamSpec, TypeVar
+
+from formatters.guard import GUARD, Guard
 
 #: A row of history as stores and callers have it: ``id``, ``run_id``, ``role``, ``content``,
 #: ``timestamp``, ``metadata``. Nothing in it is trusted; `formatters.rows` reads it.
@@ -19,9 +22,39 @@ Tool = Mapping[str, object]
 #: Count the tokens of a text.
 Count = Callable[[str], int]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: What was made of a frozen value, by what it was made with. It is kept with the value, and ends
+#: with it: rows that are read once are guarded, formatted and counted once.
+Made = dict[Hashable, object]
+
+#: The most that is kept with one value. Builds of one history rarely differ in its form.
+MAX_MADE: Final = 8
+
+
+def kept(
+    made: Made | None, key: Hashable, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Return what was made with a key before, or make it and keep it, unless ``made`` is None."""
+    if made is None:
+        return make(*args, **kwargs)
+    value = made.get(key)
+    if value is None:
+        value = keep(made, key, make(*args, **kwargs))
+    return value  # type: ignore[return-value] # what the same function made
+
+
+def keep(made: Made, key: Hashable, value: T) -> T:
+    """Keep what was made with a key, in place of everything else if that is too much."""
+    if len(made) >= MAX_MADE:
+        made.clear()
+    made[key] = value
+    return value
+
 
 class Tag:
-    """The tags of the built-in blocks; usage, decisions and the guard know the blocks by these."""
+    """The tags of the built-in blocks, also in usage and decisions."""
 
     CORE_IDENTITY: Final = "CORE_IDENTITY"
     CAPABILITIES: Final = "CAPABILITIES"
@@ -37,6 +70,10 @@ class Tag:
     RUN: Final = "RUN"
     #: Not a block: the heading of a summary.
     CONTEXT_SUMMARY: Final = "CONTEXT SUMMARY"
+
+
+#: The names that no block of a request can have.
+BUILT_IN_TAGS: Final = frozenset(tag for name, tag in vars(Tag).items() if name.isupper())
 
 
 class Role(StrEnum):
@@ -55,6 +92,10 @@ class Passage(NamedTuple):
     speaker: Role
     #: Timezone-aware; None if unknown.
     at: datetime | None = None
+    #: How similar its vector is to the question's; None if that is unknown.
+    similarity: float | None = None
+    #: True if an earlier passage is of the same message.
+    continues: bool = False
 
 
 #: Score passages, oldest first, by their relevance to a question; higher is more relevant. The
@@ -64,14 +105,14 @@ Ranker = Callable[[str, Sequence[Passage], datetime | None], Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool call of an AI message."""
+    """A tool call of an AI message. Calls are equal however their arguments were written."""
 
     id: str | None
     name: str
     #: None if the arguments could not be read.
     arguments: Mapping[str, object] | None = None
     #: The arguments as the JSON text that was received; None if they were received as an object.
-    text: str | None = None
+    text: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +132,24 @@ class Message:
     name: str | None = None
     #: What the provider needs back unchanged, such as signed thinking; never read here.
     provider_parts: object = None
+    #: Also of the messages after it that belong to it. None unless `keep_made` was called: what is
+    #: made of a message may refer to it, and would wait for the garbage collector.
+    made: Made | None = field(default=None, init=False, repr=False, compare=False)
+
+    def keep_made(self) -> "Message":
+        """Keep what is made of the message with it until `forget_made`; returns the message."""
+        object.__setattr__(self, "made", {})
+        return self
+
+    def forget_made(self) -> None:
+        """Drop what was made of the message, so that nothing in it refers to the message."""
+        if self.made:
+            self.made.clear()
+
+
+#: Answers a call of a message that the service itself answers, such as a search for tools; None
+#: for the calls of others.
+AnswerCall = Callable[[Message, ToolCall], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +163,26 @@ class ChatMessage:
     #: Of a tool: the id of the call that it answers.
     tool_call_id: str | None = None
     provider_parts: object = None
+    #: Of a tool: the short id that recalls it if it is cleared. Not sent otherwise.
+    handle: str | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the message in its wire form; fields without a value have no key."""
+        fields: dict[str, object] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            fields["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.text},
+                }
+                for call in self.tool_calls
+            ]
+        if self.tool_call_id is not None:
+            fields["tool_call_id"] = self.tool_call_id
+        if self.provider_parts is not None:
+            fields["provider_parts"] = self.provider_parts
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +194,8 @@ class Turn:
     #: The printed rows: the human message, then the answers. The answers of a run are one row,
     #: answers without a run a row each.
     rows: tuple[tuple[Message, ...], ...]
+    #: None if nothing is kept with its first message.
+    made: Made | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +204,8 @@ class GroupedHistory:
 
     #: In order of their first message.
     turns: tuple[Turn, ...]
-    #: Messages that belong to no turn: of an unknown role, or without text and calls.
+    #: Messages that belong to no turn: of an unknown role, without text and calls, or tool results
+    #: whose call is not in their turn.
     unprinted: tuple[Message, ...]
 
     @property
@@ -134,7 +216,7 @@ class GroupedHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A summary of consecutive rows of history; stored beside the rows, which stay."""
+    """A summary of consecutive rows of history; stored with the rows, which stay."""
 
     id: str
     owner_key: str
@@ -170,10 +252,51 @@ class MemoryView:
     limit: int | None = 20
     #: The most characters of a message; None for no limit.
     message_chars: int | None = 500
+    #: "printed": tool results are on lines of their own; "annotated": only their calls are shown.
+    tool_results: Literal["annotated", "printed"] = "annotated"
+    #: The most characters of a printed tool result; None for no limit.
+    tool_result_chars: int | None = 500
     #: The time zone of printed times, in minutes west of UTC.
     minutes_west: int = 0
     #: "counted": the header of `[SHARED_MEMORY]` has the number of rows, and so changes each turn.
     header: Literal["counted", "still"] = "counted"
+    #: What the assistant's messages are marked with, as `Human` marks those of the user.
+    assistant_name: str = "Nexus"
+
+    def prints_result(self, result: Message) -> bool:
+        """Return whether a tool result is on a line of its own."""
+        return self.tool_results == "printed" and bool(result.content.strip())
+
+    @property
+    def form(self) -> tuple[Hashable, ...]:
+        """Return what the text of a row depends on."""
+        limits = (self.message_chars, self.tool_result_chars)
+        return (*limits, self.tool_results, self.minutes_west, self.assistant_name)
+
+    def limited_to(self, chars: int) -> "MemoryView":
+        """Return the view with at most ``chars`` characters of each message."""
+        limits = (self.message_chars, self.tool_result_chars)
+        message, result = (chars if limit is None else min(chars, limit) for limit in limits)
+        return replace(self, message_chars=message, tool_result_chars=result)
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewLimit:
+    """The number of tokens at which a text is cut to its beginning and its end."""
+
+    tokens: int
+    count: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotShown:
+    """The messages that a context leaves out and that can be recalled."""
+
+    messages: int
+    #: Tool results, which are not among the messages.
+    results: int
+    #: The short id of the newest of them, or of the message after them; None if neither was read.
+    handle: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,13 +316,23 @@ class Facts:
     grouped: GroupedHistory | None = None
     #: Whether the store has older history that was not read.
     more_history: bool = False
+    #: Whether the history could not be read.
+    history_failed: bool = False
     #: Tokens of all history before a message, by message id; only for strategies that use them.
     starts: Mapping[str, int] = field(default_factory=dict)
+    #: How similar messages are to the input, by message id, as far as that is known.
+    similarities: Mapping[str, float] = field(default_factory=dict)
     #: Stored summaries, oldest first; only for strategies that use them.
     summaries: tuple[Summary, ...] = ()
     #: The messages of the run after the current input: calls and results, oldest first.
     run: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
+    #: The tools that a search finds; ``tools`` are offered in their place.
+    deferred: tuple[Tool, ...] = ()
+    #: Answers the calls without results that the service answers itself.
+    answer_call: AnswerCall | None = None
+    #: What `[CAPABILITIES]` shows of them: everything, their names, or no block at all.
+    capabilities: Literal["full", "names", "none"] = "full"
     #: The `[CAPABILITIES]` block of these tools, if it was formatted before.
     tools_block: "Block | None" = None
     profile: Mapping[str, object] = field(default_factory=dict)
@@ -211,11 +344,16 @@ class Facts:
     memory: MemoryView = MemoryView()
     #: Whether older rows may be recalled in addition to the newest turns.
     recalls: bool = False
-
-    @property
-    def tags(self) -> frozenset[str]:
-        """Return the tags of this build that aren't built in, for the guard."""
-        return frozenset(self.blocks)
+    #: From how many tokens on native tool results are shown in part; None shows them whole.
+    offload: PreviewLimit | None = None
+    #: Whether the model can recall by itself, so that it gets the handles of what isn't shown.
+    recall_tool: bool = False
+    #: Ids of rows that no recall finds, so that they get no handle.
+    unstored: frozenset[str] = frozenset()
+    #: What isn't shown, if that is said to the model.
+    not_shown: NotShown | None = None
+    #: What is done to the texts of strangers.
+    guard: Guard = GUARD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +369,9 @@ class Entry:
     native: tuple[ChatMessage, ...] = ()
     #: The index in ``native`` of each tool result that may be cleared, by the id of its row.
     results: Mapping[str, int] = field(default_factory=dict)
-    #: The reason code of `service.budget.decisions` for each repaired row, by its id.
-    repairs: Mapping[str, str] = field(default_factory=dict)
-    #: True if a message in it was cut to the limit of characters.
-    cut: bool = False
+    #: The reason code of `service.budget.decisions` for each row that isn't shown as it is, by its
+    #: id: rows shown only as a call, rows that were cut, cleared or repaired.
+    reasons: Mapping[str, str] = field(default_factory=dict)
     #: Shorter texts to fall back on, longest first.
     shorter: tuple[str, ...] = ()
     #: True if it will change in a later build, as when a result is only a placeholder so far.
@@ -245,8 +382,14 @@ class Entry:
     longest: int = 0
     #: The day line above it, which neighbours of the same day share.
     day: str = ""
-    #: The text by which it is ranked, if it may be recalled.
+    #: The text that it is ranked by, if it may be recalled.
     passage: Passage | None = None
+    #: Of a row that is cut: forms that show a passage of it each, one of which may replace it.
+    passages: tuple["Entry", ...] = ()
+    made: Made = field(default_factory=dict, init=False, repr=False, compare=False)
+    #: What it costs, by the counter that counted it last: an ``EntryCost``, apart from ``made``
+    #: since every build reads it from every entry.
+    cost: object = field(default=None, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +413,7 @@ BEYOND_LIMIT: Final = "memory_limit"
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Rows of history that a block omits whatever the budget."""
+    """Rows of history that a block omits at any budget."""
 
     message_ids: tuple[str, ...]
     #: A reason code of `service.budget.decisions`.
@@ -324,11 +467,10 @@ class Block:
     moves: bool = False
     #: Tokens of all history before a message, by message id, as far as known.
     starts: Mapping[str, int] = field(default_factory=dict)
-    #: The tags of this build that aren't built in, for the guard.
-    tags: frozenset[str] = frozenset()
     omissions: tuple[Omission, ...] = ()
     #: The summaries that may replace omitted entries: first all of them, then without the oldest.
     forms: tuple[SummaryForm, ...] = ()
+    made: Made = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def is_history(self) -> bool:
@@ -341,9 +483,14 @@ class Block:
         return self.gives_way is TrimPolicy.BY_DETAIL
 
     @property
+    def has_text(self) -> bool:
+        """Return whether it has something to send as a text: it is left out otherwise."""
+        return bool(self.header or self.entries)
+
+    @property
     def heading(self) -> str:
         """Return the header with the number of printed rows."""
-        rows = sum(entry.rows for entry in self.entries)
+        rows = sum([entry.rows for entry in self.entries])
         return self.header.replace(COUNT_MARK, f"count={rows}")
 
     @property
@@ -355,3 +502,39 @@ class Block:
 
 #: Formats facts as a block.
 Formatter = Callable[[Facts], Block]
+
+#: Separates blocks that share a message.
+BLOCK_SEPARATOR: Final = "\n\n"
+
+
+def render(blocks: Iterable[Block]) -> list[dict[str, object]]:
+    """Return the messages of blocks, in order."""
+    return [message for shared in group_by_message(blocks) for message in _messages(shared)]
+
+
+def group_by_message(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Group the blocks that share a message."""
+    shared: list[list[Block]] = []
+    for block in blocks:
+        if block.joins and shared:
+            shared[-1].append(block)
+        else:
+            shared.append([block])
+    return shared
+
+
+def join_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Put blocks into one message."""
+    return tuple(replace(block, joins=index > 0) for index, block in enumerate(blocks))
+
+
+def _messages(shared: list[Block]) -> Iterator[dict[str, object]]:
+    first = shared[0]
+    if first.native:
+        for message in (message for entry in first.entries for message in entry.native):
+            sent = message.as_dict()
+            if message.provider_parts is not None:
+                sent["provider_parts"] = deepcopy(message.provider_parts)  # callers may change it
+            yield sent
+        return
+    yield {"role": first.role, "content": BLOCK_SEPARATOR.join(block.text for block in shared)}

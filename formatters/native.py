@@ -3,13 +3,13 @@
 Each entry is an atomic unit: one message, or an AI message with its tool results.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
-from formatters.guard import quoted
+from formatters.guard import GUARD, Guard
+from formatters.handles import make_handle, preview
 from formatters.model import (
     BEYOND_LIMIT,
     Block,
@@ -22,6 +22,7 @@ from formatters.model import (
     Tag,
     ToolCall,
     TrimPolicy,
+    keep,
 )
 from formatters.printed import truncate
 from formatters.repair.sequence import (
@@ -31,7 +32,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.turns import sort_messages
+from formatters.rows import sort_messages
 
 
 def native_history(facts: Facts) -> Block:
@@ -41,18 +42,17 @@ def native_history(facts: Facts) -> Block:
     if a message of the run uses it too and has provider parts, which can't be changed.
     """
     opaque = collect_call_ids(m for m in facts.run if m.provider_parts is not None)
-    repaired = repair(sort_messages(facts.history), taken=opaque)
+    repaired = repair(sort_messages(facts.history), taken=opaque, answer_call=facts.answer_call)
     units = split_units(repaired.messages)
     kept = _limit_messages(units, facts.memory.limit)
     beyond = units[: len(units) - len(kept)]
     return Block(
         tag=Tag.HISTORY,
-        entries=tuple(_entry(unit, repaired, facts.tags) for unit in kept),
+        entries=_kept_entries(kept, repaired, facts),
         gives_way=TrimPolicy.BY_STRATEGY,
         native=True,
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
-        tags=facts.tags,
         omissions=(
             *_filtered(repaired),
             *(
@@ -70,11 +70,11 @@ def run_so_far(facts: Facts, history: Block | None = None) -> Block:
     """
     shown = history.entries if history else ()
     taken = collect_call_ids(message for entry in shown for message in entry.native)
-    repaired = repair(facts.run, in_flight=True, taken=taken)
+    repaired = repair(facts.run, in_flight=True, taken=taken, answer_call=facts.answer_call)
     units = split_units(repaired.messages)
     return Block(
         tag=Tag.RUN,
-        entries=tuple(_entry(unit, repaired, facts.tags) for unit in units),
+        entries=tuple(_entry(unit, repaired, facts) for unit in units),
         gives_way=TrimPolicy.ALL_BUT_NEWEST,
         native=True,
         volatile=True,
@@ -93,37 +93,86 @@ def _limit_messages(units: Sequence[AtomicUnit], limit: int | None) -> Sequence[
     return units
 
 
-def _entry(unit: AtomicUnit, repaired: RepairedSequence, tags: frozenset[str]) -> Entry:
+#: Of units that no repair has changed.
+_UNCHANGED: Final = RepairedSequence(messages=(), filtered={}, changed={}, synthetic=frozenset())
+
+
+def _kept_entries(
+    units: Sequence[AtomicUnit], repaired: RepairedSequence, facts: Facts
+) -> tuple[Entry, ...]:
+    """Return the entries of units; those of units that no repair has changed are made once."""
+    touched = repaired.changed.keys() | repaired.synthetic
+    # all that an entry depends on
+    form = facts.guard, facts.offload, facts.recall_tool
+    shown = Facts(current_input="", guard=form[0], offload=form[1], recall_tool=form[2])
+
+    def entry_of(unit: AtomicUnit) -> Entry:
+        made = unit[0].made
+        if made is None or not touched.isdisjoint([message.id for message in unit]):
+            return _entry(unit, repaired, facts)
+        entry = made.get(form)
+        if isinstance(entry, Entry) and entry.messages == unit:
+            return entry
+        return keep(made, form, _entry(unit, _UNCHANGED, shown))
+
+    return tuple(map(entry_of, units))
+
+
+def _entry(unit: AtomicUnit, repaired: RepairedSequence, facts: Facts) -> Entry:
     rows = tuple(message for message in unit if message.id not in repaired.synthetic)
+    native = [to_chat_message(message, facts.guard) for message in unit]
+    results = {
+        message.id: index
+        for index, message in enumerate(unit)
+        if message.role is Role.TOOL and message.id not in repaired.synthetic
+    }
+    reasons = {m.id: repaired.changed[m.id] for m in rows if m.id in repaired.changed}
+    for id_, index in results.items():
+        if facts.recall_tool:
+            native[index] = replace(native[index], handle=_handle(id_, facts))
+        if text := _preview(unit[index], facts):
+            native[index] = replace(native[index], content=text)
+            reasons[id_] = "offloaded"
     return Entry(
         text="",
         messages=rows,
         rows=len(unit),
-        native=tuple(to_chat_message(message, tags) for message in unit),
-        results={
-            message.id: index
-            for index, message in enumerate(unit)
-            if message.role is Role.TOOL and message.id not in repaired.synthetic
-        },
-        repairs={m.id: repaired.changed[m.id] for m in rows if m.id in repaired.changed},
-        volatile=len(rows) < len(unit),
-        shorten=partial(_shorten, unit, repaired, tags),
+        native=tuple(native),
+        results=results,
+        reasons=reasons,
+        volatile=any(message.id in repaired.placeholders for message in unit),
+        shorten=partial(_shorten, unit, repaired, facts),
         longest=max(len(message.content) for message in unit),
     )
 
 
-def _shorten(
-    unit: AtomicUnit, repaired: RepairedSequence, tags: frozenset[str], chars: int
-) -> Entry:
-    return _entry(tuple(truncate_message(message, chars) for message in unit), repaired, tags)
+def _preview(result: Message, facts: Facts) -> str | None:
+    """Return the beginning and the end of a tool result that is over the limit, if it is."""
+    if facts.offload is None or result.provider_parts is not None:
+        return None
+    name = _handle(result.id, facts) if facts.recall_tool else None
+    return preview(result.content, name, facts.guard, facts.offload, native=True)
+
+
+def _handle(id_: str, facts: Facts) -> str | None:
+    return None if id_ in facts.unstored else make_handle(id_)
+
+
+def _shorten(unit: AtomicUnit, repaired: RepairedSequence, facts: Facts, chars: int) -> Entry:
+    shorter = tuple(truncate_message(message, chars) for message in unit)
+    entry = _entry(shorter, repaired, facts)
+    pairs = zip(unit, shorter, strict=True)
+    cut = {m.id: "shortened" for m, short in pairs if len(short.content) < len(m.content)}
+    return replace(entry, reasons={**entry.reasons, **cut})
 
 
 def _filtered(repaired: RepairedSequence) -> tuple[Omission, ...]:
     return tuple(Omission((id_,), reason) for id_, reason in repaired.filtered.items())
 
 
-#: The content of a tool result that was cleared.
+#: The content of a tool result that was cleared, and of one that can be recalled.
 CLEARED: Final = "[tool result cleared]"
+CLEARED_WITH_HANDLE: Final = "[tool result cleared; recall id {handle}]"
 
 #: The content of a message that has only provider parts; APIs refuse empty content.
 WORDLESS: Final = "(no text)"
@@ -135,20 +184,18 @@ _ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
 }
 
 
-def to_chat_message(message: Message, tags: frozenset[str] = frozenset()) -> ChatMessage:
-    """Return a repaired message in its chat form, with content and arguments guarded.
+def to_chat_message(message: Message, guard: Guard = GUARD) -> ChatMessage:
+    """Return a repaired message in its chat form, with special tokens broken.
 
-    ``tags`` are the tags of this build that aren't built in. Names of tools need no guard: repair
-    leaves only letters, digits, "_" and "-" in them.
+    Names of tools have none: repair leaves only letters, digits, "_" and "-" in them.
     """
-    if message.content.strip():
-        content = quoted(message.content, tags)
-    else:
+    content = guard.shatter(message.content)
+    if not content.strip():
         content = "" if message.tool_calls else WORDLESS
     return ChatMessage(
         role=_ROLES[message.role],
         content=content,
-        tool_calls=tuple(_guard_call(call, tags) for call in message.tool_calls),
+        tool_calls=tuple(_guard_call(call, guard) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,
         provider_parts=message.provider_parts,
     )
@@ -157,8 +204,7 @@ def to_chat_message(message: Message, tags: frozenset[str] = frozenset()) -> Cha
 def truncate_message(message: Message, chars: int) -> Message:
     """Return a message with at most ``chars`` characters of content, and at least one.
 
-    Call it before `to_chat_message`: cutting guarded text could leave something that looks like
-    structure. A message with provider parts stays whole, since they may repeat the content.
+    A message with provider parts stays whole, since they may repeat the content.
     """
     if message.provider_parts is not None:
         return message
@@ -172,42 +218,11 @@ def clear_result(message: ChatMessage) -> ChatMessage:
     """
     if message.role != "tool" or message.provider_parts is not None:
         return message
-    return replace(message, content=CLEARED)
+    handle = message.handle
+    cleared = CLEARED_WITH_HANDLE.format(handle=handle) if handle else CLEARED
+    return replace(message, content=cleared)
 
 
-def _guard_call(call: ToolCall, tags: frozenset[str]) -> ToolCall:
-    text = guard_arguments(call.text or "{}", tags)
+def _guard_call(call: ToolCall, guard: Guard) -> ToolCall:
+    text = guard.shatter_json(call.text or "{}")
     return call if text == call.text else replace(call, text=text)
-
-
-#: A JSON string with its quotes; in valid JSON every quote belongs to one.
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"')
-#: Characters that open structure, and all that could look like one: other scripts have look-alikes.
-_OPENERS: Final = re.compile(r"\\.|[<\[]|[^\x00-\x7f]")
-#: All characters but those of words.
-_SIGNS: Final = re.compile(r"\\.|[^a-zA-Z0-9 ]")
-
-
-def guard_arguments(text: str, tags: frozenset[str] = frozenset()) -> str:
-    """Return JSON with the same value in which no line can be read as structure.
-
-    Characters of strings are written as Unicode escapes where needed; text without such lines
-    stays unchanged. ``tags`` are the tags of this build that aren't built in.
-    """
-    for pattern in (_OPENERS, _SIGNS):
-        if quoted(text, tags) == text:
-            break
-        text = _STRING.sub(partial(_escape_string, pattern), text)
-    return text
-
-
-def _escape_string(pattern: re.Pattern[str], string: re.Match[str]) -> str:
-    return f'"{pattern.sub(_escape, string[0][1:-1])}"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    char = match[0]
-    if char.startswith("\\"):
-        return char
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

@@ -1,37 +1,60 @@
-"""The text of a printed row: the guarded contents of its messages, and annotations of calls."""
+"""The text of a printed row: the guarded contents of its messages, calls, and tool results."""
 
 import json
+import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
-from formatters.guard import one_line, quoted, without_marks
-from formatters.lookalikes import escaped
-from formatters.model import MemoryView, Message, ToolCall
+from formatters.guard import GUARD, Guard, Place, one_line
+from formatters.model import MemoryView, Message, Role, ToolCall
+from formatters.repair.calls import clean_name
 from formatters.rows import fix_surrogates
 
-#: How many guarded texts are cached, since most rows of a request were in the owner's last one
-#: too, and the most characters of a row's text that is cached.
-CACHED_TEXTS: Final = 4_096
-CACHED_CHARS: Final = 2_000
 
+def format_row(row: Sequence[Message], view: MemoryView, guard: Guard) -> str:
+    """Return what follows the colon of a row's speaker, each text cut to the limit of characters.
 
-def format_row(row: Sequence[Message], view: MemoryView, tags: frozenset[str]) -> str:
-    """Return the texts and calls of a row's messages, each text cut to the limit of characters."""
-    texts: list[str] = []
+    The first text follows on the same line; annotations are on lines of their own.
+    """
+    shown = ""
     for message in row:
         if message.content.strip():
             text = truncate(message.content, view.message_chars)
-            texts.append((quote_cached if len(text) <= CACHED_CHARS else quoted)(text, tags))
+            shown += f"\n{guard.quote(text)}" if shown else f" {guard.quote(text, Place.ROW)}"
         if message.tool_calls:
-            texts.append(format_annotation(message.tool_calls))
-    return "\n".join(texts)
+            shown += f"\n{format_annotation(message.tool_calls, guard)}"
+    return shown
 
 
-@lru_cache(maxsize=CACHED_TEXTS)
-def quote_cached(text: str, tags: frozenset[str]) -> str:
-    """Guard a text that the owner's next request is likely to have too."""
-    return quoted(text, tags)
+def format_result(result: Message, row: Sequence[Message], view: MemoryView, guard: Guard) -> str:
+    """Return the line of a tool result, under the row that calls the tool."""
+    calls = (call for message in row for call in message.tool_calls)
+    called = (call.name for call in calls if call.id == result.tool_call_id)
+    text = guard.quote(truncate(result.content, view.tool_result_chars), Place.ROW)
+    return f"  Tool {clean_name(result.name or next(called, ''))}: {text}"
+
+
+def find_reasons(
+    messages: Sequence[Message], view: MemoryView, cut: str = "message_chars"
+) -> tuple[dict[str, str], int]:
+    """Return why messages aren't printed whole, by their ids, and the longest printed length.
+
+    ``cut`` is the reason code of messages that were cut.
+    """
+    reasons: dict[str, str] = {}
+    longest, prints_results = 0, view.tool_results == "printed"
+    for message in messages:
+        content, limit = message.content, view.message_chars
+        if message.role is Role.TOOL:
+            content, limit = content if prints_results else "", view.tool_result_chars
+        size = len(content)
+        if not size or content.isspace():
+            reasons[message.id], size = "call_only", 0
+        elif limit is not None and size > limit:
+            reasons[message.id], size = cut, limit
+        if size > longest:
+            longest = size
+    return reasons, longest
 
 
 #: The end of a text that was cut.
@@ -50,17 +73,22 @@ VALUE_CHARS: Final = 80
 #: The most tools named in one annotation; of more, only the first and the last three are named.
 MAX_TOOLS: Final = 6
 
-#: Characters that would end an annotation, or a tool in it.
-_DELIMITERS: Final = frozenset("];")
+#: What would end an annotation, or a tool in it; and backslashes that would escape these.
+_DELIMITERS: Final = re.compile(r"(\\*)([\];]|$)")
 
 
-def format_annotation(calls: Sequence[ToolCall]) -> str:
-    """Name the tools that a message called, each with its most informative argument."""
+def format_annotation(calls: Sequence[ToolCall], guard: Guard = GUARD) -> str:
+    """Name the tools that a message called, each with its most informative argument.
+
+    Without calls, return an empty text.
+    """
+    if not calls:
+        return ""
     tools = [_format_call(call) for call in calls]
     if len(tools) > MAX_TOOLS:
         half = MAX_TOOLS // 2
         tools = [*tools[:half], f"+{len(tools) - MAX_TOOLS}", *tools[-half:]]
-    return without_marks(f"[{'; '.join(tools)}]")
+    return guard.shatter(f"[{'; '.join(tools)}]")
 
 
 def _format_call(call: ToolCall) -> str:
@@ -75,13 +103,13 @@ def _format_call(call: ToolCall) -> str:
 
 def _format_value(value: object) -> str:
     """Return a value on one line, with delimiters escaped."""
-    text = one_line(fix_surrogates(value if isinstance(value, str) else _dump(value)))
-    if len(text) > VALUE_CHARS:
-        text = text[: VALUE_CHARS - 3] + "..."
-    return escaped(text, _DELIMITERS)
+    text = one_line(fix_surrogates(value if isinstance(value, str) else dump_value(value)))
+    text = truncate(text, VALUE_CHARS)
+    return _DELIMITERS.sub(lambda end: end[1] * 2 + (f"\\{end[2]}" if end[2] else ""), text)
 
 
-def _dump(value: object) -> str:
+def dump_value(value: object) -> str:
+    """Return a value as JSON, or the name of its type if that isn't possible."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):  # keys of any type, cycles, great depth

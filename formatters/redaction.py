@@ -74,6 +74,8 @@ _NO_VALUE: Final = re.compile(
 )
 #: Names of variables, which code has as values too.
 _VARIABLE: Final = re.compile(r"[A-Za-z_.]*(?:pass|pwd|secret|token|key|cred|[a-z][A-Z]|_|\.)")
+#: Names of keys and of variables of the environment, which code has between quotes.
+_KEY_NAME: Final = re.compile(r"[A-Z_]+|[a-z_.-]*(?:pass|pwd|secret|token|key|cred)[a-z_.-]*")
 _PASSWORD: Final = re.compile("pass|pwd", re.IGNORECASE)
 
 _PATTERNS: Final = tuple((kind, re.compile(pattern)) for kind, pattern in _TOKENS.items())
@@ -93,20 +95,23 @@ def _redact_assignment(match: re.Match[str]) -> str:
     name, operator, value = match["name"], match["operator"], match["value"]
     secret = value.rstrip(".:!?")
     password = _PASSWORD.match(name)
-    is_secret = _is_password(secret, operator) if password else _is_random(secret)
+    after = match.string[match.end() : match.end() + 1]
+    is_secret = _is_password(secret, operator, after) if password else _is_random(secret)
     if _NO_VALUE.match(value) or not is_secret:
         return match[0]
     kind = "password" if password else "secret"
     return f"{name}{operator}[redacted: {kind}]{value[len(secret) :]}"
 
 
-def _is_password(value: str, operator: str) -> bool:
+def _is_password(value: str, operator: str, after: str) -> bool:
     """Return whether a value is a password: in prose only with a digit, in code no variable."""
+    if len(value) < 6:
+        return False
     if any(char.isdigit() for char in value):
-        return len(value) >= 6 and not value.startswith("0x")
-    if operator in ("=", ":", '": "', "': '", '="', "='"):
-        return len(value) >= 6 and not _VARIABLE.match(value)
-    return False
+        return not value.startswith("0x")
+    if operator[-1] in "\"'`":  # one word between quotes
+        return after == operator[-1] and not _KEY_NAME.fullmatch(value)
+    return operator in ("=", ":") and not _VARIABLE.match(value)
 
 
 def _is_random(value: str) -> bool:

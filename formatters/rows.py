@@ -1,13 +1,23 @@
-"""Read rows of history as stores and callers supply them; malformed rows never raise."""
+"""Read rows of history as stores and callers supply them, and group them into turns.
+
+Malformed rows never raise.
+"""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeGuard
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import le, lt
+from typing import Any, Final, TypeGuard, overload
 
-from formatters.model import Message, Role, Row, ToolCall
+from formatters.model import Facts, GroupedHistory, Message, Role, Row, ToolCall, Turn
+from formatters.repair.matching import read_call_id, read_result_id
 from formatters.times import parse_timestamp
 
-_ROLES = {
+#: The names of roles, in lower case, and those of messages that are left out on purpose.
+HIDDEN_ROLES: Final = frozenset({"system", "developer", "command"})
+ROLES: Final = {
     "human": Role.HUMAN,
     "user": Role.HUMAN,
     "ai": Role.AI,
@@ -18,10 +28,52 @@ _ROLES = {
 _IMAGE_PARTS = frozenset({"image", "image_url", "input_image"})
 
 
+class StoredRows(Sequence[Row]):
+    """Rows as the JSON that a store holds, each with an id that no other one has.
+
+    They are parsed when one is taken. Those who read the same rows again and again know them by
+    their JSON instead.
+    """
+
+    __slots__ = ("_rows", "bodies")
+
+    def __init__(self, bodies: Sequence[str]) -> None:
+        self.bodies = bodies
+        self._rows: list[Row] | None = None
+
+    @property
+    def _parsed(self) -> list[Row]:
+        if self._rows is None:
+            self._rows = [json.loads(body) for body in self.bodies]
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "StoredRows": ...
+
+    def __getitem__(self, index: int | slice) -> "Row | StoredRows":
+        if isinstance(index, slice):
+            return StoredRows(self.bodies[index])
+        return self._parsed[index]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._parsed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._parsed == [*other]
+
+    __hash__ = None  # type: ignore[assignment] # as of a list
+
+
 def read_rows(rows: Iterable[Row]) -> tuple[Message, ...]:
     """Read rows in order; of rows with equal ids the first is kept, missing ids are generated."""
     given = [as_mapping(row) for row in rows]
-    known = {_read_id(row.get("id")) for row in given}
+    known = {read_id(row.get("id")) for row in given}
     messages: dict[str, Message] = {}
     for index, row in enumerate(given):
         generated = f"row_{index}"
@@ -37,6 +89,18 @@ def read_row(row: Row, *, fallback_id: str = "") -> Message:
 
     An OpenAI chat message is a row too: its calls are next to the content, not in ``metadata``.
     """
+    return read_message(row, read_id(row.get("id")) or fallback_id, read_role(row.get("role")))
+
+
+#: The keys of the smallest messages.
+_LEAST: Final = {"role", "content"}
+
+
+def read_message(row: Row, id_: str, role: Role) -> Message:
+    """Read a row as a message with this id and role."""
+    content = row.get("content")
+    if isinstance(content, str) and row.keys() <= _LEAST:
+        return Message(id=id_, role=role, content=fix_surrogates(content))
     metadata = as_mapping(row.get("metadata"))
 
     def extra(key: str) -> object:
@@ -44,40 +108,40 @@ def read_row(row: Row, *, fallback_id: str = "") -> Message:
         return row.get(key) if value is None else value
 
     return Message(
-        id=_read_id(row.get("id")) or fallback_id,
-        role=read_role(row.get("role")),
-        content=read_content(row.get("content")),
-        partial=is_partial(row.get("content")),
-        run_id=_read_id(row.get("run_id")) or None,
+        id=id_,
+        role=role,
+        content=read_content(content),
+        partial=is_partial(content),
+        run_id=read_id(row.get("run_id")) or None,
         timestamp=parse_timestamp(row.get("timestamp")),
         tool_calls=read_tool_calls(extra("tool_calls")),
-        tool_call_id=_read_id(extra("tool_call_id")) or None,
-        name=_text(extra("name")) or None,
+        tool_call_id=read_id(extra("tool_call_id")) or None,
+        name=read_text(extra("name")) or None,
         provider_parts=extra("provider_parts"),
     )
 
 
 def read_role(value: object) -> Role:
     """Read the name of a role in any case; an unknown one is OTHER."""
-    return _ROLES.get(value.strip().lower(), Role.OTHER) if isinstance(value, str) else Role.OTHER
+    return ROLES.get(value.strip().lower(), Role.OTHER) if isinstance(value, str) else Role.OTHER
 
 
 def read_content(value: object) -> str:
     """Read content as text: parts of a list are joined by newlines, an image is ``[image]``."""
-    if _is_list(value):
+    if is_list(value):
         return "\n".join(filter(None, map(_read_part, value)))
     return _read_part(value)
 
 
 def is_partial(value: object) -> bool:
     """Return whether content has parts that `read_content` omits: neither text nor image."""
-    parts = value if _is_list(value) else () if value is None else (value,)
+    parts = value if is_list(value) else () if value is None else (value,)
     return not all(map(_is_readable, parts))
 
 
 def read_tool_calls(value: object) -> tuple[ToolCall, ...]:
     """Read calls, flat or nested as OpenAI's, with their arguments as an object or as JSON."""
-    if not _is_list(value):
+    if not is_list(value):
         return ()
     return tuple(_read_tool_call(call) for call in value if isinstance(call, Mapping))
 
@@ -97,8 +161,8 @@ def _read_tool_call(call: Mapping[str, object]) -> ToolCall:
     function = as_mapping(call.get("function")) or call
     arguments, text = _read_arguments(function.get("arguments"))
     return ToolCall(
-        id=_read_id(call.get("id")) or None,
-        name=_text(function.get("name")) or "unknown",
+        id=read_id(call.get("id")) or None,
+        name=read_text(function.get("name")) or "unknown",
         arguments=arguments,
         text=text,
     )
@@ -127,7 +191,9 @@ def _read_part(part: object) -> str:
     if isinstance(part, str):
         return fix_surrogates(part)
     fields = as_mapping(part)
-    return "[image]" if _text(fields.get("type")) in _IMAGE_PARTS else _text(fields.get("text"))
+    if read_text(fields.get("type")) in _IMAGE_PARTS:
+        return "[image]"
+    return read_text(fields.get("text"))
 
 
 def _is_readable(part: object) -> bool:
@@ -136,14 +202,15 @@ def _is_readable(part: object) -> bool:
     return bool(_read_part(part))
 
 
-def _read_id(value: object) -> str:
+def read_id(value: object) -> str:
     """Read an id; stores may number their rows with integers of up to 64 bits."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
         return str(value)
-    return _text(value)
+    return read_text(value)
 
 
-def _text(value: object) -> str:
+def read_text(value: object) -> str:
+    """Return a value if it is a text, else an empty text."""
     return fix_surrogates(value) if isinstance(value, str) else ""
 
 
@@ -153,7 +220,210 @@ def as_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, (dict, Mapping)) else {}
 
 
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+def is_list(value: object) -> TypeGuard[Sequence[object]]:
+    """Return whether a value is a list; to Python, text and bytes are sequences too."""
     if value is None or isinstance(value, str):  # ten times as fast as the check that follows
         return False
-    return isinstance(value, Sequence) and not isinstance(value, bytes)
+    return isinstance(value, Sequence) and not isinstance(value, bytes | bytearray)
+
+
+def group_history(messages: Iterable[Message]) -> GroupedHistory:
+    """Sort messages by time, and group those that are printed into turns."""
+    given = tuple(messages)
+    if turns := _consecutive_turns(given):
+        return GroupedHistory(turns=turns, unprinted=())
+    ordered = sort_messages(given)
+    made = map(_make_turn, _split_runs(filter(is_printable, ordered)))
+    turns = tuple(turn for turn in made if turn.rows)
+    grouped = {message.id for turn in turns for message in turn.messages}
+    unprinted = tuple(message for message in ordered if message.id not in grouped)
+    return GroupedHistory(turns=turns, unprinted=unprinted)
+
+
+def grouped_history(facts: Facts) -> GroupedHistory:
+    """Return the history grouped into turns, which a build does once."""
+    return facts.grouped or group_history(facts.history)
+
+
+def is_printable(message: Message) -> bool:
+    """Return whether a message belongs to a turn: it has a known role, and text or calls."""
+    if message.role is Role.TOOL:
+        return True
+    return message.role is not Role.OTHER and bool(message.content.strip() or message.tool_calls)
+
+
+def group_turns(messages: Iterable[Message]) -> tuple[Turn, ...]:
+    """Group human, AI and tool messages into turns, ordered by their first message.
+
+    A turn reaches from a human message to the next one of the same run; messages without a run
+    count as one run. Messages before the first human message of a run are a turn of their own.
+    """
+    return tuple(Turn(turn, _rows(turn)) for turn in _split_runs(messages))
+
+
+def _split_runs(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
+    """Yield the messages of each turn."""
+    turns: list[list[Message]] = []
+    open_turns: dict[str | None, list[Message]] = {}
+    for message in messages:
+        turn = open_turns.get(message.run_id)
+        if turn is None or message.role is Role.HUMAN:
+            turn = open_turns[message.run_id] = []
+            turns.append(turn)
+        turn.append(message)
+    return map(tuple, turns)
+
+
+def _consecutive_turns(messages: tuple[Message, ...]) -> tuple[Turn, ...] | None:
+    """Return the turns of messages that are in order, where each turn ends before the next begins.
+
+    Turns that were made before are only compared. Returns None where messages have to be sorted,
+    where one isn't printed, or where the turns of several runs overlap.
+    """
+    turns: list[Turn] = []
+    start, last, count = 0, _BEFORE_ALL, len(messages)
+    while start < count:
+        first = messages[start]
+        turn = _known_turn(first)
+        end = start + len(turn.messages)
+        goes_on = end < count and messages[end].role is not Role.HUMAN
+        if goes_on or not turn.messages or messages[start:end] != turn.messages:
+            own = messages[start : _next_turn(messages, start + 1)]
+            turn = _make_turn(own) if _is_turn(own) else _NO_TURN
+            end = start + len(turn.messages)
+            if len(turn.messages) < len(own):
+                return None
+        if first.timestamp is None or first.timestamp <= last:
+            return None
+        turns.append(turn)
+        start, last = end, messages[end - 1].timestamp or _AFTER_ALL
+    return tuple(turns)
+
+
+def _next_turn(messages: Sequence[Message], start: int) -> int:
+    """Return the index of the first human's message from an index on, or of the end."""
+    humans = (n for n in range(start, len(messages)) if messages[n].role is Role.HUMAN)
+    return next(humans, len(messages))
+
+
+_NO_TURN: Final = Turn((), ())
+
+
+def _known_turn(first: Message) -> Turn:
+    """Return the turn that was made of a message and those after it, or one without messages."""
+    made = first.made
+    return made.get(Turn, _NO_TURN) if made else _NO_TURN  # type: ignore[return-value] # a turn
+
+
+#: Before and after the times of all messages.
+_BEFORE_ALL: Final = datetime.min.replace(tzinfo=UTC)
+_AFTER_ALL: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def _is_turn(messages: Sequence[Message]) -> bool:
+    """Return whether a human's message, or the first one, and what follows it are one turn."""
+    times: list[Any] = [message.timestamp for message in messages]
+    return (
+        None not in times
+        and all(map(le, times, times[1:]))
+        and len({message.run_id for message in messages}) == 1
+        and all(map(is_printable, messages))
+    )
+
+
+def _make_turn(messages: tuple[Message, ...]) -> Turn:
+    """Return a turn without the tool results whose call isn't in it; it is made once."""
+    made, turn = messages[0].made, _known_turn(messages[0])
+    if turn.messages == messages:
+        return turn
+    turn = Turn(messages, _rows(messages), None if made is None else {})
+    if any(message.role is Role.TOOL for message in messages):
+        turn = _without_orphans(turn)
+    if made is not None:
+        made[Turn] = turn
+    return turn
+
+
+def split_turn(turn: Turn) -> list[list[Message]]:
+    """Return the messages of each row of a turn, then the results of the tools that it calls."""
+    parts = [list(row) for row in turn.rows]
+    if sum(map(len, parts)) == len(turn.messages):
+        return parts
+    callers = _callers(turn)
+    for message in turn.messages:
+        if message.role is Role.TOOL:
+            parts[callers[read_result_id(message)]].append(message)
+    return parts
+
+
+def _without_orphans(turn: Turn) -> Turn:
+    """Return a turn without the tool results whose call isn't in it."""
+    callers = _callers(turn)
+    kept = (m for m in turn.messages if m.role is not Role.TOOL or read_result_id(m) in callers)
+    return replace(turn, messages=tuple(kept))
+
+
+def _callers(turn: Turn) -> dict[str | None, int]:
+    """Return the index of the row with a call, by the call's id; None for that of the last call."""
+    callers: dict[str | None, int] = {}
+    for index, row in enumerate(turn.rows):
+        for message in row:
+            for call in message.tool_calls:
+                callers[read_call_id(call)] = callers[None] = index
+    return callers
+
+
+def _rows(turn: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
+    human = ((turn[0],),) if turn[0].role is Role.HUMAN else ()
+    answers = tuple(message for message in turn if message.role is Role.AI)
+    if answers and answers[0].run_id is not None:
+        return (*human, answers)
+    return (*human, *((answer,) for answer in answers))
+
+
+def sort_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Sort by time; a message without a timestamp stays after the message given before it.
+
+    Messages with equal timestamps keep their order, except that a human message is put before
+    the messages of its run that can only be answers to it.
+    """
+    timed: list[tuple[datetime | None, Message]] = []
+    messages, last = tuple(messages), None
+    if _is_sorted(messages):
+        return messages
+    for message in messages:
+        last = message.timestamp or last
+        timed.append((last, message))
+    timed.sort(key=lambda pair: (pair[0] is not None, pair[0]))
+    ordered: list[Message] = []
+    last_roles: dict[str | None, Role] = {}
+    for _, pairs in groupby(timed, key=lambda pair: pair[0]):
+        group = [message for _, message in pairs]
+        if len(group) > 1:
+            group = _sort_simultaneous(group, last_roles)
+        last_roles |= {m.run_id: m.role for m in group if m.role is not Role.OTHER}
+        ordered += group
+    return tuple(ordered)
+
+
+def _is_sorted(messages: Sequence[Message]) -> bool:
+    """Return whether every message has a later time than the one before it, as stores have them."""
+    times: list[Any] = [message.timestamp for message in messages]
+    return None not in times and all(map(lt, times, times[1:]))
+
+
+def _sort_simultaneous(
+    messages: list[Message], last_roles: Mapping[str | None, Role]
+) -> list[Message]:
+    """Put human messages first; ``last_roles`` has the last earlier role of each run."""
+    humans: dict[str | None, int] = {}
+    for index, message in enumerate(messages):
+        # after a human message, what comes next can be the answer to that one
+        if message.role is Role.HUMAN and last_roles.get(message.run_id) is not Role.HUMAN:
+            humans.setdefault(message.run_id, index)
+
+    def rank(index: int) -> tuple[int, bool]:
+        human = humans.get(messages[index].run_id, index)
+        return max(index, human), index < human
+
+    return [messages[index] for index in sorted(range(len(messages)), key=rank)]

@@ -1,10 +1,10 @@
 """The `[SHARED_MEMORY]` block: the earlier conversation, one entry per turn."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from formatters.guard import Guard
 from formatters.model import (
     BEYOND_LIMIT,
     COUNT_MARK,
@@ -19,17 +19,21 @@ from formatters.model import (
     Tag,
     TrimPolicy,
     Turn,
+    kept,
 )
-from formatters.printed import format_row
-from formatters.rows import read_rows
+from formatters.printed import find_reasons, format_result, format_row
+from formatters.rows import grouped_history, read_rows, split_turn
 from formatters.times import format_stamp
-from formatters.turns import grouped_history
 
 HEADER: Final = f"[{Tag.SHARED_MEMORY} {COUNT_MARK}]\nRecent conversation memory:\n\n"
 #: The same in every build, for prompts that are cached by their prefix.
 STABLE_HEADER: Final = f"[{Tag.SHARED_MEMORY}]\nRecent conversation memory:\n\n"
 NO_HISTORY: Final = "(No previous conversations yet)"
 NONE_FITS: Final = "(There are previous conversations, but none fits here)"
+UNREAD: Final = "(Previous conversations could not be read)"
+
+#: The reasons for messages that belong to no turn; all others are empty.
+_UNPRINTED: Final = {Role.OTHER: "role", Role.TOOL: "tool_only"}
 
 
 def shared_memory(facts: Facts) -> Block:
@@ -37,27 +41,33 @@ def shared_memory(facts: Facts) -> Block:
     history = grouped_history(facts)
     turns, beyond = _limit_rows(history.turns, facts.memory.limit)
     stable_header = facts.memory.header == "still"
+    view, guard = facts.memory, facts.guard
+    form = (_entry, *view.form, guard)
     return Block(
         tag=Tag.SHARED_MEMORY,
         header=STABLE_HEADER if stable_header else HEADER,
-        entries=tuple(_entry(turn, facts.memory, facts.tags) for turn in turns if turn.rows),
-        placeholder=NONE_FITS if beyond or facts.more_history else NO_HISTORY,
+        entries=tuple([kept(turn.made, form, _entry, turn, view, guard) for turn in turns]),
+        placeholder=_placeholder(facts, beyond),
         gives_way=TrimPolicy.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,
         additive=True,
         volatile=not stable_header,
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
-        tags=facts.tags,
         omissions=(
             *(
-                _omission([message], "role" if message.role is Role.OTHER else "empty")
+                _omission([message], _UNPRINTED.get(message.role, "empty"))
                 for message in history.unprinted
             ),
             *beyond,
-            *(_omission(turn.messages, "tool_only") for turn in turns if not turn.rows),
         ),
     )
+
+
+def _placeholder(facts: Facts, beyond: Sequence[Omission]) -> str:
+    if facts.history_failed:
+        return UNREAD
+    return NONE_FITS if beyond or facts.more_history else NO_HISTORY
 
 
 class MemoryFormatter:
@@ -87,7 +97,7 @@ def _limit_rows(turns: Sequence[Turn], limit: int | None) -> tuple[list[Turn], l
         if len(rows) == len(turn.rows):
             kept.append(turn)
             continue
-        cut = {m.id for row in turn.rows[: len(turn.rows) - len(rows)] for m in row}
+        cut = {m.id for part in split_turn(turn)[: len(turn.rows) - len(rows)] for m in part}
         dropped = [m for m in turn.messages if m.id in cut] if rows else turn.messages
         omissions.append(_omission(dropped, BEYOND_LIMIT))
         if rows:
@@ -95,34 +105,42 @@ def _limit_rows(turns: Sequence[Turn], limit: int | None) -> tuple[list[Turn], l
     return kept[::-1], omissions[::-1]
 
 
-def _entry(turn: Turn, view: MemoryView, tags: frozenset[str]) -> Entry:
-    lines = [
-        _format_line(row, view, tags, answers=i > 0 and turn.rows[i - 1][0].role is Role.HUMAN)
-        for i, row in enumerate(turn.rows)
-    ]
-    longest = max(len(message.content) for row in turn.rows for message in row)
-    limit = longest if view.message_chars is None else view.message_chars
+def _entry(turn: Turn, view: MemoryView, guard: Guard, cut: str = "message_chars") -> Entry:
+    """Return a turn as it is printed; ``cut`` is the reason code of messages that were cut."""
+    lines = []
+    parts = split_turn(turn) if view.tool_results == "printed" else ()
+    for index, row in enumerate(turn.rows):
+        answers = index > 0 and turn.rows[index - 1][0].role is Role.HUMAN
+        lines.append(_format_line(row, view, guard, answers=answers))
+        if parts:
+            results = filter(view.prints_result, parts[index][len(row) :])
+            lines += [format_result(result, row, view, guard) for result in results]
+    reasons, longest = find_reasons(turn.messages, view, cut)
     return Entry(
         text="\n".join(lines),
         messages=turn.messages,
-        rows=len(lines),
-        cut=longest > limit,
-        shorten=partial(_shorten, turn, view, tags),
-        longest=min(longest, limit),
+        rows=len(turn.rows),
+        reasons=reasons,
+        # not of the turn, which keeps the entry
+        shorten=partial(_shorten, turn.messages, turn.rows, view, guard),
+        longest=longest,
     )
 
 
-def _shorten(turn: Turn, view: MemoryView, tags: frozenset[str], chars: int) -> Entry:
-    limit = chars if view.message_chars is None else min(chars, view.message_chars)
-    return _entry(turn, replace(view, message_chars=limit), tags)
+def _shorten(
+    messages: tuple[Message, ...],
+    rows: tuple[tuple[Message, ...], ...],
+    view: MemoryView,
+    guard: Guard,
+    chars: int,
+) -> Entry:
+    return _entry(Turn(messages, rows), view.limited_to(chars), guard, "shortened")
 
 
-def _format_line(
-    row: Sequence[Message], view: MemoryView, tags: frozenset[str], *, answers: bool
-) -> str:
+def _format_line(row: Sequence[Message], view: MemoryView, guard: Guard, *, answers: bool) -> str:
     """Return a row under its human message (``answers``), or with a time stamp of its own."""
-    text = format_row(row, view, tags)
+    text = format_row(row, view, guard)
     if answers:
-        return f"  Nexus: {text}"
-    speaker = "Human" if row[0].role is Role.HUMAN else "Nexus"
-    return f"{format_stamp(row[-1].timestamp, view.minutes_west)} {speaker}: {text}"
+        return f"  {view.assistant_name}:{text}"
+    speaker = "Human" if row[0].role is Role.HUMAN else view.assistant_name
+    return f"{format_stamp(row[-1].timestamp, view.minutes_west)} {speaker}:{text}"

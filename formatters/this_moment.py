@@ -1,23 +1,40 @@
-"""The `[THIS_MOMENT]` block: the time, the operator's reminders, and the current input."""
+"""The `[THIS_MOMENT]` block: the time, reminders, what isn't shown, and the current input."""
 
-from formatters.guard import quoted
-from formatters.model import Block, Entry, Facts, Tag
+from formatters.model import Block, Entry, Facts, NotShown, Tag
 from formatters.rows import fix_surrogates
 from formatters.times import format_clock_time, parse_minutes_west, parse_timestamp, to_local_time
 
 
 def this_moment(facts: Facts) -> Block:
-    """Show the current input, whole under any budget."""
+    """Show the current input, whole under any budget; of one line without outer blanks."""
     time = f"<current_time>{format_clock_time(facts.now)}</current_time>\n" if facts.now else ""
-    # the operator's texts are trusted, and so not guarded; the guard keeps others from the element
+    # the operator's texts are trusted, and so not guarded
     notes = "".join(f"<operator_note>\n{note}\n</operator_note>\n" for note in facts.injections)
-    text = quoted(facts.current_input, facts.tags)
+    missing = _format_not_shown(facts.not_shown) if facts.not_shown else ""
+    said = facts.current_input
+    # in several lines, outer blanks may be the indentation of code
+    text = facts.guard.quote(said if "\n" in said.strip() else said.strip())
     return Block(
         tag=Tag.THIS_MOMENT,
         header=f"[{Tag.THIS_MOMENT}]\n",
-        entries=(Entry(text=f"{time}{notes}<human_input>\n{text}\n</human_input>"),),
+        entries=(Entry(text=f"{time}{notes}{missing}<human_input>\n{text}\n</human_input>"),),
         volatile=True,
     )
+
+
+def _format_not_shown(missing: NotShown) -> str:
+    """Say in a line what can be recalled; fewer messages never make it longer."""
+    parts = [
+        f"{number} {name}{'' if number == 1 else 's'}"
+        for number, name in (
+            (missing.messages, "earlier message"),
+            (missing.results, "tool result"),
+        )
+        if number
+    ]
+    are = "is" if (missing.messages, missing.results) in ((1, 0), (0, 1)) else "are"
+    newest = f"; newest: {missing.handle}" if missing.handle else ""
+    return f"({' and '.join(parts)} {are} not shown; call recall{newest})\n"
 
 
 class MomentFormatter:

@@ -12,7 +12,7 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemFacts:
-    """What is known of the machine; empty strings for the rest."""
+    """Facts about the machine; empty strings if unknown."""
 
     working_directory: str = ""
     #: As `platform.system` returns it: ``Linux``, ``Darwin``, ``Windows``.

@@ -21,7 +21,6 @@ class SourcePath(Protocol):
 
     def __fspath__(self) -> str:
         """Return the path as text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class LoadedPrompt:
 class ContextLayer:
     """The prompt and configuration of one folder."""
 
-    #: ``global``, ``ancestor:`` with the folder's name, or ``local``.
+    #: ``global``, ``ancestor:`` with the folder's name, ``local``, or ``subagent``.
     label: str
     prompt: str = ""
     prompt_path: SourcePath | None = None

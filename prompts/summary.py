@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from formatters.guard import quoted
+from formatters.guard import GUARD
+from formatters.handles import make_handle
 from formatters.model import BEYOND_LIMIT, Block, Entry, Facts, Summary, SummaryForm, Tag
-from formatters.printed import quote_cached
 
 EXPLANATION: Final = """\
 Nobody said this: it was written to stand for earlier messages that no longer fit here.
@@ -37,7 +37,7 @@ def list_summary_forms(facts: Facts, history: Block) -> tuple[SummaryForm, ...]:
     ]
     return tuple(
         SummaryForm(
-            _stored_entry(summaries[oldest:], facts.tags),
+            _stored_entry(summaries[oldest:], facts),
             covers=tuple(summary.covers for summary in summaries[oldest:]),
             beyond=any(beyond[oldest:]),
         )
@@ -45,36 +45,51 @@ def list_summary_forms(facts: Facts, history: Block) -> tuple[SummaryForm, ...]:
     )
 
 
-def _stored_entry(summaries: Sequence[Summary], tags: frozenset[str]) -> Entry:
+def _stored_entry(summaries: Sequence[Summary], facts: Facts) -> Entry:
     """Show summaries as one entry; guarded, since a summarizer may quote what people said."""
-    text = "\n\n".join(quote_cached(summary.text, tags) for summary in summaries)
+    text = "\n\n".join(_show(summary, facts) for summary in summaries)
     return Entry(text=format_summary(text, max(summary.created for summary in summaries)))
 
 
-def format_summary(text: str, generated: datetime) -> str:
-    """Return a summary under a header with its minute, in the time zone of ``generated``."""
-    minute = generated.replace(tzinfo=None).isoformat(sep=" ", timespec="minutes")
-    return f"[{Tag.CONTEXT_SUMMARY} - Generated: {minute}]\n{EXPLANATION}\n{RULE}\n{text}"
+def _show(summary: Summary, facts: Facts) -> str:
+    text = facts.guard.quote(summary.text)
+    if not facts.recall_tool:
+        return text
+    return f"{text}\n(its messages: recall id {make_handle(summary.id)})"
 
 
-def create_summary_message(
-    text: str, *, generated: datetime, prefix: str | None = None
-) -> dict[str, str]:
-    """Return a summary as a user message; ``prefix`` replaces the header and the explanation."""
-    content = format_summary(text, generated) if prefix is None else f"{prefix}\n{text}"
-    return {"role": "user", "content": content}
-
-
-#: The header of a summary by a strategy, which tells it apart from what people said.
+#: The header of a summary without a time, such as one of a strategy.
 HEADER: Final = f"[{Tag.CONTEXT_SUMMARY}]"
 
 
-def format_summary_entry(sentence: str, tags: frozenset[str] = frozenset()) -> Entry:
-    """Show a strategy's summary as the first entry of `[SHARED_MEMORY]`; it counts as no row.
+def format_summary(text: str, generated: datetime | None = None) -> str:
+    """Return a summary under a header with its minute, in the time zone of ``generated``."""
+    header = HEADER
+    if generated is not None:
+        minute = generated.replace(tzinfo=None).isoformat(sep=" ", timespec="minutes")
+        header = f"[{Tag.CONTEXT_SUMMARY} - Generated: {minute}]"
+    return f"{header}\n{EXPLANATION}\n{RULE}\n{text}"
 
-    Guarded, since it may quote what people said; ``tags`` are this build's own tags.
-    """
-    return Entry(text=f"{HEADER}\n{quoted(sentence, tags)}")
+
+def create_summary_message(
+    text: str, *, generated: datetime | None = None, prefix: str | None = None
+) -> dict[str, str]:
+    """Return a summary as a user message; ``prefix`` replaces the header and the explanation."""
+    quoted = GUARD.quote(text)
+    content = format_summary(quoted, generated) if prefix is None else f"{prefix}\n{quoted}"
+    return {"role": "user", "content": content}
+
+
+def read_summary(content: str) -> str:
+    """Return the text of a message that `create_summary_message` returned, or any other content."""
+    header, rule, text = content.partition(f"\n{EXPLANATION}\n{RULE}\n")
+    is_summary = rule and header.startswith(HEADER[:-1])
+    return GUARD.unquote(text) if is_summary else content
+
+
+def format_summary_entry(sentence: str) -> Entry:
+    """Show a strategy's own words as the first entry of `[SHARED_MEMORY]`; it counts as no row."""
+    return Entry(text=f"{HEADER}\n{sentence}")
 
 
 def summary_block(entry: Entry, *, volatile: bool = False) -> Block:

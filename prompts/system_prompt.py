@@ -1,16 +1,23 @@
-"""The operator's texts for the model: the identity, sections after it, and reminders."""
+"""The system message: the identity, and the operator's sections and reminders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, Protocol
 
-from formatters.model import Count, Facts, Message, Role, Tool
+from formatters.model import Block, Count, Entry, Facts, Message, Role, Tag, Tool
 from prompts.capabilities import capabilities
-from prompts.identity import CORE_IDENTITY
+from prompts.identity import CORE_IDENTITY, QUOTING, WITHOUT_CAPABILITIES
 
 #: Separates sections, and the parts of a prompt.
 SEPARATOR: Final = "\n\n"
+
+
+def core_identity(facts: Facts) -> Block:
+    """Show CORE_IDENTITY or the operator's text, whole under any budget; nothing if it is empty."""
+    text = CORE_IDENTITY if facts.identity is None else facts.identity
+    entries = (Entry(text=text),) if text else ()
+    return Block(tag=Tag.CORE_IDENTITY, entries=entries, role="system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,6 @@ class InjectionTrigger(Protocol):
 
     def fires(self, turn: int, tokens: int) -> bool:
         """Return whether a reminder is due in a turn, counted from 1; ``tokens`` of history."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class OnTokenThreshold:
     tokens: int
 
     def fires(self, turn: int, tokens: int) -> bool:  # noqa: ARG002 - only tokens are used
-        """Return whether the history has as many tokens."""
+        """Return whether the history has at least that many tokens."""
         return tokens >= self.tokens
 
 
@@ -111,9 +117,16 @@ class SystemPrompt:
     sections: str = ""
     injector: SystemInjector = field(default_factory=SystemInjector)
 
-    def text(self, own: str | None = None) -> str:
-        """Return the system message; ``own`` replaces the identity, but not the sections."""
-        return SEPARATOR.join(filter(None, (own or self.identity, self.sections)))
+    def text(self, own: str | None = None, *, guarded: bool = True) -> str:
+        """Return the system message; ``own`` replaces the identity, but not the sections.
+
+        Where something replaces `CORE_IDENTITY` in a guarded context, a last paragraph says what
+        the gutter means.
+        """
+        identity = own or self.identity
+        explains = identity in (CORE_IDENTITY, WITHOUT_CAPABILITIES)
+        quoting = QUOTING if guarded and not explains else ""
+        return SEPARATOR.join(filter(None, (identity, self.sections, quoting)))
 
 
 class PromptManager:
@@ -123,6 +136,6 @@ class PromptManager:
         """Return CORE_IDENTITY."""
         return CORE_IDENTITY
 
-    def get_capabilities_prompt(self, tools: Sequence[Tool]) -> str:
+    def get_capabilities_prompt(self, tool_definitions: Sequence[Tool]) -> str:
         """Return the `[CAPABILITIES]` block of OpenAI function definitions, in order."""
-        return capabilities(Facts(current_input="", tools=tuple(tools))).text
+        return capabilities(Facts(current_input="", tools=tuple(tool_definitions))).text

@@ -1,1 +1,1 @@
-"""What maintainers run now and then, and no release needs."""
+"""Programs for maintainers, which no release needs."""

@@ -26,11 +26,14 @@ def find_problems(
     optional: Mapping[str, list[str]] = project["optional-dependencies"]
     required = [*project["dependencies"], *(r for extra in extras for r in optional[extra])]
     needed = set(package_names(required))
-    excluded = set(package_names(chain.from_iterable(optional.values()))) - needed
+    root = bom["metadata"]["component"]
+    edges = (edge for edge in bom["dependencies"] if edge["ref"] != root["bom-ref"])
+    # of another extra, and also what a package of the release requires
+    shared = set(package_names(chain.from_iterable(edge.get("dependsOn", ()) for edge in edges)))
+    excluded = set(package_names(chain.from_iterable(optional.values()))) - needed - shared
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", pins, re.MULTILINE))
     versions = {normalize(name): version for name, version in pinned.items()}
     parts = {normalize(part["name"]): part["version"] for part in bom["components"]}
-    root = bom["metadata"]["component"]
     if (root["name"], root["version"]) != (project["name"], project["version"]):
         yield f"describes {root['name']} {root['version']}"
     for name in sorted(needed - parts.keys()):

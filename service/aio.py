@@ -1,8 +1,9 @@
-"""Helpers for asyncio programs: running them, time limits, batches."""
+"""Helpers for asyncio programs: running them, cancellation, batches, limits of memory."""
 
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
@@ -29,6 +30,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return result
 
 
+def raise_if_cancelled() -> None:
+    """Raise `CancelledError` if the task was cancelled; loops call it between iterations.
+
+    Libraries may swallow a cancellation: up to Python 3.11, `asyncio.wait_for` loses one that
+    arrives as the awaited call ends.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 def reduce_garbage_collection() -> None:
     """Make garbage collections rare in a long-running process that has finished loading.
 
@@ -53,43 +65,30 @@ async def batches(items: AsyncIterator[T], size: int) -> AsyncGenerator[list[T],
         yield batch
 
 
-def raise_if_cancelled() -> None:
-    """Raise `CancelledError` if the task was cancelled; loops call it between iterations.
+class Admission:
+    """Admits large payloads in the order of their arrival, up to a number of bytes at a time.
 
-    Libraries may swallow a cancellation: up to Python 3.11, `asyncio.wait_for` loses one that
-    arrives as the awaited call ends.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
-
-class time_limit:  # noqa: N801 - read as a phrase
-    """Cancel the task's work in the context after ``seconds``; raises `TimeoutError` then.
-
-    Does what `asyncio.timeout` does, in a third of its time, for limits that are seldom reached.
-    Cancellations by others pass through.
+    One that is larger than the limit is admitted alone; small ones are always admitted.
     """
 
-    __slots__ = ("_before", "_over", "_seconds", "_task", "_timer")
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._over = False
-
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("only a task can be cancelled")
-        self._task, self._before = task, task.cancelling()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
-
-    def _cancel(self) -> None:
-        self._over = True
-        self._task.cancel()
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        self._timer.cancel()
-        # a cancellation by another party takes precedence
-        if self._over and self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
-            raise TimeoutError
+    @asynccontextmanager
+    async def admit(self, size: int) -> AsyncIterator[None]:
+        """Wait until a payload of ``size`` bytes is admitted; it is while the context lasts."""
+        if size >= LARGE_TEXT:
+            async with self._turn:
+                while self._bytes and self._bytes + size > self._max_bytes:
+                    self._changed.clear()
+                    await self._changed.wait()
+                self._bytes += size
+        try:
+            yield
+        finally:
+            if size >= LARGE_TEXT:
+                self._bytes -= size
+                self._changed.set()

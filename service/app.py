@@ -6,14 +6,16 @@ Only this module and `service.connect` import adapters.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from opentelemetry.trace import Tracer
 
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
-from service.adapters.tools.sources import open_tools
-from service.audit.reports import BuildReport, BuildReports
+from service.adapters.tools.loading import open_tools
+from service.aio import Admission
+from service.audit.report_store import BuildReports
 from service.budget.limits import Models
 from service.build.after_answer import AfterAnswer
 from service.build.gather import Sources
@@ -30,26 +32,30 @@ from service.connect import (
     open_bus,
     open_models,
     open_prompts,
+    open_similarity,
     open_stores,
     open_summarizer,
     open_tracer,
 )
+from service.errors import ConfigError
+from service.http.recent_builds import RecentBuilds
 from service.observe.logs import keep_to_stderr
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
-from service.ports.services import Summarizer
-from service.ports.stores import Stores
+from service.ports.services import Embedder, Summarizer
 from service.wire.events import Events
-from service.worker.events import EventPublisher, PrunedRows
+from service.wire.protocol import Topics
+from service.worker.event_publisher import EventPublisher
 from service.worker.handler import Handler
-from service.worker.ingress import Ingress
-from service.worker.loop import Pulse, every
+from service.worker.ingress import Ingress, RecallStream
+from service.worker.pace import Paces
+from service.worker.pruned_rows import PrunedRows
 from service.worker.recorder import Recorder
 from service.worker.retention import INTERVAL, Retention
-from service.worker.runner import Worker
+from service.worker.runner import HOUSEKEEPING, Pulse, Worker, every, repeat_with_backoff
 from service.worker.sender import Sender
-from service.worker.telemetry import BusSpans
+from service.worker.spans import BusSpans
 
 #: Whose history a readiness check reads; it need not exist.
 PROBED_OWNER: Final = "ctxb-readiness"
@@ -71,6 +77,7 @@ async def open_builder(
     settings: Settings | None = None,
     *,
     summarizer: Summarizer | None = None,
+    embedder: Embedder | None = None,
     events: Events | None = None,
     metrics: Metrics = UNMEASURED,
     tracer: Tracer | None = None,
@@ -79,36 +86,53 @@ async def open_builder(
 
     Without a ``tracer``, the spans of its builds go to the provider of the process, if any. In the
     background it makes the summaries that its builds need, with ``summarizer`` or the configured
-    one, and publishes ``events`` about them.
+    one, and publishes ``events`` about them. Rows are compared with questions by ``embedder``, or
+    by the configured one if `recall.semantic` is on.
 
     Raises:
-        ConfigError: The strategy or the scheme of the store's URL is unknown, or an extra that the
-            settings need isn't installed.
+        ConfigError: The settings are no `Settings`, the strategy or the scheme of the store's URL
+            is unknown, or an extra that the settings need isn't installed.
         PromptError: A prompt file is missing or invalid.
         StoreError: The store can't be opened.
         ToolError: A tool file is invalid.
     """
     keep_to_stderr()
+    if settings is not None and not isinstance(settings, Settings):
+        kind, fix = type(settings).__name__, "Settings.model_validate(…) makes them of a dict"
+        raise ConfigError(f"settings have to be Settings, not {kind}; {fix}")
     settings = settings or Settings()
+    settings.log_warnings()
     strategies, tracer = configured_strategies(settings), tracer or find_tracer()
     tokenizers, models = TiktokenTokenizers(), open_models().models
     await asyncio.to_thread(tokenizers.load, *_default_tokenizers(settings, models))
     async with AsyncExitStack() as stack:
-        stores = await stack.enter_async_context(open_stores(settings, tokenizers))
+        enter = stack.enter_async_context
+        stores = await enter(open_stores(settings, tokenizers))
         sources = Sources(
             history=stores.history,
             profiles=stores.profiles,
-            tools=await stack.enter_async_context(open_tools(settings.tools, metrics)),
+            tools=await enter(open_tools(settings.tools, metrics)),
             prompts=await asyncio.to_thread(open_prompts, settings, metrics),
             summaries=stores.summaries,
+            similarity=await enter(open_similarity(settings, stores.vectors, embedder))
+            if embedder or settings.recall.semantic
+            else None,
         )
         after_answer: tuple[AfterAnswer, ...] = ()
         if settings.summaries.enabled:
-            maker = await stack.enter_async_context(
-                _open_maker(settings, stores, tokenizers, summarizer)
+            if summarizer is None:
+                counter = tokenizers.counter(settings.budget.tokenizer)
+                summarizer = await enter(open_summarizer(settings, counter))
+            maker = SummaryMaker(
+                history=stores.history,
+                summaries=stores.summaries,
+                summarizer=summarizer,
+                tokenizers=tokenizers,
+                clock=now,
+                settings=settings.summaries,
             )
             compactor = Compactor(maker, sources.failed_scopes, events, metrics, tracer)
-            after_answer = (await stack.enter_async_context(running_compactor(compactor)),)
+            after_answer = (await enter(running_compactor(compactor)),)
         yield ContextBuilder(
             sources=sources,
             tokenizers=tokenizers,
@@ -122,32 +146,9 @@ async def open_builder(
         )
 
 
-@asynccontextmanager
-async def _open_maker(
-    settings: Settings,
-    stores: Stores,
-    tokenizers: TiktokenTokenizers,
-    summarizer: Summarizer | None,
-) -> AsyncIterator[SummaryMaker]:
-    """Open the maker of summaries, with the given summarizer or the configured one."""
-    async with AsyncExitStack() as stack:
-        if summarizer is None:
-            counter = tokenizers.counter(settings.budget.tokenizer)
-            summarizer = await stack.enter_async_context(open_summarizer(settings, counter))
-        yield SummaryMaker(
-            history=stores.history,
-            summaries=stores.summaries,
-            summarizer=summarizer,
-            tokenizers=tokenizers,
-            clock=now,
-            settings=settings.summaries,
-        )
-
-
 def _default_tokenizers(settings: Settings, models: Models) -> set[str]:
     """Return the tokenizers of requests that name no model, and of stored rows."""
-    model = settings.budget.model
-    limits = limits_of(model, models, settings.budget) if model else None
+    limits = limits_of(settings.budget.model, models, settings.budget)
     return {settings.budget.tokenizer} | ({limits.counter} if limits else set())
 
 
@@ -156,41 +157,51 @@ async def open_worker(
     settings: Settings, bus: Bus, metrics: Metrics = UNMEASURED
 ) -> AsyncIterator[Worker]:
     """Open a worker on a bus; raises as `open_builder` does."""
-    async with open_builder(
-        settings, events=EventPublisher(bus, metrics), metrics=metrics
-    ) as builder:
+    events = EventPublisher(bus, metrics)
+    async with open_builder(settings, events=events, metrics=metrics) as builder:
         yield make_worker(bus, builder)
 
 
-def make_worker(
-    bus: Bus, builder: ContextBuilder, reported: Callable[[BuildReport], object] | None = None
-) -> Worker:
-    """Assemble a worker; ``reported`` is called with each report that is on the bus."""
+def make_worker(bus: Bus, builder: ContextBuilder, recent: RecentBuilds | None = None) -> Worker:
+    """Assemble a worker; ``recent`` lists its builds and the requests that it refuses."""
     settings, metrics, pulse = builder.settings, builder.metrics, Pulse()
-    spans = BusSpans(builder.tracer, settings.bus)
-    sender = Sender(bus, metrics, pulse)
+    builder = replace(builder, reports=bus.reports)
+    spans = BusSpans(builder.tracer, settings.bus) if builder.tracer else None
+    sender = Sender(bus, metrics)
     recorder = Recorder(builder.history, bus, settings, metrics)
     events = EventPublisher(bus, metrics)
     pruned = PrunedRows(builder.history, events, builder.tokenizers, settings.events)
-    after_answer = (BuildReports(bus.reports, settings, bus.now, reported), pruned.queue)
+    reports = BuildReports(bus.reports, settings, bus.now, recent.add if recent else None)
+    after_answer = (reports.queue, pruned.queue)
     handler = Handler(
         bus=bus,
         builder=builder,
         sender=sender,
         recorder=recorder if settings.recorder.enabled else None,
         after_answer=(*builder.after_answer, *after_answer),
+        on_refusal=recent.refuse if recent else lambda *_: None,
         spans=spans,
+        paces=Paces(lambda: bus.now().timestamp()),
     )
-    ingress = Ingress(bus, handler.refuse, pulse)
+    topics = (Topics.CONTEXT_BUILD_REQUEST, Topics.CONTEXT_RECALL_REQUEST)
+    ingresses = [Ingress(bus, handler.refuse, pulse, topic) for topic in topics]
+    recalls = RecallStream(bus)
     retention = Retention(builder.history, settings, bus.now)
     background: list[Callable[[], Coroutine[Any, Any, None]]] = [
-        ingress.run,
-        ingress.run_held,
-        sender.run,
+        *(partial(repeat_with_backoff, "ingress", each.read_channel) for each in ingresses),
+        *(partial(repeat_with_backoff, "held", each.retry_held) for each in ingresses),
+        partial(repeat_with_backoff, "recalls", recalls.take_new),
+        partial(every, settings.bus.lease_seconds, "recalls.claims", recalls.claim),
+        partial(every, HOUSEKEEPING, "recalls.trim", recalls.trim),
+        partial(repeat_with_backoff, "sender", sender.flush, pulse=pulse),
         partial(every, INTERVAL, "retention", retention.enforce),
     ]
     if settings.recorder.enabled:
-        background.append(recorder.run)
+        background += [
+            partial(repeat_with_backoff, "recorder", recorder.take_new),
+            partial(every, settings.bus.lease_seconds, "recorder.claims", recorder.claim),
+            partial(every, settings.bus.heartbeat_seconds, "recorder.leases", recorder.renew),
+        ]
     if prompts := builder.sources.prompts:
         seconds = settings.prompts.reload_seconds
         background.append(partial(every, seconds, "prompts", prompts.refresh))
@@ -200,6 +211,7 @@ def make_worker(
         settings=settings,
         handler=handler,
         spans=spans,
+        admission=Admission(settings.worker.max_inflight_bytes),
         pulse=pulse,
         probes={"bus": bus.ping, "store": read},
         background=background,
@@ -219,14 +231,15 @@ async def open_observed_worker(settings: Settings, bus: Bus) -> AsyncIterator[Wo
             metrics = PrometheusMetrics(settings.store.url.get_secret_value().partition(":")[0])
         measured = metrics or UNMEASURED
         events = EventPublisher(bus, measured)
-        opened = open_builder(settings, events=events, metrics=measured, tracer=tracer)
-        builder = await enter(opened)
+        builder = await enter(
+            open_builder(settings, events=events, metrics=measured, tracer=tracer)
+        )
         if settings.http.port is not None:
             from service.http.interface import open_http  # noqa: PLC0415 - likewise
 
             client = await enter(connect_client(settings, bus, tracer))
-            served = await enter(open_http(settings.http.port, bus, builder, client.send))
-        worker = make_worker(bus, builder, served.recent.add if served else None)
+            served = await enter(open_http(settings.http.port, bus, builder, client.exchange))
+        worker = make_worker(bus, builder, served.recent if served else None)
         if metrics and settings.health.port is not None:
             from service.http.health import open_health  # noqa: PLC0415 - likewise
 

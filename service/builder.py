@@ -11,40 +11,70 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, Generic, TypeVar
 
+from cachetools import LRUCache
 from opentelemetry.trace import Tracer
 
+from formatters.custom import custom
 from formatters.friends_info import friends_info
-from formatters.model import Facts, Formatter
-from formatters.rows import fix_surrogates
+from formatters.model import Block, Facts, Formatter, PreviewLimit, join_blocks
+from formatters.native import native_history, run_so_far
+from formatters.recalled import recalled
+from formatters.shared_memory import shared_memory
 from formatters.this_moment import this_moment
 from prompts.capabilities import capabilities
-from prompts.identity import core_identity
-from prompts.system_prompt import SystemPrompt
+from prompts.summary import list_summary_forms
+from prompts.system_prompt import SystemPrompt, core_identity
 from service.aio import LARGE_TEXT
+from service.audit.report_store import find_report
+from service.audit.reports import BUILD_ID, reported_whole
 from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
-from service.budget.fit_recall import make_ranker
 from service.budget.groups import Strategy
 from service.budget.limits import Models
-from service.budget.strategies.relevance import recalls
-from service.budget.toolset import Toolset
-from service.build.account import Built, assemble_response, build_span, describe_build
+from service.build.account import (
+    Built,
+    assemble_response,
+    build_span,
+    describe_build,
+    find_not_shown,
+    most_not_shown,
+    recall_span,
+    shown_whole,
+)
 from service.build.after_answer import AfterAnswer
-from service.build.blocks import format_blocks, history, work_size
-from service.build.gather import Gathered, Sources, gather
+from service.build.fetch import Fetching, as_build
+from service.build.gather import Gathered, Gathering, Sources, make_facts, work_size
 from service.build.plan import Plan, make_plan
-from service.build.tools import limit_tools
+from service.build.tool_search import ToolSearch
+from service.build.tools import Toolset, find_recall_conflict, offer_tools
 from service.config.settings import Settings
 from service.errors import ContextBuilderError, InvalidRequestError
 from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.observe.tracing import child_span, current_span, own_trace, record_failure
+from service.ports.bus import ReportStore
 from service.ports.services import TokenCounter, Tokenizers
 from service.ports.stores import HistoryStore
 from service.recall.ranking import RANKING_STRATEGIES
+from service.wire.recall import (
+    RecallRequest,
+    RecallResponse,
+    RecallSuccess,
+    recall_error,
+    recall_response,
+)
 from service.wire.request import BuildRequest, RejectedError, decode
-from service.wire.response import BuildResponse, error_response, success_response
+from service.wire.response import BuildResponse, WarningRecord, error_response, make_response
+
+
+def history(facts: Facts) -> Block:
+    """Format the history as the layout shows it, with the summaries that may replace rows."""
+    block = native_history(facts) if facts.layout == "chat" else shared_memory(facts)
+    return replace(block, forms=list_summary_forms(facts, block)) if facts.summaries else block
+
 
 #: The blocks in their order. A request's own blocks precede the last one.
 BLOCKS: Final[tuple[Formatter, ...]] = (
@@ -56,12 +86,34 @@ BLOCKS: Final[tuple[Formatter, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The response to a request, and the build behind it unless it is an error."""
+#: By owner and build id, the rows that a build showed whole.
+ShownRows = LRUCache[tuple[str, str], frozenset[str]]
+#: How many builds a builder remembers with their shown rows, for recalls to exclude.
+MAX_SHOWN: Final = 256
 
-    response: BuildResponse
+
+R_co = TypeVar("R_co", bound=BuildResponse | RecallResponse, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[R_co]):
+    """The response to a request, with its build unless it is an error or a recall."""
+
+    response: R_co
     built: Built | None = None
+    #: What prevented the build; None for a stored error.
+    error: ContextBuilderError | None = None
+
+    def with_warning(
+        self: "Answered[BuildResponse]", warning: WarningRecord
+    ) -> "Answered[BuildResponse]":
+        """Return the answer of a build with another warning."""
+        if self.built is None:
+            return self
+        warnings = [*self.built.content.warnings, warning]
+        content = self.built.content.model_copy(update={"warnings": warnings})
+        response = self.response.model_copy(update={"content": content})
+        return Answered(response, replace(self.built, content=content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +135,9 @@ class ContextBuilder:
     metrics: Metrics = UNMEASURED
     #: Starts the span of each build; None if no spans are collected.
     tracer: Tracer | None = None
+    #: Holds the reports of all workers' builds; None without a bus.
+    reports: ReportStore | None = None
+    shown: ShownRows = field(default_factory=partial(ShownRows, MAX_SHOWN))
 
     @property
     def history(self) -> HistoryStore:
@@ -97,89 +152,139 @@ class ContextBuilder:
                 work.keep(answered.built)
         return answered.response
 
-    async def answer(self, request: BuildRequest) -> Answered:
-        """Answer a request; the caller starts the work after the answer."""
+    async def answer(self, request: BuildRequest) -> Answered[BuildResponse]:
+        """Answer a request; the caller starts the work after the answer.
+
+        Raises:
+            InvalidRequestError: It is a mapping, or something else that isn't a `BuildRequest`.
+        """
+        if not isinstance(request, BuildRequest):
+            kind, fix = type(request).__name__, "BuildRequest.model_validate(…) makes one of a dict"
+            raise InvalidRequestError(f"a request has to be a BuildRequest, not {kind}; {fix}")
         with build_span(self.tracer, request):
             try:
-                built = await self.built(request)
+                built = await self.build_or_raise(request)
             except ContextBuilderError as error:
                 record_failure(current_span(), error)
-                return Answered(error_response(request.envelope, error, self.clock(), own_trace()))
+                response = error_response(request.envelope, error, self.clock(), own_trace())
+                return Answered(response, error=error)
             describe_build(built)
-            response = success_response(request.envelope, built.content, self.clock(), own_trace())
+            self.shown[request.owner_key, built.content.build_id] = shown_whole(built)
+            response = make_response(request.envelope, built.content, self.clock(), own_trace())
             return Answered(response, built)
 
-    async def built(self, request: BuildRequest) -> Built:
-        """Build a context; raises `ContextBuilderError` if there can be none."""
+    async def build_or_raise(self, request: BuildRequest) -> Built:
+        """Return a whole build; raises `ContextBuilderError` if there can be no context."""
         received_at = request.received_at or self.clock()
         plan = make_plan(request, self.settings, self.strategies, self.models, received_at)
-        with timed(self.metrics, "gather") as gathering:
-            gathered = await gather(request, plan, self.sources, self.settings, self.metrics)
+        started = perf_counter()
+        with timed(self.metrics, "gather"):
+            reads = Gathering(request, plan, self.sources, self.settings, self.metrics)
+            gathered = await reads.gather()
+        gathered_at = perf_counter()
         prompt = self.sources.prompts.current if self.sources.prompts else SystemPrompt()
-        facts = self._facts(request, plan, gathered, prompt)
-        counter = self.tokenizers.counter(plan.tokenizer)
-        trace = own_trace()
+        facts = make_facts(request, plan, gathered, prompt, self.settings)
+        counter, trace = self.tokenizers.counter(plan.tokenizer), own_trace()
 
         def fit() -> Built:
-            offered = _limit_tools(gathered, facts, plan, counter)
-            past, tools = gathered.history, offered.toolset
-            due = prompt.injector.due(past.messages, past.not_read, counter.count)
-            shown = replace(facts, injections=due, tools=tools.tools)
-            fitted = self._fit(shown, plan, counter, tools)
+            due = prompt.injector.due(
+                gathered.history.messages, gathered.history.not_read, counter.count
+            )
+            offered, shown = _offer(
+                request, gathered, replace(facts, injections=due), plan, counter
+            )
+            fitted = self._fit(shown, plan, counter, offered.toolset)
+            if shown.recall_tool:
+                moment = replace(shown, not_shown=find_not_shown(offered, fitted, facts.unstored))
+                fitted = fitted.with_block(self.blocks[-1](moment), count_function(counter))
             with child_span("account"):
                 content = assemble_response(request, plan, offered, fitted, counter)
             return Built(
                 request=request,
                 plan=plan,
-                prompt=prompt,
                 gathered=offered,
                 fitted=fitted,
                 content=content,
                 trace=trace,
-                seconds={"gather": gathering.seconds, "fit": fitting.seconds},
+                seconds={"gather": gathered_at - started, "fit": perf_counter() - gathered_at},
             )
 
-        small = work_size(facts) + len(gathered.toolset.json) < LARGE_TEXT
-        with timed(self.metrics, "fit") as fitting:
+        small = work_size(facts) + gathered.toolset.size < LARGE_TEXT
+        with timed(self.metrics, "fit"):
             return fit() if small else await asyncio.to_thread(fit)
-
-    def _facts(
-        self, request: BuildRequest, plan: Plan, gathered: Gathered, prompt: SystemPrompt
-    ) -> Facts:
-        past = gathered.history
-        blocks = request.options.blocks or {}
-        return Facts(
-            current_input=fix_surrogates(request.current_input),
-            identity=prompt.text(plan.identity),
-            now=plan.now,
-            history=past.messages,
-            grouped=past.grouped,
-            more_history=past.not_read > 0,
-            starts=past.starts,
-            summaries=gathered.summaries,
-            tools=gathered.toolset.tools,
-            profile=gathered.profile,
-            default_profile=self.settings.user_defaults.prompts.friends_profile.content,
-            blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
-            run=gathered.run,
-            layout=plan.layout,
-            memory=plan.memory,
-            recalls=recalls(plan.strategy),
-        )
 
     def _fit(self, facts: Facts, plan: Plan, counter: TokenCounter, toolset: Toolset) -> Fitted:
         budget = Budget(
             available=plan.window.available,
             tools=toolset.tokens(counter),
+            tools_chosen=toolset.chosen,
             strategy=plan.strategy,
             memory=plan.memory_tokens,
-            rank=make_ranker(plan.strategy, facts.current_input, plan.now),
+            question=facts.current_input,
+            now=plan.now,
+            explain=plan.explain,
         )
         with child_span("render"):
-            tools_block = toolset.block(facts.tags, lambda: capabilities(facts))
-            blocks = format_blocks(self.blocks, replace(facts, tools_block=tools_block))
+            shown = replace(facts, tools_block=toolset.block(facts))
+            blocks = format_blocks(self.blocks, shown)
         with child_span("choose"):
             return fit_blocks(blocks, budget, count_function(counter))
+
+    async def recall(self, request: RecallRequest) -> RecallResponse:
+        """Answer a recall with earlier messages, or with the error that prevented it."""
+        return (await self.answer_recall(request)).response
+
+    async def answer_recall(self, request: RecallRequest) -> Answered[RecallResponse]:
+        """Answer a recall; raises as `answer` does."""
+        if not isinstance(request, RecallRequest):
+            kind, fix = type(request).__name__, "RecallRequest.model_validate(…) makes one"
+            raise InvalidRequestError(f"a recall has to be a RecallRequest, not {kind}; {fix}")
+        with recall_span(self.tracer, request):
+            try:
+                content = await self._recall(request)
+            except ContextBuilderError as error:
+                record_failure(current_span(), error)
+                return Answered(
+                    recall_error(request.envelope, error, self.clock(), own_trace()), error=error
+                )
+            at = self.clock()
+            return Answered(recall_response(request.envelope, content, at, own_trace()))
+
+    async def _recall(self, request: RecallRequest) -> RecallSuccess:
+        settings, build_id = self.settings, request.content.exclude_build
+        max_tokens = request.content.max_tokens or settings.recall.max_tokens
+        build = as_build(request, max_tokens)
+        received_at = request.received_at or self.clock()
+        plan = make_plan(build, settings, self.strategies, self.models, received_at)
+        excluded = await self._find_shown(request.owner_key, build_id) if build_id else frozenset()
+        with timed(self.metrics, "recall"):
+            content = await Fetching(
+                request=request,
+                build=build,
+                plan=plan,
+                sources=self.sources,
+                settings=settings,
+                counter=self.tokenizers.counter(plan.tokenizer),
+                metrics=self.metrics,
+                excluded=excluded or frozenset(),
+                max_tokens=max_tokens,
+            ).fetch()
+        if excluded is not None:
+            return content
+        detail = "its report has expired, or it is no build of this owner; nothing is excluded"
+        warning = WarningRecord(
+            code="unknown_build", pointer="/content/exclude_build", detail=detail
+        )
+        return content.model_copy(update={"warnings": [*content.warnings, warning]})
+
+    async def _find_shown(self, owner_key: str, build_id: str) -> frozenset[str] | None:
+        """Return the rows that an owner's build showed whole; None if that isn't known."""
+        shown: frozenset[str] | None = self.shown.get((owner_key, build_id))
+        if shown is None and self.reports and BUILD_ID.fullmatch(build_id):
+            report = await find_report(self.reports, build_id)
+            if report and report.request.owner_key == owner_key:
+                return reported_whole(report)
+        return shown
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:
         """Answer a message in the form that it has on the bus.
@@ -208,7 +313,13 @@ class ContextBuilder:
         timezone_offset: int | str = 0,
         current_run_id: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the messages of a context; raises `ContextBuilderError` if there can be none."""
+        """Return the messages of a context; without a timestamp none has a ``<current_time>``.
+
+        Raises:
+            ContextBuilderError: There can be no context.
+        """
+        *blocks, moment = self.blocks
+        builder = self if timestamp_utc else replace(self, blocks=(*blocks, _without_time(moment)))
         content = {
             "current_input": current_input,
             "user_profile": user_profile,
@@ -216,13 +327,52 @@ class ContextBuilder:
             "timezone_offset": timezone_offset,
         }
         request = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
-        return (await self.built(BuildRequest.model_validate(request))).content.messages
+        built = await builder.build_or_raise(BuildRequest.model_validate(request))
+        return built.content.messages
 
 
-def _limit_tools(gathered: Gathered, facts: Facts, plan: Plan, counter: TokenCounter) -> Gathered:
-    """Return what was gathered with the tools that fit into their share of the tokens."""
-    if plan.tools_tokens is None:
-        return gathered
-    toolset, warning = limit_tools(gathered.toolset, facts, plan.tools_tokens, counter)
-    warnings = (*gathered.warnings, warning) if warning else gathered.warnings
-    return replace(gathered, toolset=toolset, warnings=warnings)
+def _without_time(formatter: Formatter) -> Formatter:
+    return lambda facts: formatter(replace(facts, now=None))
+
+
+def format_blocks(formatters: Sequence[Formatter], facts: Facts) -> tuple[Block, ...]:
+    """Format facts as blocks: the current input last but for the run that followed it.
+
+    The request's blocks and the recalled rows precede the block of the last formatter. In the
+    chat layout the texts of strangers share a user's message before the history: none of them is
+    in the system message.
+    """
+    *leading, moment = (format_block(facts) for format_block in formatters)
+    texts = [block for block in leading if block.has_text and not block.native]
+    native = [block for block in leading if block.native]
+    texts += custom(facts) if facts.blocks else ()
+    if facts.layout == "chat":
+        own = [block for block in texts if block.role == "system"]
+        others = [block for block in texts if block.role != "system"]
+        texts = [*join_blocks(own), *join_blocks(others)]
+    blocks = (*texts, *native, *([recalled(facts)] if facts.recalls else ()), moment)
+    return (*blocks, run_so_far(facts, next(iter(native), None))) if facts.run else blocks
+
+
+def _offer(
+    request: BuildRequest, gathered: Gathered, facts: Facts, plan: Plan, counter: TokenCounter
+) -> tuple[Gathered, Facts]:
+    """Return what was gathered with the tools to offer, and the facts with what depends on them.
+
+    With the tool `recall`, there has to be room for the longest line on what isn't shown.
+    """
+    warnings = [*gathered.warnings]
+    conflict = find_recall_conflict(request, gathered.toolset) if plan.recall_tool else None
+    if conflict:
+        warnings.append(WarningRecord(code="recall_not_offered", detail=conflict))
+    elif plan.recall_tool:
+        facts = replace(facts, recall_tool=True, not_shown=most_not_shown(gathered))
+    if plan.offload_tokens is not None:
+        offload = PreviewLimit(plan.offload_tokens, count_function(counter))
+        facts = replace(facts, offload=offload)
+    toolset, warning = offer_tools(gathered.toolset, facts, plan.tools_tokens, counter)
+    warnings += [warning] if warning else []
+    if toolset.deferred and plan.search_tokens is not None:
+        facts = replace(facts, answer_call=ToolSearch(toolset, plan.search_tokens, counter))
+    offered = replace(gathered, toolset=toolset, warnings=tuple(warnings))
+    return offered, replace(facts, tools=toolset.tools)

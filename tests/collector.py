@@ -24,7 +24,7 @@ class Sent:
 
     @property
     def attributes(self) -> dict[str, str | int]:
-        """Return what it tells in words and whole numbers."""
+        """Return its texts and whole numbers."""
         return {
             each.key: each.value.string_value or each.value.int_value
             for each in self.span.attributes
@@ -87,7 +87,7 @@ def collecting() -> Iterator[Collector]:
 def _read(body: bytes) -> Iterator[Sent]:
     request = ExportTraceServiceRequest.FromString(body)
     for resource in request.resource_spans:
-        told = {each.key: each.value.string_value for each in resource.resource.attributes}
+        reported = {each.key: each.value.string_value for each in resource.resource.attributes}
         for scope in resource.scope_spans:
             for span in scope.spans:
-                yield Sent(told["service.name"], span)
+                yield Sent(reported["service.name"], span)

@@ -25,7 +25,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have pytest-randomly shuffle, and seed nothing anew: no test draws but by a seed it gives."""
+    """Have pytest-randomly shuffle without seeds: tests draw only with seeds of their own."""
     config.option.randomly_reset_seed = False
 
 
@@ -79,5 +79,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for name in [name for name in os.environ if name.startswith("OTEL_")]:
     del os.environ[name]
 
-# tests of logs configure what they look at, and call this again behind them
+# tests of logs configure what they look at, and call this again after them
 quiet_logs()

@@ -14,7 +14,7 @@ class Openings:
     name = "openings"
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Return as much of each message as gives all of them a place."""
+        """Return the part of each message that leaves room for all of them."""
         room = max_tokens * CHARS_A_TOKEN // 2
         said = [" ".join(message.content.split()) for message in messages]
         each = max(room // max(len(said), 1), 2)

@@ -1,4 +1,4 @@
-"""What is wrong with a query, seen from the metrics that a worker tells."""
+"""Errors of a query, given the metrics that a worker exposes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import CODES
-from service.http.gauges import WorkerGauges
-from service.http.prometheus import PrometheusMetrics
+from service.http.prometheus import PrometheusMetrics, WorkerGauges
 from service.observe.metrics import (
     DeadLetterReason,
     Duplicate,
@@ -42,6 +41,8 @@ OF_COUNTERS: Final = ("rate", "irate", "increase")
 OF_ANY: Final = ("absent", "absent_over_time", "present_over_time")
 #: What Grafana puts in place of its variables, in kind.
 VARIABLES: Final = {"$__rate_interval": "5m", "$__range": "1h", "$job": ".+"}
+#: The streams whose entries are counted.
+STREAMS: Final = frozenset({"requests", "recalls", "results"})
 #: The values of labels, where the code or the configuration names all of them.
 VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("build_requests", "outcome"): frozenset({"success", *CODES}),
@@ -53,9 +54,9 @@ VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("tool_refresh", "outcome"): frozenset(get_args(Refresh)),
     ("reply_dropped", "reason"): frozenset({"no_subscriber"}),
     ("check_ok", "check"): frozenset({"worker", "bus", "store"}),
-    ("stream_lag_messages", "stream"): frozenset({"requests", "results"}),
-    ("stream_pending_messages", "stream"): frozenset({"requests", "results"}),
-    ("stream_oldest_pending_seconds", "stream"): frozenset({"requests", "results"}),
+    ("stream_lag_messages", "stream"): STREAMS,
+    ("stream_pending_messages", "stream"): STREAMS,
+    ("stream_oldest_pending_seconds", "stream"): STREAMS,
 }
 
 
@@ -70,8 +71,8 @@ class Known:
     values: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def told() -> dict[str, Known]:
-    """Return all series that a worker tells, by name, and Prometheus' own of it."""
+def reported() -> dict[str, Known]:
+    """Return all series that a worker exposes, by name, and Prometheus' own of it."""
     metrics = PrometheusMetrics("postgresql")
     metrics.registry.register(WorkerGauges(MemoryBus(MemoryHub(), BusOptions()), lambda: 0))
     found = {"up": Known(labels=TARGET)}
@@ -193,7 +194,7 @@ def _grouping_faults(aggregate: AggregateExpr, known: Mapping[str, Known]) -> It
             yield f"grouped by {label}, which nothing in it has"
     summed = [each.name or "" for each in _selectors(aggregate.expr)]
     if str(aggregate.op) == "sum" and any("builder_stream_" in name for name in summed):
-        yield f"sum of {summed}: every worker tells the same of a stream"
+        yield f"sum of {summed}: every worker reports the same for a stream"
 
 
 def _quantile_faults(call: Call, known: Mapping[str, Known]) -> Iterator[str]:

@@ -53,7 +53,7 @@ class Scene:
         return content
 
     async def remember(self, rows: int = 6, owner: str = "ana") -> None:
-        """Store a history of so many rows."""
+        """Store a history of n rows."""
         said = [row(n, "ai" if n % 2 else "human", f"Secret number {n}.") for n in range(rows)]
         await self.builder.history.append(owner, said)
 
@@ -76,18 +76,14 @@ async def serving(
         bus = (await enter(open_bus(settings))).bus
         builder = await enter(open_builder(settings))
         client = await enter(connect_client(settings, bus))
-        served = await enter(open_http(0, bus, builder, client.send))
+        served = await enter(open_http(0, bus, builder, client.exchange))
         # a proxy of the environment doesn't reach our own addresses
         asks = httpx2.AsyncClient(base_url=served.address, trust_env=False, timeout=60)
         scene = Scene(
-            bus=bus,
-            builder=builder,
-            served=served,
-            http=await enter(asks),
-            stop=asyncio.Event(),
+            bus=bus, builder=builder, served=served, http=await enter(asks), stop=asyncio.Event()
         )
         if works:
-            worker = make_worker(bus, builder, served.recent.add)
+            worker = make_worker(bus, builder, served.recent)
             await enter(working(worker, bus, scene.stop))
         yield scene
 

@@ -31,7 +31,7 @@ class Words:
 
 
 class Clock:
-    """Stands still until it is set."""
+    """Blocks until it is set."""
 
     def __init__(self) -> None:
         self.now = RECEIPT

@@ -15,22 +15,25 @@ from formatters.model import Row, Tool
 from prompts.system_prompt import SystemPrompt
 from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, find_compactor
+from service.config.settings import BusSettings
 from service.errors import StoreError
 from service.observe.metrics import (
     DeadLetterReason,
     Duplicate,
-    HttpRequest,
     Metrics,
     Refresh,
     Reload,
     Sizes,
     Stage,
     SummaryOutcome,
+    UnstoredRow,
 )
-from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats
+from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats, SearchRequest
 from service.wire.request import BuildRequest
+from service.worker.recorder import Recorder
+from service.worker.runner import every, repeat_with_backoff
 
-#: The moment at which the tests' clocks stand still.
+#: The fixed time of the tests' clocks.
 NOW = datetime(2025, 12, 10, 8, 0, tzinfo=UTC)
 
 SEARCH: Tool = {
@@ -82,18 +85,18 @@ class BrokenHistory:
         raise StoreError("down")
 
     async def search(
-        self,
-        owner_key: str,
-        conversation_id: str | None = None,
-        *,
-        terms: Sequence[str],
-        before: str,
-        max_rows: int,
+        self, owner_key: str, conversation_id: str | None, request: SearchRequest
     ) -> list[Row]:
         """Fail."""
         raise StoreError("down")
 
-    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+    async def rows(self, owner_key: str, ids: Sequence[str], *, pruned: bool = True) -> list[Row]:
+        """Fail."""
+        raise StoreError("down")
+
+    async def around(
+        self, owner_key: str, conversation_id: str | None, row_id: str, *, before: int, after: int
+    ) -> list[Row]:
         """Fail."""
         raise StoreError("down")
 
@@ -222,7 +225,11 @@ class Noted(Metrics):
 
     def count_dead_letter(self, reason: DeadLetterReason) -> None:
         """Note a dead letter."""
-        self.counted.append(f"buried {reason}")
+        self.counted.append(f"dead-lettered {reason}")
+
+    def count_unstored_row(self, kind: UnstoredRow) -> None:
+        """Note a row that wasn't stored."""
+        self.counted.append(f"unstored {kind}")
 
     def count_lost_event(self) -> None:
         """Note an event that was lost."""
@@ -240,9 +247,9 @@ class Noted(Metrics):
         """Note that a server was asked."""
         self.counted.append(f"{source} {outcome}")
 
-    def record_http_request(self, request: HttpRequest, seconds: float) -> None:
+    def record_http_request(self, route: str, method: str, status: str, seconds: float) -> None:
         """Note a request over HTTP."""
-        self.counted.append(f"{request.method} {request.route} {request.status}")
+        self.counted.append(f"{method} {route} {status}")
 
 
 def compactor_of(builder: ContextBuilder) -> Compactor:
@@ -250,3 +257,11 @@ def compactor_of(builder: ContextBuilder) -> Compactor:
     compactor = find_compactor(builder.after_answer)
     assert compactor
     return compactor
+
+
+async def run_recorder(recorder: Recorder, bus: BusSettings) -> None:
+    """Run the loops of a recorder, as a worker does, until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(repeat_with_backoff("recorder", recorder.take_new))
+        tasks.create_task(every(bus.lease_seconds, "recorder.claims", recorder.claim))
+        tasks.create_task(every(bus.heartbeat_seconds, "recorder.leases", recorder.renew))

@@ -1,7 +1,7 @@
 """Starts servers whose tools are those of a file, and says what is in it.
 
 The file holds ``pages``, lists of tools as MCP has them; ``repeats`` gives the last page the cursor
-of the page itself, ``hangs`` answers no more. Where the file changes, those who listen are told.
+of the page itself, ``hangs`` answers no more. When the file changes, listeners are notified.
 """
 
 import json

@@ -23,14 +23,14 @@ async def serve(file: Path, port: int | None) -> None:
     changes = InMemorySubscriptionBus()
 
     async def listed(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        told = _told(file)
-        if told.get("hangs"):
+        reported = _told(file)
+        if reported.get("hangs"):
             await asyncio.Event().wait()
         place = int(params.cursor) if params and params.cursor else 0
-        last = place == len(told["pages"]) - 1
-        following = place if told.get("repeats") else None
+        last = place == len(reported["pages"]) - 1
+        following = place if reported.get("repeats") else None
         return types.ListToolsResult(
-            tools=[types.Tool.model_validate(each) for each in told["pages"][place]],
+            tools=[types.Tool.model_validate(each) for each in reported["pages"][place]],
             next_cursor=str(following if last else place + 1) if following or not last else None,
         )
 
@@ -64,8 +64,8 @@ def _written(file: Path) -> int:
 
 
 def _told(file: Path) -> Mapping[str, Any]:
-    told: Mapping[str, Any] = json.loads(file.read_text())
-    return told
+    reported: Mapping[str, Any] = json.loads(file.read_text())
+    return reported
 
 
 if __name__ == "__main__":

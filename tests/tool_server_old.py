@@ -1,4 +1,4 @@
-"""A server from before 2026, written by hand: it checks nothing, and tells of changes unasked.
+"""A server from before 2026, written by hand: it checks nothing, and reports changes unrequested.
 
 A program with the file of `tests.tool_server`, of which it lists the first page as it is. It ends
 once where the file says ``ends``.
@@ -25,7 +25,7 @@ def say(**message: Any) -> None:
 
 
 def watch(file: Path, seen: int) -> None:
-    """Tell of changes of the file since it was last seen."""
+    """Report changes of the file since it was last seen."""
     while True:
         time.sleep(LOOK_SECONDS)
         if (now := file.stat().st_ino) != seen:

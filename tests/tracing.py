@@ -10,7 +10,7 @@ from opentelemetry.trace import format_span_id, format_trace_id
 
 
 class Collected:
-    """A tracer of its own, and the spans that it was asked for and that have ended."""
+    """A tracer of its own, and the spans that were requested and have ended."""
 
     def __init__(self, sampler: Sampler = ALWAYS_ON) -> None:
         self._exporter = InMemorySpanExporter()
@@ -29,7 +29,7 @@ class Collected:
         return span
 
     def ids(self, span: ReadableSpan) -> tuple[str, str]:
-        """Return a span's trace and its own id, as they stand on the wire."""
+        """Return a span's trace and its own id, as they are on the wire."""
         found = span.get_span_context()
         assert found is not None
         return format_trace_id(found.trace_id), format_span_id(found.span_id)

@@ -12,7 +12,7 @@ from bench.bus.load import REPLIES, Callers, Line, Waiting
 
 
 async def lean_callers(url: str, connections: int) -> Callers:
-    """Open so many connections to send over, and as many to hear answers on, without redis-py."""
+    """Open n connections for requests, and n for answers, without redis-py."""
     waiting, lines = Waiting(), []
 
     def received(messages: list[bytes]) -> None:

@@ -2,9 +2,9 @@
 
     python -m bench.bus.echo CHANNEL SIZE
 
-It has no redis-py and no service in it. What it does for a request is what nobody can leave out:
+It has no redis-py and no service in it. It does only what any worker has to do for a request:
 read the JSON, and write JSON of the size that the service answers with, with the request's id.
-The URL comes over stdin, so that the password stands in no list of processes.
+The URL comes over stdin, so that the password is in no list of processes.
 """
 
 import json

@@ -85,7 +85,7 @@ class _Medians:
         return [round(_rate(each, name) / _rate(each, raw), 3) for each in self._rounds]
 
     def rate(self, name: str) -> float:
-        """Return answers a second."""
+        """Return answers per second."""
         return self._middle(lambda each: _rate(each, name), 0)
 
     def cpu(self, name: str) -> float:
@@ -105,7 +105,7 @@ class _Medians:
         return self._middle(lambda each: _wait(each, name) / _wait(each, raw), 2)
 
     def fleet(self, name: str) -> dict[str, float]:
-        """Return what is told of each number of workers."""
+        """Return the report on each number of workers."""
         return {"ratio": self.ratio(name), "rate": self.rate(name), "cpu_us": self.cpu(name)}
 
     def _middle(self, figure: Callable[[Round], float], digits: int) -> float:

@@ -21,7 +21,7 @@ from bench.bus.load import (
 )
 from bench.processes import cpu_seconds, started
 
-#: Requests that a worker works on at the same time: as many as are in flight.
+#: Requests that a worker works on at the same time: all in flight.
 SLOTS: Final = 64
 
 
@@ -68,9 +68,7 @@ class Fleet:
             raise RuntimeError("no answer came while it was measured")
         (fleet, caller), (fleet_after, caller_after) = marks
         return Measured(
-            window=window,
-            cpu_seconds=fleet_after - fleet,
-            caller_seconds=caller_after - caller,
+            window=window, cpu_seconds=fleet_after - fleet, caller_seconds=caller_after - caller
         )
 
     def _cpu(self) -> tuple[float, float]:
@@ -95,7 +93,7 @@ async def workers(stack: AsyncExitStack, url: str, kind: str, number: int) -> Fl
 
 
 async def echo(stack: AsyncExitStack, url: str, size: int) -> Fleet:
-    """Start the echo with answers of so many bytes."""
+    """Start the echo with answers of n bytes."""
     channel = f"bench.raw.{size}.{RAW_REQUESTS}"
     process, line = await stack.enter_async_context(
         started("bench.bus.echo", channel, str(size), given=url)

@@ -1,4 +1,4 @@
-"""Requests of callers: so many in flight, each answered before the next is sent."""
+"""Requests of callers: n in flight, each answered before the next is sent."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ class Window:
 
     @property
     def rate(self) -> float:
-        """Return answers a second."""
+        """Return answers per second."""
         return len(self.latencies) / self.seconds
 
 
@@ -113,7 +113,7 @@ class Callers:
     async def during(
         self, command: Command, seconds: float, in_flight: int, mark: Callable[[], None]
     ) -> Window:
-        """Keep so many in flight; ``mark`` is called as the window opens and as it closes."""
+        """Keep n in flight; ``mark`` is called as the window opens and as it closes."""
         self._left = UNBOUNDED
         async with asyncio.TaskGroup() as tasks:
             for place in range(in_flight):
@@ -129,7 +129,7 @@ class Callers:
         return window
 
     async def send(self, command: Command, requests: int, in_flight: int, seconds: float) -> int:
-        """Send so many requests, but for no longer than so many seconds; returns how many it sent.
+        """Send n requests, but for no longer than n seconds; returns how many it sent.
 
         Every answer is waited for.
         """

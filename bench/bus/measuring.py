@@ -1,4 +1,4 @@
-"""The rounds of the benchmark: what is measured, one thing beside the other."""
+"""The rounds of the benchmark, which measure all contenders alternately."""
 
 import asyncio
 import json
@@ -116,7 +116,7 @@ class _Bench:
         }
 
     def builds(self, raw: Fleet, builds: Fleet) -> dict[str, Callable[[], Awaitable[Measured]]]:
-        """Return the windows of a worker that builds, beside an echo of as many bytes."""
+        """Return the windows of a worker that builds, and of an echo of the same bytes."""
         return {
             "raw_large": partial(self._window, raw, raw.channel),
             "builds": partial(self._window, builds, builds.stream),
@@ -142,7 +142,7 @@ async def _idle(fleet: Fleet, seconds: float) -> float:
 
 
 async def _memory(fleet: Fleet, callers: Callers, effort: Effort) -> dict[str, Any]:
-    """Return what a worker holds before and after so many builds."""
+    """Return what a worker holds before and after n builds."""
     (process,) = fleet.processes
     await callers.send(fleet.stream, effort.settled, MANY, effort.memory_seconds / 3)
     before = usage(process.pid).rss

@@ -4,7 +4,7 @@
 
 `build` is the worker as it is, with a short history for each owner. With `constant`, the builder
 answers every request with one small context: what remains is the bus, decode, handler, sender and
-inbox. Settings come over stdin as JSON, so that the server's password stands in no list of
+inbox. Settings come over stdin as JSON, so that the server's password is in no list of
 processes. It says on stdout what a build costs here, then works until SIGTERM.
 """
 
@@ -24,12 +24,12 @@ from service.builder import Answered, ContextBuilder
 from service.config.settings import Settings
 from service.observe.logs import configure_logging
 from service.wire.request import BuildRequest, decode
-from service.wire.response import BuildSuccess, Usage, success_response
-from service.worker.events import EventPublisher
+from service.wire.response import BuildResponse, BuildSuccess, Usage, make_response
+from service.worker.event_publisher import EventPublisher
 
 #: Messages of each owner's history.
 HISTORY: Final = 6
-#: Builds that are timed before the worker starts, after as many that warm it up.
+#: Builds that are timed before the worker starts, after the same number that warm it up.
 TIMED: Final = 200
 
 #: What makes an answer of some 700 bytes.
@@ -60,9 +60,9 @@ class ConstantBuilder(ContextBuilder):
 
     __slots__ = ()
 
-    async def answer(self, request: BuildRequest) -> Answered:
+    async def answer(self, request: BuildRequest) -> Answered[BuildResponse]:
         """Answer with the constant."""
-        return Answered(success_response(request.envelope, CONSTANT, self.clock()))
+        return Answered(make_response(request.envelope, CONSTANT, self.clock()))
 
 
 async def _build_cost(builder: ContextBuilder) -> tuple[float, int]:

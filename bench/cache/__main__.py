@@ -51,29 +51,34 @@ def main() -> None:
     given = cases(options.data, "locomo")[options.skip :][: options.limit]
     if options.quick:
         given = [Case(c.id, c.rows[:QUICK_TURNS], ()) for c in given[:QUICK_CASES]]
-    told = asyncio.run(measured(given, options.tokens))
-    print(json.dumps(told) if options.json else "\n".join(_report(told)))
+    reported = asyncio.run(measured(given, options.tokens))
+    print(json.dumps(reported) if options.json else "\n".join(_report(reported)))
 
 
 async def measured(given: Sequence[Case], tokens: int) -> dict[str, Any]:
     """Return the figures by layout, for the preset and then for what it is compared with."""
     steps: dict[tuple[str, str], list[Step]] = defaultdict(list)
     for case in given:
-        for way, found in (await _grown(case, tokens)).items():
+        for way, found in (await grow(case, tokens, WAYS)).items():
             steps[way] += found
-    told = {way: figures(found, tokens) for way, found in steps.items()}
+    reported = {way: figures(found, tokens) for way, found in steps.items()}
     return {
-        **{layout: told["recall", layout] for layout in LAYOUTS},
+        **{layout: reported["recall", layout] for layout in LAYOUTS},
         **{
-            name: {layout: told[name, layout] for layout in LAYOUTS}
+            name: {layout: reported[name, layout] for layout in LAYOUTS}
             for name in WAYS
             if name != "recall"
         },
     }
 
 
-async def _grown(case: Case, tokens: int) -> Mapping[tuple[str, str], list[Step]]:
-    """Build after each message of a conversation, as long as a human has more to say."""
+async def grow(
+    case: Case, tokens: int, ways: Mapping[str, Mapping[str, Any]]
+) -> Mapping[tuple[str, str], list[Step]]:
+    """Build in all ways after each message of a conversation, while a human has more to say.
+
+    Returns the builds by way and layout.
+    """
     steps: dict[tuple[str, str], list[Step]] = defaultdict(list)
     before: dict[tuple[str, str], Prompt] = {}
     async with open_builder(Settings(preset="recall", gather=PATIENT)) as builder:
@@ -84,7 +89,7 @@ async def _grown(case: Case, tokens: int) -> Mapping[tuple[str, str], list[Step]
             if words is None:
                 break
             newest = [row["content"] for row in case.rows[turn - 2 : turn]]
-            for name, way in WAYS.items():
+            for name, way in ways.items():
                 for layout in LAYOUTS:
                     context = {**way, "layout": layout, "memory_tokens": tokens}
                     built = prompt(await _built(builder, case.id, words, context))
@@ -103,12 +108,12 @@ async def _built(
     limits = {"max_tokens": AMPLE, "reserve_tokens": 0}
     content = {"current_input": words, "context": {**limits, **context}}
     request = BuildRequest.model_validate({"owner_key": owner, "content": content})
-    return (await builder.built(request)).content.messages  # `build` would file it too
+    return (await builder.build_or_raise(request)).content.messages  # `build` would file it too
 
 
-def _report(told: Mapping[str, Any]) -> Iterator[str]:
-    rows = {name: each for name, each in told.items() if name in LAYOUTS}
-    for name, by_layout in told.items():
+def _report(reported: Mapping[str, Any]) -> Iterator[str]:
+    rows = {name: each for name, each in reported.items() if name in LAYOUTS}
+    for name, by_layout in reported.items():
         if name not in LAYOUTS:
             rows |= {f"{name}/{layout}": each for layout, each in by_layout.items()}
     names = list(next(iter(rows.values())))

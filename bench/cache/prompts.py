@@ -12,7 +12,7 @@ from service.adapters.tokens.encodings import load_encoding
 
 #: Characters of a message that have to be there.
 CHARS: Final = 450
-#: How the messages behind history open, and that which is history in the `tagged` layout.
+#: How the messages after history open, and that which is history in the `tagged` layout.
 BEHIND: Final = ("[RECALLED", "[THIS_MOMENT]")
 MEMORY: Final = "[SHARED_MEMORY"
 RECALLED: Final = "[RECALLED"
@@ -50,7 +50,8 @@ def prompt(messages: Sequence[Mapping[str, Any]]) -> Prompt:
     """Find history in messages, by how these open."""
     sent = [Sent(m["role"], text, _encoded(text)) for m in messages for text in (_text(m),)]
     memory = [each for each in sent if each.text.startswith(MEMORY)]
-    native = takewhile(lambda each: not each.text.startswith(BEHIND), sent[1:])
+    behind = [each for each in sent[1:] if not each.text.startswith("[CAPABILITIES]")]
+    native = takewhile(lambda each: not each.text.startswith(BEHIND), behind)
     recalled = [each for each in sent if each.text.startswith(RECALLED)]
     return Prompt(sent, memory or list(native), recalled)
 

@@ -28,7 +28,7 @@ async def killed_workers(stage: Stage) -> Figures:
                 break
             await victim.kill()
             kills += 1
-            # what it still holds is read behind its end: it can't answer any of that
+            # what it still holds is read after its end: it can't answer any of that
             watch.add([entries[entry] for entry in await stage.held(victim.name)])
             tasks.create_task(stage.crew.hire())
         await stage.until_settled()

@@ -13,7 +13,7 @@ from bench.names import GROUP, ROW_GROUP, ROW_STREAMS, STREAM
 
 #: Seconds that the server is away.
 DOWN_SECONDS: Final = 1.0
-#: Lines of a log that tell why a worker ended: those of a traceback.
+#: Lines of a log that show why a worker ended: those of a traceback.
 LAST_LINES: Final = 80
 #: The streams that workers read, each with its group.
 GROUPS: Final = {STREAM: GROUP, **dict.fromkeys(ROW_STREAMS, ROW_GROUP)}
@@ -64,7 +64,7 @@ async def flushed_server(stage: Stage) -> Figures:
 
 
 def _lost(stage: Stage) -> int:
-    """Return how many workers have ended, and tell on stderr what each said last."""
+    """Return how many workers have ended, and print each one's last lines on stderr."""
     ended = [worker for worker in stage.crew.workers if not worker.runs]
     for worker in ended:
         said = worker.log.read_text(encoding="utf-8").splitlines()[-LAST_LINES:]

@@ -1,4 +1,4 @@
-"""A worker that stands still for longer than its leases, and then goes on."""
+"""A worker that is paused for longer than its leases, and then goes on."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from bench.chaos.stage import LOOK_SECONDS, Figures, Stage
 from bench.chaos.traffic import Asked
 from bench.crew import WorkerProcess
 
-#: Leases that the worker stands still for.
+#: Leases that the worker is paused for.
 LEASES: Final = 2.5
 #: Looks at what it holds that have to be alike, before others take its requests over.
 STEADY_LOOKS: Final = 3
@@ -43,6 +43,7 @@ async def _freeze_busy(
 ) -> tuple[WorkerProcess, list[str]]:
     """Freeze a worker at a moment at which it holds requests; returns it and their entries.
 
+    It doesn't write to the histories at that time: no other worker could until it goes on.
     Where all requests are answered before such a moment comes, more are sent, and added to
     ``entries``.
     """
@@ -51,7 +52,7 @@ async def _freeze_busy(
             entries |= await stage.send(list(islice(more, stage.size.requests)))
         for worker in stage.crew.at_work:
             await worker.freeze()
-            if held := await _held_for_good(stage, worker):
+            if await stage.can_write() and (held := await _held_for_good(stage, worker)):
                 return worker, held
             worker.thaw()
         await asyncio.sleep(LOOK_SECONDS)

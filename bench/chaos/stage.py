@@ -1,9 +1,10 @@
-"""Where a run takes place: a durable server, workers over one database, and somebody who asks."""
+"""The environment of a run: a durable server, workers over one database, and a caller."""
 
 import asyncio
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,8 @@ from tests.bus_server import RealServer
 LOOK_SECONDS: Final = 0.05
 #: Seconds after which nothing more is waited for: what was not answered by then is lost.
 PATIENCE_SECONDS: Final = 300.0
+#: Seconds for which a running worker may keep the histories locked.
+LOCK_SECONDS: Final = 5.0
 
 #: Servers that are killed come back, and have their data to read first.
 PATIENT: Final = Retry(ExponentialBackoff(cap=0.5, base=0.05), 40)
@@ -37,7 +40,7 @@ class Size:
     requests: int = 5000
     kills: int = 20
     workers: int = 3
-    #: Tells which workers are killed.
+    #: Selects the workers to kill.
     seed: int = 1
     #: Of the workers' deliveries; 5 is the default of the service.
     lease_seconds: float = 5.0
@@ -51,6 +54,8 @@ class Stage:
     server: RealServer
     crew: Crew
     client: Redis
+    #: The SQLite file that all workers share.
+    histories: Path
 
     @property
     def requests(self) -> list[Asked]:
@@ -62,9 +67,9 @@ class Stage:
         return await send(self.client, requests)
 
     async def open(self) -> int:
-        """Return how many entries nobody has settled."""
+        """Return how many entries are unsettled."""
         groups: Any = await self.client.xinfo_groups(STREAM)
-        if not groups:  # nobody has read yet
+        if not groups:  # nothing has been read yet
             return int(await self.client.xlen(STREAM))
         group = groups[0]
         lag = group["lag"]
@@ -83,6 +88,19 @@ class Stage:
         pending: Any = await self.client.xpending_range(STREAM, GROUP, "-", "+", 10_000, name)
         return [each["message_id"].decode() for each in pending]
 
+    async def can_write(self) -> bool:
+        """Return False if a worker keeps the histories locked, as one frozen in a write does."""
+
+        def lock() -> bool:
+            with closing(sqlite3.connect(self.histories, timeout=LOCK_SECONDS)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    return False
+                return True
+
+        return await asyncio.to_thread(lock)
+
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
         """Wait until something holds; returns whether it came to that while there is patience."""
         try:
@@ -94,7 +112,7 @@ class Stage:
         return True
 
     async def until_settled(self, most: int = 0) -> bool:
-        """Wait until at most so many entries are open."""
+        """Wait until at most n entries are open."""
 
         async def few() -> bool:
             return await self.open() <= most
@@ -128,6 +146,7 @@ async def open_stage(size: Size, **settings: str) -> AsyncIterator[Stage]:
     """Start a server and workers; keywords are further settings of these, ``CTXB_…``."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
         folder = Path(name)
+        histories = folder / "history.db"
         async with (
             running_server(folder / "server", *DURABLE) as server,
             Redis.from_url(server.url, retry=PATIENT) as client,
@@ -139,10 +158,10 @@ async def open_stage(size: Size, **settings: str) -> AsyncIterator[Stage]:
                 # answers are counted when all is over
                 "CTXB_BUS__RESULT_TTL_SECONDS": "3600",
                 "CTXB_BUS__REPLY_TTL_SECONDS": "3600",
-                "CTXB_STORE__URL": f"sqlite:///{folder / 'history.db'}",
+                "CTXB_STORE__URL": f"sqlite:///{histories}",
                 # a machine that starts workers all the time is slow, and that is no fault here
                 "CTXB_GATHER__HISTORY_TIMEOUT_SECONDS": "30",
                 **settings,
             }
             async with open_crew(folder, variables, size=size.workers) as crew:
-                yield Stage(size=size, server=server, crew=crew, client=client)
+                yield Stage(size=size, server=server, crew=crew, client=client, histories=histories)

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from bench.names import STREAM, result_key
 
-#: Owners among whom the requests of a run are shared out; each has a history that grows.
+#: Owners that share the requests of a run; each has a history that grows.
 OWNERS: Final = 200
 #: Requests in one round trip.
 BATCH: Final = 250
@@ -18,7 +18,7 @@ BATCH: Final = 250
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that is told from the others by its number."""
+    """A request that its number distinguishes from the others."""
 
     number: int
     #: In place of the default one; then there is a history from which it has to choose.
@@ -53,11 +53,7 @@ class Asked:
             "id": self.id,
             "owner_key": self.owner_key,
             "content": {"current_input": f"This is number {self.number}.", "context": context},
-            "metadata": {
-                "reply_to": self.reply_to,
-                "reply_kind": "list",
-                "timeout_ms": 3_600_000,
-            },
+            "metadata": {"reply_to": self.reply_to, "reply_kind": "list", "timeout_ms": 3_600_000},
         }
         return json.dumps(request).encode()
 
@@ -79,8 +75,8 @@ class Tally:
 
     def add(self, stored: dict[str, Any] | None, replies: Sequence[dict[str, Any]]) -> None:
         """Count one request."""
-        told = [*replies, *([stored] if stored else [])]
-        distinct = {(each["id"], json.dumps(each["content"], sort_keys=True)) for each in told}
+        reported = [*replies, *([stored] if stored else [])]
+        distinct = {(each["id"], json.dumps(each["content"], sort_keys=True)) for each in reported}
         self.answered += stored is not None
         self.lost += stored is None
         self.errors += stored is not None and stored["content"]["status"] != "success"
@@ -116,6 +112,6 @@ async def tally(client: Redis, requests: Iterable[Asked]) -> Tally:
 
 
 def batches(requests: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
-    """Yield requests in their order, as many at a time as go in one round trip."""
+    """Yield requests in their order, in batches of one round trip."""
     for start in range(0, len(requests), BATCH):
         yield requests[start : start + BATCH]

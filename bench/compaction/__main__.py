@@ -29,7 +29,7 @@ from bench.laws.cases import Case, read_cases
 from bench.report import over_data, show
 from service.observe.logs import configure_logging
 
-#: With ``--quick``: one of so many conversations, and its first so many turns.
+#: With ``--quick``: one of n conversations, and its first n turns.
 QUICK_CASES = 6
 QUICK_TURNS = 40
 

@@ -24,7 +24,7 @@ OWNER: Final = "o"
 #: Tokens for history, by the layout: few, so that most conversations outgrow them.
 ROOM: Final = {"tagged": 1_000, "chat": 2_000}
 
-#: What stands beside the content in chat messages, and in ``metadata`` of stored rows.
+#: What is next to the content in chat messages, and in ``metadata`` of stored rows.
 _BESIDE: Final = ("tool_calls", "tool_call_id", "name")
 
 
@@ -79,17 +79,14 @@ class Found:
 
 
 def replayed(case: Case, layout: str, most: int | None = None) -> Found:
-    """Replay a conversation, or its first so many turns."""
+    """Replay a conversation, or its first n turns."""
     return asyncio.run(_replayed(case, layout, most))
 
 
 async def _replayed(case: Case, layout: str, most: int | None) -> Found:
     found, stored = Found(), 0
     forms = cycle(FORMS)
-    async with (
-        open_builder(events=found) as summarizing,
-        open_builder() as plain,
-    ):
+    async with open_builder(events=found) as summarizing, open_builder() as plain:
         for number, rows in enumerate(list(_turns(case.past))[:most]):
             ask = Ask(
                 layout=layout,
@@ -147,7 +144,7 @@ def _broken(content: BuildSuccess, ask: Ask) -> Iterator[Broken]:
 
 
 def _turns(rows: list[Row]) -> Iterator[list[Row]]:
-    """Yield what each human message begins; what stands before the first belongs to it."""
+    """Yield what each human message begins; what is before the first belongs to it."""
     turn: list[Row] = []
     for row in map(_stored, rows):
         if _is_input(row) and any(map(_is_input, turn)):
@@ -163,7 +160,7 @@ def _is_input(row: Row) -> bool:
 
 
 def _stored(row: Row) -> Row:
-    """Return a row with what a chat message has beside its content where rows have it."""
+    """Return a row with what a chat message has next to its content where rows have it."""
     beside = {key: row[key] for key in _BESIDE if row.get(key)}
     return {**row, "metadata": {**beside, **(row.get("metadata") or {})}}
 

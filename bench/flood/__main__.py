@@ -8,7 +8,7 @@ of a subscriber; ``channel_256mb`` with the limit that docs/delivery.md recommen
 backlog for the channel is a fifth of the requests.
 
 ``answered`` have a stored answer, and ``overloaded`` were refused, by the sender's count. The
-others are lost: ``unheard`` were published while nobody was subscribed, ``dropped`` exceeded the
+others are lost: ``unheard`` were published without a subscriber, ``dropped`` exceeded the
 worker's own queue, and ``cut_off`` were discarded by the server when it disconnected the worker,
 which ``resubscribed`` must show. The exit code is 1 if a guarantee is broken; the output says
 which.
@@ -106,7 +106,7 @@ class Flood:
 async def flood(way: str, requests: int, workers: int) -> Figures:
     """Run one flood, and return what became of it and of the workers."""
     lines = [LARGE_BUFFER] if way == "channel_256mb" else []
-    # with more than one, who heard what can't be told
+    # with more than one, receivers can't be distinguished
     workers = workers if way == "stream" else 1
     with tempfile.TemporaryDirectory(prefix="flood-") as name:
         folder = Path(name)
@@ -140,7 +140,7 @@ def broken(figures: Figures) -> Iterator[str]:
         yield f"{figures['answered']} were answered of {entered} in the stream"
     cut_off = figures.get("cut_off", 0)
     if cut_off < 0 or (cut_off and not figures["resubscribed"]):
-        yield f"{cut_off} requests have no fate, or two"
+        yield f"{cut_off} requests have no outcome, or two"
     if figures.get("resubscribed", 0) != figures.get("resubscribed_in_logs", 0):
         yield "logs and metrics differ about lost subscriptions"
 

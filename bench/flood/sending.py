@@ -44,7 +44,7 @@ async def add(client: Redis, count: int) -> None:
 
 
 async def publish(client: Redis, count: int) -> int:
-    """Publish requests, as fast as that goes; returns how many of them nobody heard."""
+    """Publish requests, as fast as possible; returns how many had no subscriber."""
     unheard = 0
     for numbers in _batches(count):
         async with client.pipeline(transaction=False) as pipeline:

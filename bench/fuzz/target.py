@@ -28,7 +28,7 @@ def check(payload: bytes) -> None:
     if not request.current_input.strip() or request.envelope.id != request.id:
         raise AssertionError("a request without an input, or with two ids")
     request.model_dump_json().encode()
-    repr((request.run_rows, request.unknown_keys, request.input_id)).encode()
+    repr((request.run_rows, [*request.ignored_keys], request.input_id)).encode()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page itself, in a browser that nobody sees."""
+"""The page itself, in a headless browser."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ class RealPage:
     _pages: list[Page] = field(default_factory=list)
 
     async def open(self) -> None:
-        """Open it; its feed stands when this returns."""
+        """Open it; its feed is open when this returns."""
         page = await self.browser.new_page()
         self._pages.append(page)
         async with page.expect_response(_is_feed):

@@ -46,7 +46,7 @@ class Looker(Protocol):
         ...
 
     async def close(self) -> int:
-        """Close it; returns how many builds it was told of."""
+        """Close it; returns how many builds it received."""
         ...
 
 
@@ -55,13 +55,13 @@ class Pair:
     """Two windows, one after the other."""
 
     watched: Measured
-    #: Those that the page was told of.
+    #: Those that the page received.
     builds: int
     alone: Measured
 
     @property
     def throughput(self) -> float:
-        """Return answers a second with the page, over those without."""
+        """Return answers per second with the page, over those without."""
         return self.watched.window.rate / self.alone.window.rate
 
     @property
@@ -144,7 +144,7 @@ class _Bench:
 
 
 def figures(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Return the medians of pairs, and how many builds the page was told of in each."""
+    """Return the medians of pairs, and how many builds the page received in each."""
     return {
         "throughput_ratio": _middle(pairs, lambda pair: pair.throughput, 3),
         "throughput_ratio_by_pair": [round(pair.throughput, 3) for pair in pairs],
@@ -162,7 +162,7 @@ def _middle(pairs: Sequence[Pair], figure: Callable[[Pair], float], digits: int)
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page in a process of its own, which is told by lines."""
+    """A page in its own process, controlled by lines."""
 
     process: Process
 

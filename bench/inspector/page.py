@@ -1,8 +1,8 @@
-"""What a page asks of a worker: the live feed, and every few seconds lists and a build.
+"""The requests of a page to a worker: the live feed, and every few seconds lists and a build.
 
 The first line on stdin is the worker's address and an owner, as JSON. Each further one opens the
-page, or closes it, and is answered by a line: ``open`` when the feed stands, and then the number of
-builds that it told of.
+page, or closes it, and is answered with: ``open`` when the feed is open, and then the number of
+builds that it reported.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-#: Seconds between two looks at the lists; the page's widget asks as often where it has no feed.
+#: Seconds between two reads of the lists; the page's widget has the same interval without a feed.
 POLL_SECONDS: Final = 3.0
-#: What stands before each build in the feed.
+#: The prefix of each build in the feed.
 BUILD: Final = b"event: build\n"
 #: Bytes of the feed that are read at a time at most.
 CHUNK: Final = 1 << 20
@@ -26,11 +26,11 @@ class Page:
 
     address: str
     owner: str
-    #: Those that the feed told of.
+    #: Those that the feed reported.
     builds: int = 0
 
     async def show(self, ready: asyncio.Event) -> None:
-        """Listen and ask until cancelled; ``ready`` is set when the feed stands."""
+        """Listen and request until cancelled; ``ready`` is set when the feed is open."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen(ready))
             tasks.create_task(self._poll())
@@ -40,7 +40,7 @@ class Page:
         try:
             await reader.readuntil(b": hello\n\n")
             ready.set()
-            # what stands across two chunks is counted in the second
+            # an event across two chunks is counted in the second
             rest = b""
             while chunk := await reader.read(CHUNK):
                 seen = rest + chunk
@@ -68,8 +68,8 @@ class Page:
         # of many builds a second, the one that was newest may be gone by now
         if status not in {b"200", b"404"}:
             raise RuntimeError(f"{path} was answered with {status.decode()}")
-        told: dict[str, list[dict[str, str]]] = json.loads(body)
-        return told
+        reported: dict[str, list[dict[str, str]]] = json.loads(body)
+        return reported
 
     async def _ask(
         self, path: str, more: str = ""

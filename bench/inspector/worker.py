@@ -1,6 +1,6 @@
 """A worker as `ctxb worker` runs it with the HTTP interface, with a short history for each owner.
 
-Settings come over stdin as JSON, so that the server's password stands in no list of processes. It
+Settings come over stdin as JSON, so that the server's password is in no list of processes. It
 says on stdout when it is ready, then works until SIGTERM.
 """
 
@@ -17,7 +17,7 @@ from service.app import connect_client, make_worker, open_builder, open_bus
 from service.config.settings import Settings
 from service.http.interface import open_http
 from service.observe.logs import configure_logging
-from service.worker.events import EventPublisher
+from service.worker.event_publisher import EventPublisher
 
 
 async def _serve(settings: Settings) -> None:
@@ -31,13 +31,13 @@ async def _serve(settings: Settings) -> None:
         bus = (await enter(open_bus(settings))).bus
         builder = await enter(open_builder(settings, events=EventPublisher(bus)))
         client = await enter(connect_client(settings, bus))
-        served = await enter(open_http(port, bus, builder, client.send))
+        served = await enter(open_http(port, bus, builder, client.exchange))
         rows = conversation(HISTORY)
         for owner in range(OWNERS):
             await builder.history.append(f"owner_{owner}", rows)
         reduce_garbage_collection()
         print("ready", flush=True)
-        await make_worker(bus, builder, served.recent.add).run(stop)
+        await make_worker(bus, builder, served.recent).run(stop)
 
 
 if __name__ == "__main__":

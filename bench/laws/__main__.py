@@ -22,7 +22,7 @@ from bench.laws.checks import LAWS
 from bench.report import over_data, show
 from service.observe.logs import configure_logging
 
-#: With ``--quick``: one of so many conversations, and one of so many wishes for each.
+#: With ``--quick``: one of n conversations, and one of n wishes for each.
 QUICK_CASES = 3
 QUICK_STRIDE = 9
 

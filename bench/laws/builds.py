@@ -21,7 +21,7 @@ from service.connect import now
 from service.wire.request import BuildRequest
 from service.wire.response import BuildFailure, BuildSuccess, ErrorBody
 
-#: The least that a request may ask for history.
+#: The smallest limit of history in a request.
 LEAST_MEMORY: Final = 64
 
 LAYOUTS: Final = ("tagged", "chat")
@@ -41,7 +41,7 @@ CHOICES: Final[tuple[Any, ...]] = (
     ["window_size", "count_summary", "middle_out"],
 )
 
-#: Of a case with so many characters, one of how many wishes is built.
+#: The share of wishes that is built, as one of n, by the characters of a case.
 STRIDES: Final = ((30_000, 6), (5_000, 2), (0, 1))
 
 
@@ -126,7 +126,7 @@ def _protected(case: Case, layout: str) -> int:
 
 
 def _build(case: Case, ask: Ask) -> BuildSuccess | BuildFailure:
-    """Build a context; a crash is told as a refusal, so that the other builds go on."""
+    """Build a context; a crash is reported as a refusal, so that the other builds go on."""
     try:
         request = BuildRequest.model_validate(_request(case, ask))
         return asyncio.run(_builder().build(request)).content
@@ -165,7 +165,7 @@ def _builder() -> ContextBuilder:
     tokenizers = TiktokenTokenizers()
     return ContextBuilder(
         sources=Sources(
-            history=MemoryHistory(tokenizers.counter("o200k_base"), now),
+            history=MemoryHistory(lambda: tokenizers.counter("o200k_base"), now),
             profiles=MemoryProfiles(),
             tools=InMemoryToolRegistry(),
         ),

@@ -1,4 +1,4 @@
-"""Real conversations as requests: what is history, what is asked, and what the run has brought."""
+"""Real conversations as requests: the history, the question, and the run so far."""
 
 import gzip
 import json
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.errors import ToolError
-from service.wire.tools import check_definition
+from service.wire.tool_definitions import check_definition
 
 Row = dict[str, Any]
 
 #: The file that holds no conversations but the tools of some.
 TOOLS: Final = "tools"
 
-#: What is asked where a conversation has no question and no human message.
+#: The input for a conversation without a question and a human message.
 QUESTION: Final = "What did we decide?"
 
 _HUMANS: Final = frozenset({"human", "user"})
@@ -23,7 +23,7 @@ _HUMANS: Final = frozenset({"human", "user"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What one conversation asks of a build."""
+    """The request of one conversation."""
 
     name: str
     past: list[Row]
@@ -58,7 +58,7 @@ def _cases(
 ) -> Iterator[Case]:
     """Yield the cases of one conversation.
 
-    A question goes behind all of it; else its last human message is the input. Where calls follow
+    A question follows it; without one, its last human message is the input. Where calls follow
     another human message more closely, that one is an input too, with them as the run.
     """
     rows = _named([row for row in messages if row.get("role") != "system"])
@@ -108,7 +108,7 @@ def _question(each: Mapping[str, Any]) -> str:
 
 
 def _named(rows: Sequence[Row]) -> list[Row]:
-    """Give an id of its own to each row that has none."""
+    """Give a unique id to each row that has none."""
     named: list[Row] = []
     taken: set[str] = set()
     for place, row in enumerate(rows):

@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.laws.cases import Case
 from bench.recounts import Parts, cost_of_tools, parts_of, unanswered
-from service.wire.response import BuildFailure, BuildSuccess
+from service.wire.response import COUNTS, BuildFailure, BuildSuccess
 from tests.validity.canonical import canonical
 from tests.validity.forms import VALIDATORS
 
@@ -26,7 +26,7 @@ LAWS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What is asked of a build, besides what its case brings along."""
+    """The options of a build, besides the content of its case."""
 
     layout: str
     strategy: object = "oldest_first"
@@ -67,9 +67,9 @@ def check(case: Case, ask: Ask, content: BuildSuccess) -> Iterator[Broken]:
     yield from _over(ask, parts, tools)
     usage = content.usage
     if usage.blocks != parts.costs or usage.tools != tools:
-        yield Broken("count_differences", f"told {usage.blocks}, counted {parts.costs}")
+        yield Broken("count_differences", f"reported {usage.blocks}, counted {parts.costs}")
     elif sum(parts.costs.values()) + tools != usage.total:
-        yield Broken("count_differences", f"the total is told to be {usage.total}")
+        yield Broken("count_differences", f"the reported total is {usage.total}")
 
 
 def _over(ask: Ask, parts: Parts, tools: int) -> Iterator[Broken]:
@@ -95,5 +95,5 @@ def _undecided(case: Case, content: BuildSuccess) -> str:
     expected = Counter(set(case.candidates))
     if decided != expected:
         return f"lacking {list(expected - decided)[:3]}, too often {list(decided - expected)[:3]}"
-    told = content.kept + content.dropped
-    return "" if told == len(expected) else f"{told} of {len(expected)} are kept or dropped"
+    told = sum(getattr(content, name) for name in COUNTS)
+    return "" if told == len(expected) else f"{told} of {len(expected)} are counted"

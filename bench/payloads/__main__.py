@@ -28,7 +28,7 @@ from bench.servers import running_server
 
 #: Payloads in a batch; the next is sent when all of one are settled.
 BATCH: Final = 1000
-#: Rows on the results streams beside a batch.
+#: Rows on the results streams next to a batch.
 ROWS: Final = 50
 #: Seconds after which a batch that is not settled counts as stuck.
 PATIENCE_SECONDS: Final = 120.0
@@ -55,7 +55,7 @@ class Tally:
 
 
 async def send_all(listener: Listener, count: int, seed: int) -> Tally:
-    """Send payloads in batches and tell what became of them."""
+    """Send payloads in batches and report their outcomes."""
     tally = Tally()
     for start in range(0, count, BATCH):
         numbers = range(start, min(start + BATCH, count))

@@ -26,7 +26,7 @@ class Letter(NamedTuple):
 
 
 class Listener:
-    """Sends payloads, and collects what is replied to them and what is buried."""
+    """Sends payloads, and collects what is replied to them and what is dead-lettered."""
 
     def __init__(self, client: Redis) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class Listener:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def heard(self, count: int, seconds: float) -> None:
-        """Wait until so many fates are known, but not for long."""
+        """Wait until n outcomes are known, but not for long."""
         await self._collect()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -62,7 +62,7 @@ class Listener:
                     await asyncio.sleep(LOOK_SECONDS)
 
     async def forget(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self.answered.clear()
         self.dead.clear()
 

@@ -5,13 +5,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-#: One payload of so many has megabytes; one of so many is nested beyond any need.
+#: One payload of n has megabytes; one of n is nested beyond any need.
 HUGE_EVERY: Final = 4000
 DEEP_EVERY: Final = 200
 #: Owners of the requests.
 OWNERS: Final = 5000
 
-#: Values that stand where others are expected.
+#: Values that are where others are expected.
 ODD: Final[Sequence[Any]] = (
     *(None, True, False, 0, -1, 1, 2**31, -(2**63), 2**64, 10**400, 0.1, -0.0, 1e308),
     *("", " ", "0", "null", "\x00", "\x1b[2J", "\u202e", "\ufeff", "\ud800", "\udfff\ud800", "😀"),
@@ -21,7 +21,7 @@ ODD: Final[Sequence[Any]] = (
     *(float("nan"), float("inf"), float("-inf")),
 )
 
-#: Where a reply may be asked to go, and as what; those to our own keys have to be refused.
+#: Destinations and kinds of replies; those to our own keys have to be refused.
 REPLIES: Final[Sequence[tuple[Any, Any]]] = (
     *((f"context.reply.{kind}", kind) for kind in ("channel", "list", "stream")),
     *((f"context.reply.{kind}.\x00\n", kind) for kind in ("channel", "list", "stream")),

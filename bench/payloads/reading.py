@@ -1,4 +1,4 @@
-"""Who has to be answered for a payload, told by another parser than the service's."""
+"""Who has to be answered for a payload, determined by another parser than the service's."""
 
 import hashlib
 from typing import Final, NamedTuple
@@ -12,14 +12,14 @@ MOST_ID: Final = 256
 
 
 class Sender(NamedTuple):
-    """Whom an answer is for."""
+    """The recipient of an answer."""
 
     owner_key: str
     id: str
 
 
 def sender(payload: bytes) -> Sender | None:
-    """Return whom a payload names, if that can be read; None does not say that it can't.
+    """Return the recipient of a payload, if it can be read; None does not say that it can't.
 
     The parser refuses what the service may read: numbers that are none, halves of characters, and
     nesting beyond 200 levels.

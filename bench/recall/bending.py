@@ -1,7 +1,7 @@
 """Words of a text in other forms than it has them: endings changed, particles changed, parted.
 
-The rules know no dictionary: now and then a form comes out that nobody would say, and what the text
-has still stands in it. What they aim at is what a search meets: a verb asked for in another tense,
+The rules know no dictionary: now and then a form comes out that nobody says, and what the text
+has still is in it. What they aim at is what a search meets: a verb in another tense,
 a noun with another particle.
 """
 
@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 
 class Word(NamedTuple):
-    """A word of a text, and how it is asked for."""
+    """A word of a text, and its form in a question."""
 
     #: The start of it, which any of its forms in other texts has.
     start: str
     asked: str
 
 
-#: A pattern whose first group is the start of a word, and how that is asked for.
+#: A pattern whose first group is the start of a word, and its form in a question.
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
 
 _HAN: Final = "\u4e00-\u9fff"
@@ -44,7 +44,7 @@ def _matches(text: str, language: str) -> Iterator[Word]:
                 yield Word(match[1], asked)
 
 
-# --- Chinese: words keep their form, but an object may stand apart from its verb ----------------
+# --- Chinese: words keep their form, but an object may be apart from its verb ----------------
 
 #: Verbs that take an object of a character, and characters that are none.
 _VERBS: Final = "吃喝看买听写读画养唱骑打玩做"
@@ -68,7 +68,7 @@ _CHINESE: Final[tuple[Rule, ...]] = (
 
 # --- Japanese: polite and past forms become plain ones, compounds are parted ----------------------
 
-#: The last sound of a verb's plain form, by the one before ``ます`` and by what stands in its past.
+#: The last sound of a verb's plain form, by the one before ``ます`` and by what is in its past.
 _PLAIN: Final = dict(zip("いきぎしちにびみり", "うくぐすつぬぶむる", strict=True))
 _FROM_PAST: Final = {
     "いて": "く",
@@ -119,7 +119,7 @@ def _is_past(syllable: str) -> bool:
 
 
 def _present(match: re.Match[str]) -> str:
-    """Return a verb as it stands before a noun: ``마셨어`` becomes ``마시는``."""
+    """Return a verb as it is before a noun: ``마셨어`` becomes ``마시는``."""
     start, last = match[1], match[2]
     if not _is_past(last):
         return ""

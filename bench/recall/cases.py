@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.json_lines import read_lines
+from bench.recall.kinds import Chat, bursts, code
 from bench.recall.made import Made, made
 
 #: Sets whose questions name people, so that each message has to say who speaks.
@@ -17,6 +18,9 @@ ADVERSARIAL: Final = 5
 #: that they are made of.
 MADE: Final = {"cjk": ("zh", "ja", "ko"), "en_fr": ("en", "fr")}
 CHATS: Final = ("multilingual", "realpersonachat_ja")
+#: Sets that are made of other data with questions.
+KINDS: Final = {"bursts": bursts, "code": code}
+KINDS_OF: Final = "locomo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +30,15 @@ class Question:
     text: str
     evidence: tuple[str, ...]
     category: str
+    #: Unique in its set.
+    id: str = ""
+    #: Of each of these messages, the passage that answers; empty if whole messages do.
+    passages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A history, and what is asked of it."""
+    """A history, and the questions on it."""
 
     id: str
     rows: Sequence[dict[str, Any]]
@@ -42,6 +50,9 @@ def cases(data: Path, name: str) -> list[Case]:
     if name in MADE:
         chats = (chat for file in CHATS for chat in read_lines(data / f"{file}.jsonl.gz"))
         return [_made_case(each) for each in made(chats, MADE[name])]
+    if name in KINDS:
+        conversations = list(read_lines(data / f"{KINDS_OF}.jsonl.gz"))
+        return [_kind_case(chat) for chat in KINDS[name](conversations)]
     return [_case(conversation, name) for conversation in read_lines(data / f"{name}.jsonl.gz")]
 
 
@@ -52,13 +63,29 @@ def _case(conversation: dict[str, Any], name: str) -> Case:
         content = f"{speaker}{message['content']}"
         rows.append({**message, "run_id": None, "content": content})
     asked = [
-        Question(each["question"], tuple(each["evidence"]), str(each.get("category")))
-        for each in conversation.get("questions", ())
+        Question(
+            each["question"],
+            tuple(each["evidence"]),
+            str(each.get("category")),
+            f"{conversation['id']}/q{number}",
+        )
+        for number, each in enumerate(conversation.get("questions", ()))
         if each["evidence"] and each.get("category") != ADVERSARIAL
     ]
     return Case(conversation["id"], rows, asked)
 
 
 def _made_case(told: Made) -> Case:
-    asked = [Question(each.text, (each.answer,), each.kind) for each in told.questions]
+    asked = [
+        Question(each.text, (each.answer,), each.kind, f"{told.language}/q{number}")
+        for number, each in enumerate(told.questions)
+    ]
     return Case(told.language, told.rows, asked)
+
+
+def _kind_case(chat: Chat) -> Case:
+    asked = [
+        Question(q.text, tuple(q.evidence), q.kind, f"{chat.id}/q{number}", tuple(q.passages))
+        for number, q in enumerate(chat.questions)
+    ]
+    return Case(chat.id, chat.rows, asked)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: Times that questions are drawn again, to tell how sure a difference is.
+#: Times that questions are drawn again, to estimate the confidence of a difference.
 DRAWS: Final = 2_000
 
 
@@ -20,18 +20,20 @@ class Found:
     share: float
     #: Milliseconds of the build; None where nothing was built.
     ms: float | None = None
+    #: The share of the passages that answer; None where whole messages do.
+    answered: float | None = None
 
 
 def figures(found: Sequence[Found]) -> dict[str, Any]:
     """Return the averages over all questions, and over those of each category.
 
-    A category with a slash, such as ``ja/one``, is also part of what stands before it.
+    A category with a slash, such as ``ja/one``, is also part of what is before it.
     """
     by_category: dict[str, list[float]] = defaultdict(list)
     for each in found:
         for name in {each.category, each.category.partition("/")[0]}:
             by_category[name].append(each.share)
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "recall": round(statistics.fmean(each.share for each in found), 4),
         "all_found": round(statistics.fmean(each.share == 1 for each in found), 4),
         "n": len(found),
@@ -39,11 +41,14 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
             name: round(statistics.fmean(shares), 4) for name, shares in sorted(by_category.items())
         },
     }
+    answered = [each.answered for each in found if each.answered is not None]
+    if answered:
+        reported["answered"] = round(statistics.fmean(answered), 4)
     times = sorted(each.ms for each in found if each.ms is not None)
     if times:
-        told["p50_ms"] = round(statistics.median(times), 2)
-        told["p95_ms"] = round(times[int(0.95 * len(times))], 2)
-    return told
+        reported["p50_ms"] = round(statistics.median(times), 2)
+        reported["p95_ms"] = round(times[int(0.95 * len(times))], 2)
+    return reported
 
 
 def beside_best(found: Sequence[Found], baselines: Mapping[str, Sequence[Found]]) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from bench.recall.bending import Word, bent
 
 #: Questions of a chat and of a language at most.
 A_CHAT, A_LANGUAGE = 12, 120
-#: Of all messages, the share that may have a word which is asked for.
+#: Of all messages, the share that may have a word of the question.
 RARE: Final = 0.02
 #: Between two chats.
 DAY: Final = timedelta(days=1)
 
-#: What is asked about a word, and about two. What is left out of questions before they are searched
-#: (`service.recall.languages`) was chosen with the first two of each in sight, not with the others.
+#: Questions on a word, and on two. What is left out of questions before they are searched
+#: (`service.recall.terms`) was chosen with the first two of each in sight, not with the others.
 _ONE: Final[Mapping[str, tuple[str, ...]]] = {
     "zh": (
         "之前说的{0}是怎么回事？",
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A history in a language, and what is asked of it."""
+    """A history in a language, and the questions on it."""
 
     language: str
     rows: Sequence[dict[str, Any]]
@@ -86,7 +86,7 @@ class Made(NamedTuple):
 
 #: Where in a history the messages that have a word are.
 Holders = Mapping[str, frozenset[int]]
-#: The words that a message is asked for with; none where it has no such words.
+#: The words of a question on a message; none if it has no such words.
 Pick = Callable[[Sequence[Word], Holders, int], Sequence[Word]]
 
 

@@ -1,4 +1,4 @@
-"""What the strategies are compared with: other ways to pick messages for so many tokens.
+"""What the strategies are compared with: other ways to pick messages for n tokens.
 
 Each message is a line as `[SHARED_MEMORY]` has it, with its time. Scores are of BM25 over terms of
 their own (`bench.recall.terms`), so that none of them changes with what it is compared with.
@@ -7,6 +7,7 @@ their own (`bench.recall.terms`), so that none of them changes with what it is c
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from statistics import fmean, pstdev
 from typing import Any, Final
@@ -34,15 +35,19 @@ class Lines:
         rows = [read_row(row) for row in case.rows]
         self.texts = [_line(row) for row in case.rows]
         self.costs = [tokens(f"{text}\n") for text in self.texts]
-        self.terms = [terms(row.content[:CHARS]) for row in rows]
+        self.terms = [terms(row.content) for row in rows]
         reach = (self.terms[max(n - NEIGHBOURS, 0) : n + NEIGHBOURS + 1] for n in range(len(rows)))
         #: Those of a message and of its neighbours.
         self.terms_around: list[Counter[str]] = [sum(near, Counter()) for near in reach]
 
     def picked(self, scores: Sequence[float], budget: int) -> str:
         """Return the text of what scores highest within a budget, in its order."""
+        places = range(len(scores))
+        return self.pick(sorted(places, key=lambda at: (scores[at], at), reverse=True), budget)
+
+    def pick(self, ranked: Sequence[int], budget: int) -> str:
+        """Return the text of what fits a budget, the best places first, in its order."""
         room = budget - tokens(HEADER) - OVERHEAD
-        ranked = sorted(range(len(scores)), key=lambda place: (scores[place], place), reverse=True)
         kept = []
         for place in ranked:
             if self.costs[place] <= room:
@@ -97,12 +102,36 @@ PICKERS: Final[dict[str, Scores]] = {
     "bm25_both": both,
 }
 
+#: BM25 over passages of long messages, each a line of its own.
+PASSAGES: Final = "bm25_passages"
+
+
+def passages(case: Case) -> Lines:
+    """Return a history as lines of at most as many characters as a line shows."""
+    rows = [
+        {**row, "content": text} for row in case.rows for text in split_passages(row["content"])
+    ]
+    return Lines(replace(case, rows=rows))
+
+
+def split_passages(text: str) -> list[str]:
+    """Split a text at the ends of its lines, or where a line is too long, within it."""
+    parts = [""]
+    for line in text.splitlines(keepends=True):
+        for start in range(0, len(line), CHARS):
+            piece = line[start : start + CHARS]
+            if len(parts[-1]) + len(piece) > CHARS:
+                parts.append("")
+            parts[-1] += piece
+    return parts
+
+
 #: langchain-core's way, which no question changes.
 TRIM: Final = "trim_messages"
 
 
 def has_langchain() -> bool:
-    """Tell whether langchain-core is installed here."""
+    """Return whether langchain-core is installed here."""
     return find_spec("langchain_core") is not None
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from Stemmer import Stemmer
 
-from service.recall.languages import DEFAULT, STOP_WORDS
+from service.recall.terms import DEFAULT, STOP_WORDS
 
 _WORD: Final = re.compile(r"[^\W_]+")
 #: Characters of scripts that are written without blanks, or with endings that stick to words.

@@ -3,7 +3,7 @@
     python -m bench.scoreboard [--data DIR] [--peers PYTHON] [--only recall,store] [--quick]
 
 Each runs in its own process, and never two at a time. A benchmark that can't run here is skipped,
-with the reason. A full run keeps the output of each, and writes `docs/benchmarks.md` from the
+with the reason. A full run keeps the output of each, and writes `bench/results.md` from the
 newest; ``--quick`` takes minutes, and writes nothing. The exit code is 1 if a benchmark failed or a
 guarantee is broken.
 """
@@ -34,7 +34,7 @@ class Files:
     page: Path
 
 
-FILES: Final = Files(ROOT / "build" / "scoreboard", ROOT / "docs" / "benchmarks.md")
+FILES: Final = Files(ROOT / "build" / "scoreboard", ROOT / "bench" / "results.md")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,12 +70,12 @@ def board(benches: Mapping[str, Bench], place: Place, files: Files) -> int:
 
 def _with_kept(outcomes: Mapping[str, Outcome], folder: Path) -> dict[str, Outcome]:
     """Return the newest of every bench; what was not run now is as it was the last time."""
-    never = Outcome(state="skipped", reason="it was not asked for")
-    told = {}
+    never = Outcome(state="skipped", reason="it was not requested")
+    reported = {}
     for name in BENCHES:
         now = outcomes.get(name, never)
-        told[name] = (kept(folder, name) or now) if now.state == "skipped" else now
-    return told
+        reported[name] = (kept(folder, name) or now) if now.state == "skipped" else now
+    return reported
 
 
 def _write(outcomes: Mapping[str, Outcome], path: Path) -> None:

@@ -40,13 +40,29 @@ BENCHES: Final[dict[str, Bench]] = {
         data=("locomo", "qmsum", "multilingual", "realpersonachat_ja"),
         peers=True,
     ),
+    "reachable": Bench(
+        module="bench.reachable", quick="--limit 1 --turns 100", minutes=120, data=("locomo",)
+    ),
     "cache": Bench(module="bench.cache", quick="--quick", minutes=60, data=("locomo",)),
     "laws": Bench(module="bench.laws", quick="--quick", minutes=120, data=()),
+    "account": Bench(
+        module="bench.account",
+        minutes=60,
+        data=("tau_airline", "tau_threads", "swe_agent", "locomo"),
+    ),
+    "tools": Bench(
+        module="bench.tools",
+        quick="--limit 15",
+        minutes=30,
+        data=("tools", "mcp_tools", "tau_airline"),
+    ),
     "compaction": Bench(module="bench.compaction", quick="--quick", minutes=60, data=()),
+    "memory": Bench(module="bench.memory", quick="--turns 80", minutes=15),
     "hostile": Bench(
-        module="bench.hostile", quick="--generated 2000", minutes=120, data=("injections",)
+        module="bench.hostile", quick="--generated 2000", minutes=120, data=("injections", "locomo")
     ),
     "build": Bench(module="bench.build", quick="--rounds 3", minutes=30, peers=True),
+    "faces": Bench(module="bench.faces", quick="--rounds 5", minutes=10, peers=True),
     "bus": Bench(module="bench.bus", quick="--quick", minutes=15, server=True),
     "inspector": Bench(module="bench.inspector", quick="--quick", minutes=15, server=True),
     "store": Bench(

@@ -1,4 +1,4 @@
-"""What the table has of each bench: where a figure stands in its JSON, beside what, and the aim."""
+"""The table's rows for each bench: a figure's path in its JSON, the comparison, and the aim."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class Aim:
     number: float
 
     def met(self, figure: object) -> bool:
-        """Tell whether a figure is as it should be."""
+        """Return whether a figure is as it should be."""
         return SIGNS[self.sign](figure, self.number)
 
     def __str__(self) -> str:
@@ -40,12 +40,12 @@ class Row:
     what: str
     path: Path
     aim: Aim | None = None
-    #: What stands beside the figure, by its name.
+    #: The figures for comparison, by name.
     beside: Mapping[str, Path] = field(default_factory=dict)
 
 
 def found(figures: Mapping[str, Any], path: Path) -> object:
-    """Return what stands at a path; None where nothing does."""
+    """Return the value at a path, or None."""
     here: Any = figures
     for step in path:
         try:
@@ -61,6 +61,7 @@ def found(figures: Mapping[str, Any], path: Path) -> object:
 PICKERS: Final = {
     "newest first": "newest",
     "BM25": "bm25",
+    "BM25 over passages": "bm25_passages",
     "BM25 with neighbours": "bm25_neighbours",
     "both added": "bm25_both",
     "trim_messages": "trim_messages",
@@ -73,7 +74,7 @@ RECALL: Final = {1000: 0.80, 2000: 0.86, 4000: 0.90}
 
 
 def _recall(name: str, tokens: int, least: float | None = None) -> Iterator[Row]:
-    """Yield what is told of `relevance` on a set."""
+    """Yield the rows of `relevance` on a set."""
     key, words = f"{name}/relevance/{tokens}", f"{name}, {tokens:,} tokens"
     beside: dict[str, Path] = {
         shown: (f"{name}/{other}/{tokens}", "recall") for shown, other in OTHERS.items()
@@ -94,12 +95,26 @@ def _recall_rows() -> Iterator[Row]:
     beside: dict[str, Path] = {"p95": ("locomo/relevance/2000", "p95_ms")}
     yield Row("recall", "build, median ms", ("locomo/relevance/2000", "p50_ms"), None, beside)
     yield from _recall("qmsum", 4000)
+    yield from _recall("bursts", 2000)
+    yield from _recall("code", 2000)
     for tokens in (1000, 2000):
         yield from _recall("cjk", tokens)
     for language in LANGUAGES:
         keys = {name: f"cjk/{name}/1000" for name in ("relevance", "bm25")}
         path, bm25 = ((key, "by_category", language) for key in keys.values())
         yield Row("recall", f"of these in {language}, 1,000 tokens", path, None, {"BM25": bm25})
+
+
+def _reachable_rows() -> Iterator[Row]:
+    beside: dict[str, Path] = {
+        "in the context": ("in_context",),
+        "two calls": ("after_two_calls",),
+        "one build of 2,000": ("one_build",),
+    }
+    what = "evidence reached by a context of 1,000 tokens and one recall of the same size"
+    yield Row("reachable", what, ("after_one_call",), None, beside)
+    yield Row("reachable", "messages left out that are fetched whole", ("by_ids",), Aim("=", 1))
+    yield Row("reachable", "tokens of a handle", ("handle_tokens_max",), Aim("≤", 12))
 
 
 #: What the preset is compared with.
@@ -134,17 +149,44 @@ def _laws_rows() -> Iterator[Row]:
     yield from _promises("laws", (*broken, "count_differences"))
 
 
+def _account_rows() -> Iterator[Row]:
+    kept: dict[str, Path] = {"tool results kept": ("tool_results_kept_share",)}
+    yield Row("account", "rows that are said to be kept", ("kept_rows",), None, kept)
+    yield from _promises("account", ("kept_but_absent", "left_out_but_present"))
+
+
+def _tools_rows() -> Iterator[Row]:
+    beside: dict[str, Path] = {"by the input": ("reachable_by_input",)}
+    key: Path = ("reachable_with_words",)
+    yield Row("tools", "deferred tools that one search finds", key, Aim("≥", 0.95), beside)
+    yield Row("tools", "tokens of those of all tools", ("token_share",), Aim("≤", 0.05))
+    yield from _promises("tools", ("prefix_changes",))
+
+
 def _compaction_rows() -> Iterator[Row]:
     yield Row("compaction", "builds", ("builds",), None, {"summaries": ("summaries",)})
     yield from _promises("compaction", ("invalid_sequences", "over_budget", "lost"))
     yield Row("compaction", "CPU of a response over `oldest_first`", ("cpu_ratio",))
 
 
+def _memory_rows() -> Iterator[Row]:
+    yield Row("memory", "summaries in the last context", ("summaries_sent_at_end",), Aim("≥", 1))
+    yield from _promises("memory", ("turns_unreachable", "over_budget"))
+
+
 def _hostile_rows() -> Iterator[Row]:
     yield Row("hostile", "forgeries made", ("generated",), None, {"texts of attacks": ("texts",)})
-    yield from _promises("hostile", ("forged", "crashes"))
-    yield Row("hostile", "harmless look-alikes altered", ("benign_altered",))
-    yield Row("hostile", "lines of conversations altered", ("conversation_lines_altered",))
+    yield from _promises("hostile", ("broke_the_law", "forged", "marks", "crashes"))
+    others = ("multilingual", "realpersonachat_ja", "qmsum", "tau_threads", "swe_agent")
+    for figure, what, aim in (
+        ("guttered_share", "further lines of rows with the gutter, `locomo`", None),
+        ("guttered_inputs", "inputs with a line that has the gutter, `locomo`", Aim("≤", 0.02)),
+        ("tokens_added", "tokens added by the guard, `locomo`", Aim("≤", 0.002)),
+    ):
+        beside: dict[str, Path] = {name: (figure, name) for name in others}
+        yield Row("hostile", what, (figure, "locomo"), aim, beside)
+    worst: dict[str, Path] = {"worst text": ("us_per_kb_worst",)}
+    yield Row("hostile", "CPU of the guard, µs a kB", ("us_per_kb",), None, worst)
 
 
 def _chaos_rows() -> Iterator[Row]:
@@ -161,15 +203,26 @@ def _chaos_rows() -> Iterator[Row]:
 def _build_rows() -> Iterator[Row]:
     names = {"langchain-core": "langchain", "remembering": "langchain_memo", "litellm": "litellm"}
     beside: dict[str, Path] = {n: (f"{key}_ms", "200") for n, key in names.items()}
-    what = "choosing and fitting 200 messages, CPU ms"
-    yield Row("build", what, ("fit_ms", "200"), None, beside)
+    what = "stored rows to fitted blocks, 200 messages, CPU ms"
+    yield Row("build", what, ("show_and_fit_ms", "200"), None, beside)
     for name, key in names.items():
-        yield Row("build", f"times as fast as {name}", (f"speedup_{key}_200",))
+        aim = Aim("≥", 1) if key == "langchain_memo" else None
+        yield Row("build", f"times as fast as {name}", (f"speedup_{key}_200_with_showing",), aim)
     for length in ("200", "2000", "20000"):
         count: dict[str, Path] = {"counting its text once": ("plain_count_ms", length)}
         what = f"build over {int(length):,} stored messages, CPU ms"
         yield Row("build", what, ("build_cpu_ms", length), None, count)
     yield Row("build", "20,000 messages over 200", ("growth_200_to_20000",))
+
+
+def _faces_rows() -> Iterator[Row]:
+    aims = {"manager_500_ms": 1.5, "manager_2000_ms": 3, "prune_10000_ms": 150}
+    for key, most in aims.items():
+        what = (
+            f"{key.removesuffix('_ms').replace('_', ', ')} messages, times `trim_messages` of 500"
+        )
+        path: Path = ("times_langchain_memo_500", key)
+        yield Row("faces", what, path, Aim("≤", most), {"CPU ms": (key,)})
 
 
 def _bus_rows() -> Iterator[Row]:
@@ -213,11 +266,16 @@ def _store_rows() -> Iterator[Row]:
 
 ROWS: Final[tuple[Row, ...]] = (
     *_recall_rows(),
+    *_reachable_rows(),
     *_cache_rows(),
     *_laws_rows(),
+    *_account_rows(),
+    *_tools_rows(),
     *_compaction_rows(),
+    *_memory_rows(),
     *_hostile_rows(),
     *_build_rows(),
+    *_faces_rows(),
     *_bus_rows(),
     *_inspector_rows(),
     *_store_rows(),

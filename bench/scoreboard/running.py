@@ -1,4 +1,4 @@
-"""A bench in a process of its own, with what it prints and a limit to its time."""
+"""A bench in its own process, with its output and a time limit."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from bench.scoreboard.machine import ROOT, tree
 from bench.scoreboard.outcomes import Outcome
 from service.adapters.embedded.binaries import find_server
 
-#: Seconds that a bench has to stop its servers, once it is asked to end.
+#: Seconds that a bench has to stop its servers, after the signal to end.
 GRACE_SECONDS: Final = 30.0
 
 
@@ -77,12 +77,12 @@ async def _ran(words: list[str], seconds: float) -> tuple[dict[str, Any], str]:
     )
     try:
         async with asyncio.timeout(seconds):
-            printed, told = await process.communicate()
+            printed, reported = await process.communicate()
     except TimeoutError:
         return {}, f"was not done within {seconds / 60:g} minutes"
     finally:
         await _ended(process)
-    last = "".join(told.decode(errors="replace").strip().splitlines()[-1:])
+    last = "".join(reported.decode(errors="replace").strip().splitlines()[-1:])
     try:
         figures = json.loads(printed)
     except ValueError:

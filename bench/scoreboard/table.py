@@ -7,7 +7,7 @@ from typing import Any, Final
 from bench.scoreboard.outcomes import Outcome
 from bench.scoreboard.rows import ROWS, Row, found
 
-#: What stands for a figure that isn't there.
+#: The placeholder of a missing figure.
 ABSENT: Final = "–"
 HEAD: Final = ("Bench", "What", "Ours", "Beside", "Aim", "Met")
 
@@ -28,13 +28,13 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Return what stands in the columns."""
+        """Return the cells."""
         met = {None: "", True: "yes", False: "no"}[self.met]
         return (self.bench, self.what, self.ours, self.beside, self.aim, met)
 
 
 def lines(outcomes: Mapping[str, Outcome]) -> Iterator[Line]:
-    """Yield a line a row, and one for each bench that has no figures."""
+    """Yield one line per row, and one for each bench without figures."""
     for name, outcome in outcomes.items():
         if not outcome.figures:
             yield Line(name, f"{outcome.state}: {outcome.reason}")

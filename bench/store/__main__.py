@@ -99,7 +99,7 @@ def settings(url: str) -> Settings:
 
 
 def request(number: int, strategy: str = "oldest_first") -> BuildRequest:
-    """Return a request of its own; what it asks has a word that one row of a thousand has."""
+    """Return a unique request; its question has a word that one row of a thousand has."""
     asked = QUESTION.replace("?", f" in {number % 1_000}?")
     content = {"current_input": asked, "context": {"strategy": strategy}}
     return BuildRequest.model_validate(
@@ -139,7 +139,7 @@ async def measure(
             for size in sizes:
                 opened = open_builder(settings(found.url(kind, size)))
                 builder = builders[kind, size] = await stack.enter_async_context(opened)
-                asked = await statements(lambda b=builder: b.built(request(0, strategy)))  # type: ignore[misc]
+                asked = await statements(lambda b=builder: b.build_or_raise(request(0, strategy)))  # type: ignore[misc]
                 if kind == "sqlite":
                     rows[kind][size], steps[size] = sqlite_rows(found.file(size), asked)
                 else:
@@ -147,7 +147,7 @@ async def measure(
         for number in range(rounds + 1):
             for place, builder in draw.sample(list(builders.items()), len(builders)):
                 began = time.perf_counter()
-                built = await builder.built(request(number, strategy))
+                built = await builder.build_or_raise(request(number, strategy))
                 if number:  # the first round warms up
                     times[place].append((time.perf_counter() - began) * 1_000)
                 kept[place[0]][place[1]] = built.content.kept

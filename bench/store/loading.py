@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -12,12 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from bench.conversation import conversation
 from formatters.model import Row
-from service.adapters.sql.database_urls import open_database
+from service.adapters.sql.databases import open_database
+from service.adapters.sql.queries import ChangedRow, RowTerms, count_keys, index_entries
 from service.adapters.sql.schema import insert, messages, owners, searched, term_counts
-from service.adapters.sql.search_index import IndexedRow, count_keys, index_entries
 from service.adapters.sql.store import open_sql_store
 from service.adapters.store_records import microseconds, read_records, to_json
-from service.adapters.tokens.tokenizers import TiktokenCounter
+from service.adapters.tokens.tokenizers import TiktokenCounter, TiktokenTokenizers
 
 #: Whose history it is.
 OWNER: Final = "the owner"
@@ -48,7 +49,7 @@ FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata", "co
 
 
 def history(size: int) -> Iterator[list[Row]]:
-    """Yield so many rows, oldest first, a minute apart, in batches."""
+    """Yield n rows, oldest first, a minute apart, in batches."""
     texts = conversation(TEXTS)
     for start in range(0, size, BATCH):
         yield [
@@ -73,7 +74,7 @@ async def load(url: str, size: int) -> float:
     try:
         await database.write(lambda connection: _load(connection, size))
     finally:
-        await database.close()
+        await database.aclose()
     return time.perf_counter() - began
 
 
@@ -95,12 +96,14 @@ async def check(url: str, size: int) -> None:
     try:
         found = await database.read(lambda connection: connection.execute(sums))
     finally:
-        await database.close()
+        await database.aclose()
     rows, tokens = found.one()
-    async with open_sql_store(url, TiktokenCounter(TOKENIZER), lambda: NEWEST) as stores:
+    async with open_sql_store(
+        url, partial(TiktokenTokenizers().counter, TOKENIZER), lambda: NEWEST
+    ) as stores:
         told = await stores.history.stats(OWNER)
     if not size == rows == told.rows or tokens != told.tokens:
-        raise RuntimeError(f"{rows} rows with {tokens} tokens are told as {told}")
+        raise RuntimeError(f"{rows} rows with {tokens} tokens are reported as {told}")
 
 
 async def stored(url: str) -> Sequence[tuple[Any, ...]]:
@@ -118,12 +121,14 @@ async def stored(url: str) -> Sequence[tuple[Any, ...]]:
     try:
         return await database.read(all_rows)
     finally:
-        await database.close()
+        await database.aclose()
 
 
 async def append(url: str, size: int) -> None:
     """Fill an empty database as the service does."""
-    async with open_sql_store(url, TiktokenCounter(TOKENIZER), lambda: NEWEST) as stores:
+    async with open_sql_store(
+        url, partial(TiktokenTokenizers().counter, TOKENIZER), lambda: NEWEST
+    ) as stores:
         for batch in history(size):
             await stores.history.append(OWNER, batch)
 
@@ -204,15 +209,11 @@ class _Placing:
             "conversation_native": of_conversation[2],
         }
 
-    def found(self, row: dict[str, Any]) -> IndexedRow:
+    def found(self, row: dict[str, Any]) -> RowTerms:
         """Return what a row of the table is found by."""
-        return IndexedRow(
-            id=row["id"],
-            conversation_id=row["conversation_id"],
-            sort_time=row["sort_time"],
-            sequence=row["sequence"],
-            terms=self._terms[(row["sequence"] - 1) % TEXTS],
-        )
+        numbers = row["sort_time"], row["sequence"]
+        changed = ChangedRow(row["conversation_id"], *numbers, row["id"])
+        return changed, self._terms[(row["sequence"] - 1) % TEXTS]
 
     def _add(self, scope: str, printed: int, native: int) -> tuple[int, int, int]:
         rows, before, native_before = self._totals.get(scope, (0, 0, 0))
@@ -223,7 +224,7 @@ class _Placing:
 async def _copy(
     connection: AsyncConnection, table: Table, rows: Sequence[dict[str, object]]
 ) -> None:
-    """Put rows into a table: by COPY into Postgres, which reads ten times as many a second."""
+    """Put rows into a table: by COPY into Postgres, which reads ten times as many per second."""
     if connection.dialect.name == "postgresql":
         driver: Any = (await connection.get_raw_connection()).driver_connection
         records = [tuple(row.values()) for row in rows]

@@ -11,19 +11,19 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.database_urls import open_database
+from service.adapters.sql.databases import open_database
 
-#: What the driver was asked, and with which values.
+#: The statements to the driver, with their values.
 Asked = tuple[str, tuple[Any, ...]]
 
 
 @contextmanager
 def recorded() -> Iterator[list[Asked]]:
-    """Note what every engine of this process is asked while it lasts."""
+    """Record the statements of every engine of this process while it lasts."""
     asked: list[Asked] = []
 
-    def note(*told: Any) -> None:  # noqa: ANN401 - SQLAlchemy's six arguments, of which two
-        asked.append((told[2], tuple(told[3])))
+    def note(*reported: Any) -> None:  # noqa: ANN401 - SQLAlchemy's six arguments, of which two
+        asked.append((reported[2], tuple(reported[3])))
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
@@ -33,7 +33,7 @@ def recorded() -> Iterator[list[Asked]]:
 
 
 async def statements(build: Callable[[], Awaitable[object]]) -> list[Asked]:
-    """Return what the store is asked for a build."""
+    """Return the store's statements for a build."""
     with recorded() as asked:
         await build()
     return [each for each in asked if each[0].lstrip().startswith("SELECT")]
@@ -44,16 +44,16 @@ async def postgres_rows(url: str, asked: list[Asked]) -> int:
     database = open_database(url)
 
     async def explain(connection: AsyncConnection) -> list[Any]:
-        told = [
+        reported = [
             await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", values)
             for text, values in asked
         ]
-        return [each.scalar_one() for each in told]
+        return [each.scalar_one() for each in reported]
 
     try:
         found = await database.read(explain)
     finally:
-        await database.close()
+        await database.aclose()
     plans = [json.loads(plan) if isinstance(plan, str) else plan for plan in found]
     return round(sum(_rows(node) for (plan,) in plans for node in _nodes(plan["Plan"])))
 

@@ -1,6 +1,13 @@
-// Ask for a context: node ask.mjs OWNER INPUT, with the bus in REDIS_URL. Nothing to install.
+// Ask for a context:
+//   node ask.mjs OWNER INPUT [--history FILE] [--tools FILE] [--max-tokens N] [--explain]
+//     [--recall-tool] [--recall]
+// The bus is in REDIS_URL or CTXB_BUS__URL, or that of a worker in this folder. Nothing to install.
+// In a program: import { ask, findBus, open } from "./ask.mjs";
 import { randomUUID } from "node:crypto";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { connect } from "node:net";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 
 /** Read one reply at a place; undefined while it is not all there. */
 function read(bytes, at) {
@@ -33,13 +40,16 @@ function readAll(bytes, at, count) {
 }
 
 /** Connect, and return a function that sends a command and awaits its reply. */
-function open(url) {
+export function open(url) {
   const { hostname, port, username, password } = new URL(url);
   const socket = connect(Number(port || 6379), hostname);
+  const advice = "start `ctxb worker` here, or correct REDIS_URL";
   const waiting = [];
   let bytes = Buffer.alloc(0);
   const fail = (error) => waiting.splice(0).forEach((each) => each.reject(error));
-  socket.on("error", fail).on("close", () => fail(new Error("the connection was closed")));
+  const unreachable = ({ code }) => new Error(`no server at ${hostname}:${port} (${code}): ${advice}`);
+  socket.on("error", (error) => fail(unreachable(error)));
+  socket.on("close", () => fail(new Error("the connection was closed")));
   socket.on("data", (more) => {
     bytes = Buffer.concat([bytes, more]);
     for (let one; waiting.length && (one = read(bytes, 0)); bytes = bytes.subarray(one[1])) {
@@ -58,24 +68,91 @@ function open(url) {
   return { command, known, close: () => socket.end() };
 }
 
-/** Return the response to a request of so many seconds. */
-async function ask(bus, ownerKey, text, seconds = 15) {
+/** Return the response to a request with a timeout in seconds. */
+export async function ask(bus, ownerKey, content, seconds = 15) {
   const id = `msg_${randomUUID()}`;
   const replyTo = `context.reply.${id}`;
   const request = {
     id,
     owner_key: ownerKey,
-    content: { current_input: text },
+    content,
     metadata: { reply_to: replyTo, reply_kind: "list", timeout_ms: seconds * 1000 },
   };
+  await bus.known;
   await bus.command("XADD", "context.build.request", "*", "data", JSON.stringify(request));
   const answer = await bus.command("BLPOP", replyTo, String(seconds));
-  if (!answer) throw new Error(`no answer to ${id} in ${seconds} s`);
+  if (!answer) throw new Error(`no answer in ${seconds} s: is a worker running?`);
   return JSON.parse(answer[1]);
 }
 
-const [owner, input] = process.argv.slice(2);
-const bus = open(process.env.REDIS_URL);
-await bus.known;
-process.stdout.write(JSON.stringify(await ask(bus, owner, input)));
-bus.close();
+/** Return the URL of the bus. */
+export function findBus() {
+  const url = process.env.REDIS_URL || process.env.CTXB_BUS__URL;
+  if (url) return url;
+  if (existsSync(".ctxb/bus.url")) return readFileSync(".ctxb/bus.url", "utf8").trim();
+  const hint = "start `ctxb worker` here, or set REDIS_URL";
+  throw new Error(`no worker in this folder (.ctxb/bus.url is missing): ${hint}`);
+}
+
+function readList(name) {
+  try {
+    return name && JSON.parse(readFileSync(name, "utf8"));
+  } catch (error) {
+    throw new Error(`${name}: ${error.message}`);
+  }
+}
+
+/** Return the owner, and the content of the request. */
+function readArguments() {
+  const text = { type: "string" };
+  const flag = { type: "boolean" };
+  const { values: given, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      ...{ history: text, tools: text, "max-tokens": text },
+      ...{ explain: flag, "recall-tool": flag, recall: flag },
+    },
+  });
+  const maxTokens = given["max-tokens"];
+  if (maxTokens !== undefined && !/^[1-9][0-9]*$/.test(maxTokens)) {
+    throw new Error("--max-tokens must be a whole number above 0");
+  }
+  const [owner, input, ...others] = positionals;
+  if (!input || others.length > 0) throw new Error("OWNER and INPUT are needed, each in quotes");
+  if (given.recall) return [owner, JSON.parse(input)]; // what a model gave the tool recall
+  const context = {
+    past: readList(given.history),
+    max_tokens: maxTokens && Number(maxTokens),
+    explain: given.explain,
+    recall_tool: given["recall-tool"],
+  };
+  return [owner, { current_input: input, tools: readList(given.tools), context }];
+}
+
+function stop(code, message) {
+  console.error(message);
+  process.exit(code);
+}
+
+async function main() {
+  let request;
+  try {
+    request = readArguments();
+  } catch (error) {
+    const files = "[--history FILE] [--tools FILE]";
+    const options = `${files} [--max-tokens N] [--explain] [--recall-tool] [--recall]`;
+    stop(2, `${error.message}\nusage: node ask.mjs OWNER INPUT ${options}`);
+  }
+  try {
+    const bus = open(findBus());
+    const response = await ask(bus, ...request);
+    process.stdout.write(JSON.stringify(response));
+    if (response.content.status === "error") process.exitCode = 1;
+    bus.close();
+  } catch (error) {
+    stop(1, error.message);
+  }
+}
+
+const [, program] = process.argv;
+if (program && realpathSync(program) === fileURLToPath(import.meta.url)) await main();

@@ -1,7 +1,8 @@
 """Anthropic's Messages API: a separate system prompt, alternating roles, and cache marks.
 
-Sources: "Using the Messages API", "Define tools", "Handle tool calls", "Prompt caching", "Extended
-thinking" and "Errors" (prefill not supported) in the Claude Platform documentation.
+Sources: "Using the Messages API", "Define tools", "Handle tool calls", "Tool search" (custom
+implementation), "Prompt caching", "Extended thinking" and "Errors" (prefill not supported) in the
+Claude Platform documentation.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
+from formatters.deferred import SEARCH_NAME, read_definitions
 from formatters.model import ChatMessage
 from formatters.providers.alternation import ProviderMessage, alternate_roles
 from formatters.providers.canonical import (
@@ -19,18 +21,14 @@ from formatters.providers.canonical import (
     read_parameters,
 )
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
-from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
+from formatters.providers.references import References, fits, resolve_references
 
-#: Names may have 128 characters today; older models and other clouds accept 64.
-_NAME: Final = NameForm(re.compile(r"[A-Za-z0-9_-]+"), 64)
-_ID: Final = _NAME
+#: Of tools and calls. Names may have 128 characters today; older models and clouds accept 64.
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-_KINDS: Final[Mapping[object, PartKind]] = {
-    "thinking": PartKind.THOUGHT,
-    "redacted_thinking": PartKind.THOUGHT,
-    "image": PartKind.MEDIA,
-    "document": PartKind.MEDIA,
-    "search_result": PartKind.MEDIA,
+_KINDS: Final[Mapping[str, PartKind]] = {
+    **dict.fromkeys(("thinking", "redacted_thinking"), PartKind.THOUGHT),
+    **dict.fromkeys(("image", "document", "search_result"), PartKind.MEDIA),
     "server_tool_use": PartKind.OTHER,
     "web_search_tool_result": PartKind.OTHER,
     "web_fetch_tool_result": PartKind.OTHER,
@@ -53,16 +51,17 @@ def anthropic(chat: Canonical) -> JsonObject:
 
     Cache marks are put on the last tool, the system prompt and the last stable message, unless a
     part that is sent unchanged has marks of its own. If the history has calls but no tools are
-    offered, the tools called are declared, since the API requires it, and forbidden.
+    offered, the tools called are declared, since the API requires it, and forbidden. The results of
+    searches for deferred tools are references to these tools.
     """
-    references = resolve_references(chat, RULES)
-    marks = not any(_is_marked(item) for parts in references.opaque for item in parts.items)
-    messages = [
-        _convert(message, parts, references)
-        for message, parts in zip(chat.messages, references.opaque, strict=True)
-    ]
+    references = resolve_references(chat, _NAME, _NAME, _read_part)
+    found = _read_found(chat)
+    messages = [_convert(*message, references, found) for message in references.messages]
+    opaque = [parts.items for _, parts in references.messages]
+    blocks = [block for items in opaque for block in items if isinstance(block, Mapping)]
+    marks = all(block.get("cache_control") is None for block in blocks)
     if marks:
-        messages = _mark_stable(messages, references.opaque, chat.stable)
+        messages = _mark_stable(messages, opaque, chat.stable)
     body = _declare_tools(chat, references, marks=marks and chat.stable_tools)
     if chat.system.strip():
         block = _text(chat.system)
@@ -74,14 +73,35 @@ def anthropic(chat: Canonical) -> JsonObject:
 
 
 def _declare_tools(chat: Canonical, references: References, *, marks: bool) -> JsonObject:
-    tools = [_declare(function, references) for function in chat.tools]
+    deferred = _deferred(chat)
+    tools = [_declare(f, references) for f in chat.tools if f["name"] not in deferred]
     if tools:
-        return {"tools": [*tools[:-1], _mark(tools[-1]) if marks else tools[-1]]}
+        hidden = (_declare(f, references) for f in chat.tools if f["name"] in deferred)
+        last = _mark(tools[-1]) if marks else tools[-1]
+        return {"tools": [*tools[:-1], last, *({**tool, "defer_loading": True} for tool in hidden)]}
     called = sorted({reference.name for reference in references.calls.values()})
     if not called:
         return {}
     declared = [{"name": name, "input_schema": {"type": "object"}} for name in called]
     return {"tools": declared, "tool_choice": {"type": "none"}}
+
+
+def _deferred(chat: Canonical) -> frozenset[str]:
+    """Return the names of the deferred tools, if the model can search for them."""
+    offered = {str(function["name"]) for function in chat.tools}
+    return chat.deferred if SEARCH_NAME in offered else frozenset()
+
+
+def _read_found(chat: Canonical) -> dict[str, list[str]]:
+    """Return the names of the deferred tools that searches found, by the ids of their calls."""
+    deferred = _deferred(chat)
+    calls = (call for message in chat.messages for call in message.tool_calls)
+    searches = {call.id for call in calls if call.name == SEARCH_NAME}
+    results = (
+        each for each in chat.messages if each.role == "tool" and each.tool_call_id in searches
+    )
+    found = {str(each.tool_call_id): read_definitions(each.content, deferred) for each in results}
+    return {id_: names for id_, names in found.items() if names}
 
 
 def _declare(function: Mapping[str, object], references: References) -> JsonObject:
@@ -93,9 +113,15 @@ def _declare(function: Mapping[str, object], references: References) -> JsonObje
     }
 
 
-def _convert(message: ChatMessage, opaque: OpaqueParts, references: References) -> ProviderMessage:
+def _convert(
+    message: ChatMessage,
+    opaque: OpaqueParts,
+    references: References,
+    found: Mapping[str, Sequence[str]],
+) -> ProviderMessage:
     if message.role == "tool":
-        return ProviderMessage(role="user", blocks=(_convert_result(message, references),))
+        tools = found.get(str(message.tool_call_id), ())
+        return ProviderMessage(role="user", blocks=(_convert_result(message, references, tools),))
     blocks: list[object] = [*opaque.items]
     if opaque.needs_content(message):
         blocks.append(_text(message.content))
@@ -115,19 +141,26 @@ def _convert_calls(message: ChatMessage, references: References) -> Iterator[Jso
         }
 
 
-def _convert_result(message: ChatMessage, references: References) -> JsonObject:
+def _convert_result(
+    message: ChatMessage, references: References, found: Sequence[str]
+) -> JsonObject:
     call_id = references.calls[str(message.tool_call_id)].id
-    content = {"content": message.content} if message.content.strip() else {}
-    return {"type": "tool_result", "tool_use_id": call_id, **content}
+    result: JsonObject = {"type": "tool_result", "tool_use_id": call_id}
+    if found:
+        names = (references.names[name] for name in found)
+        result["content"] = [{"type": "tool_reference", "tool_name": name} for name in names]
+    elif message.content.strip():
+        result["content"] = message.content
+    return result
 
 
 def _mark_stable(
-    messages: list[ProviderMessage], opaque: Sequence[OpaqueParts], stable: int
+    messages: list[ProviderMessage], opaque: Sequence[Sequence[object]], stable: int
 ) -> list[ProviderMessage]:
     """Mark the last block of the stable messages that isn't an unchangeable provider part."""
     for index in range(min(stable, len(messages)) - 1, -1, -1):
         message = messages[index]
-        if len(message.blocks) > len(opaque[index].items):
+        if len(message.blocks) > len(opaque[index]):
             last = cast("JsonObject", message.blocks[-1])
             marked = replace(message, blocks=(*message.blocks[:-1], _mark(last)))
             return [*messages[:index], marked, *messages[index + 1 :]]
@@ -136,10 +169,6 @@ def _mark_stable(
 
 def _mark(block: JsonObject) -> JsonObject:
     return {**block, "cache_control": {"type": "ephemeral"}}
-
-
-def _is_marked(item: object) -> bool:
-    return isinstance(item, Mapping) and item.get("cache_control") is not None
 
 
 def _text(text: str) -> JsonObject:
@@ -152,12 +181,9 @@ def _read_part(block: Mapping[str, object]) -> ProviderPart | None:
         text = block.get("text")
         return ProviderPart(kind=PartKind.TEXT) if isinstance(text, str) and text.strip() else None
     if kind != "tool_use":
-        known = _KINDS.get(kind) if isinstance(kind, str) else None
+        known = _KINDS.get(str(kind))
         return ProviderPart(kind=known) if known else None
     id_, name = block.get("id"), block.get("name")
-    if not (_ID.fits(id_) and _NAME.fits(name) and isinstance(block.get("input"), Mapping)):
+    if not (fits(id_, _NAME) and fits(name, _NAME) and isinstance(block.get("input"), Mapping)):
         return None
-    return ProviderPart(kind=PartKind.CALL, id=str(id_), name=str(name))
-
-
-RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read_part)
+    return ProviderPart(kind=PartKind.CALL, id=id_, name=name)

@@ -24,6 +24,8 @@ class Canonical:
     messages: tuple[ChatMessage, ...]
     #: The ``function`` of each definition.
     tools: tuple[Mapping[str, object], ...]
+    #: The names of those that a search finds, which a provider may keep out of the prompt.
+    deferred: frozenset[str]
     #: Whether the tools are the same in the next build.
     stable_tools: bool
     #: Whether the system message is the same in the next build.
@@ -40,16 +42,23 @@ def read_canonical(
     ``stable`` is the number of leading messages that a provider may cache, the system message
     included; None if not even the tools, which precede the messages, are stable.
     """
-    leading = stable or 0
+    tools, leading = tuple(tools), stable or 0
     systems = [message for message in messages if message["role"] == "system"]
     return Canonical(
         system="\n\n".join(str(message["content"]) for message in systems),
         messages=tuple(_read(message) for message in messages if message["role"] != "system"),
-        tools=tuple(cast("Mapping[str, object]", tool["function"]) for tool in tools),
+        tools=tuple(map(_function, tools)),
+        deferred=frozenset(
+            str(_function(tool)["name"]) for tool in tools if tool.get("defer_loading")
+        ),
         stable_tools=stable is not None,
         stable_system=leading >= len(systems) > 0,
         stable=max(0, leading - len(systems)),
     )
+
+
+def _function(tool: Tool) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", tool["function"])
 
 
 def _read(message: ChatDict) -> ChatMessage:

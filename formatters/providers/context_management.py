@@ -10,7 +10,7 @@ from typing import Final
 
 from formatters.providers.canonical import JsonObject
 
-#: The strategy by which Anthropic's API replaces older messages with a summary.
+#: The strategy of Anthropic's API that replaces older messages with a summary.
 COMPACT: Final = "compact_20260112"
 
 

@@ -1,4 +1,4 @@
-"""The formats in which a context can be requested."""
+"""The formats that can be requested for a context."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final

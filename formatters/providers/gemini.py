@@ -14,11 +14,11 @@ from formatters.model import ChatMessage
 from formatters.providers.alternation import ProviderMessage, alternate_roles
 from formatters.providers.canonical import Canonical, JsonObject, read_arguments, read_description
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
-from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
+from formatters.providers.references import References, fits, resolve_references
 
-_NAME: Final = NameForm(re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*"), 64)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 #: The API accepts any id; the limit only bounds what is stored.
-_ID: Final = NameForm(re.compile(r".+", re.DOTALL), 256)
+_ID: Final = re.compile(r".{1,256}", re.DOTALL)
 
 #: The documented signature for calls that another model made: Gemini 3 refuses a model's content
 #: whose first call has none. All such calls get it, not only those of the run, so that a content
@@ -41,11 +41,8 @@ _KINDS: Final[Mapping[str, PartKind]] = {
 
 def gemini(chat: Canonical) -> JsonObject:
     """Return ``systemInstruction``, ``contents`` and ``tools`` of a ``generateContent`` call."""
-    references = resolve_references(chat, RULES)
-    messages = [
-        _convert(message, parts, references)
-        for message, parts in zip(chat.messages, references.opaque, strict=True)
-    ]
+    references = resolve_references(chat, _NAME, _ID, _read_part)
+    messages = [_convert(*message, references) for message in references.messages]
     body: JsonObject = {}
     if chat.system.strip():
         body["systemInstruction"] = {"parts": [_text(chat.system)]}
@@ -129,12 +126,9 @@ def _read_text(part: Mapping[str, object], text: object) -> ProviderPart | None:
 
 
 def _read_call(call: object) -> ProviderPart | None:
-    if not isinstance(call, Mapping) or not _NAME.fits(call.get("name")):
+    if not isinstance(call, Mapping) or not fits(call.get("name"), _NAME):
         return None
     id_ = call.get("id") or None
-    if not isinstance(call.get("args") or {}, Mapping) or not (id_ is None or _ID.fits(id_)):
+    if not isinstance(call.get("args") or {}, Mapping) or not (id_ is None or fits(id_, _ID)):
         return None
     return ProviderPart(kind=PartKind.CALL, id=id_, name=str(call["name"]))
-
-
-RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read_part)

@@ -32,7 +32,7 @@ _KINDS_BY_ROLE: Final[Mapping[str, frozenset[PartKind]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderPart:
-    """What is read of a part."""
+    """The fields of a part that are read."""
 
     kind: PartKind
     #: The role that the part itself names; None if its form has none.
@@ -71,7 +71,7 @@ class OpaqueParts:
     def needs_content(self, message: ChatMessage) -> bool:
         """Return whether the content of the message has to be sent in addition to the parts.
 
-        The placeholder for no text isn't needed next to parts that stand alone, such as a
+        The placeholder for no text isn't needed next to parts that can be sent alone, such as a
         compaction.
         """
         if self.replaces or not message.content.strip():

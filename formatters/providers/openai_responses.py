@@ -11,12 +11,12 @@ from typing import Final
 from formatters.model import ChatMessage
 from formatters.providers.canonical import Canonical, JsonObject, read_description, read_parameters
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
-from formatters.providers.references import NameForm, ProviderRules, References, resolve_references
+from formatters.providers.references import References, fits, resolve_references
 
-_NAME: Final = NameForm(re.compile(r"[A-Za-z0-9_-]+"), 64)
-_ID: Final = _NAME
+#: Of tools and calls.
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-_KINDS: Final[Mapping[object, PartKind]] = {
+_KINDS: Final[Mapping[str, PartKind]] = {
     "reasoning": PartKind.THOUGHT,
     "compaction": PartKind.OTHER,
     "web_search_call": PartKind.OTHER,
@@ -30,12 +30,10 @@ _KINDS: Final[Mapping[object, PartKind]] = {
 
 def openai_responses(chat: Canonical) -> JsonObject:
     """Return ``instructions``, ``input`` and ``tools`` of a Responses call."""
-    references = resolve_references(chat, RULES)
+    references = resolve_references(chat, _NAME, _NAME, _read_part)
     body: JsonObject = {"instructions": chat.system} if chat.system.strip() else {}
     body["input"] = [
-        item
-        for message, opaque in zip(chat.messages, references.opaque, strict=True)
-        for item in _convert(message, opaque, references)
+        item for message in references.messages for item in _convert(*message, references)
     ]
     if chat.tools:
         body["tools"] = [_declare(function, references) for function in chat.tools]
@@ -77,12 +75,9 @@ def _read_part(item: Mapping[str, object]) -> ProviderPart | None:
         speaker = str(item.get("role"))
         return ProviderPart(kind=PartKind.TEXT, speaker=speaker) if item.get("content") else None
     if kind != "function_call":
-        known = _KINDS.get(kind) if isinstance(kind, str) else None
+        known = _KINDS.get(str(kind))
         return ProviderPart(kind=known) if known else None
     call_id, name, text = item.get("call_id"), item.get("name"), item.get("arguments")
-    if not (_ID.fits(call_id) and _NAME.fits(name) and isinstance(text, str)):
+    if not (fits(call_id, _NAME) and fits(name, _NAME) and isinstance(text, str)):
         return None
-    return ProviderPart(kind=PartKind.CALL, id=str(call_id), name=str(name))
-
-
-RULES: Final = ProviderRules(name=_NAME, id=_ID, read=_read_part)
+    return ProviderPart(kind=PartKind.CALL, id=call_id, name=name)

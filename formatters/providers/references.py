@@ -4,36 +4,22 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import Final
+from typing import Final, TypeGuard
 
 from formatters.model import ChatMessage
 from formatters.providers.canonical import Canonical
 from formatters.providers.opaque import OpaqueParts, ReadPart, read_opaque_parts
 
+#: Matches a whole name or id that a provider accepts; a made name of `MAX_CHARS` has to fit.
+NameForm = re.Pattern[str]
 
-@dataclass(frozen=True, slots=True)
-class NameForm:
-    """The form of a name or an id that a provider accepts."""
-
-    #: Matches a whole name of any length.
-    pattern: re.Pattern[str]
-    max_chars: int
-
-    def fits(self, name: object) -> bool:
-        """Return whether a name can be sent unchanged."""
-        if not isinstance(name, str) or not 0 < len(name) <= self.max_chars:
-            return False
-        return self.pattern.fullmatch(name) is not None
+#: Most characters of a made name, which all providers accept.
+MAX_CHARS: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderRules:
-    """The forms of tool names and call ids that a provider accepts, and how its parts are read."""
-
-    name: NameForm
-    id: NameForm
-    read: ReadPart
+def fits(name: object, form: NameForm) -> TypeGuard[str]:
+    """Return whether a name can be sent unchanged."""
+    return isinstance(name, str) and form.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,43 +39,46 @@ class References:
     names: Mapping[str, str]
     #: By the canonical id of a call.
     calls: Mapping[str, Reference]
-    #: For each message, the parts that it sends unchanged.
-    opaque: tuple[OpaqueParts, ...]
+    #: The messages, each with the parts that it sends unchanged.
+    messages: tuple[tuple[ChatMessage, OpaqueParts], ...]
 
 
-def resolve_references(chat: Canonical, rules: ProviderRules) -> References:
+def resolve_references(
+    chat: Canonical, name_form: NameForm, id_form: NameForm, read: ReadPart
+) -> References:
     """Find valid, unique names and ids, the same for a call and its result.
 
-    Calls that are sent unchanged keep their ids and names, and their results use them too.
+    Calls that are sent unchanged keep their ids and names, and their results use them too. The
+    provider's own parts are read with ``read``.
     """
     calls = [call for message in chat.messages for call in message.tool_calls]
     names = fit_names(
         [*(str(function["name"]) for function in chat.tools), *(call.name for call in calls)],
-        rules.name,
+        name_form,
     )
-    opaque = tuple(_read_unrepeated(chat, rules))
+    messages = tuple(_read_unrepeated(chat, read))
     references: dict[str, Reference] = {}
-    for message, parts in zip(chat.messages, opaque, strict=True):
+    for message, parts in messages:
         references.update(_pair_calls(message, parts))
     taken = {reference.id for reference in references.values() if reference.id is not None}
     others = [call for call in calls if call.id not in references]
-    ids = fit_names([str(call.id) for call in others], rules.id, taken)
+    ids = fit_names([str(call.id) for call in others], id_form, taken)
     for call in others:
         references[str(call.id)] = Reference(id=ids[str(call.id)], name=names[call.name])
-    return References(names=names, calls=references, opaque=opaque)
+    return References(names=names, calls=references, messages=messages)
 
 
-def _read_unrepeated(chat: Canonical, rules: ProviderRules) -> Iterator[OpaqueParts]:
-    """Yield the parts that each message sends unchanged; none if a call repeats an earlier id."""
+def _read_unrepeated(chat: Canonical, read: ReadPart) -> Iterator[tuple[ChatMessage, OpaqueParts]]:
+    """Yield each message with the parts that it sends unchanged; none if it repeats a call's id."""
     seen: set[str] = set()
     for message in chat.messages:
-        opaque = read_opaque_parts(message, rules.read)
+        opaque = read_opaque_parts(message, read)
         ids = [part.id for part in opaque.calls if part.id is not None]
         if len({*ids} - seen) < len(ids):
-            yield OpaqueParts()
+            opaque = OpaqueParts()
         else:
             seen.update(ids)
-            yield opaque
+        yield message, opaque
 
 
 def _pair_calls(message: ChatMessage, opaque: OpaqueParts) -> Iterator[tuple[str, Reference]]:
@@ -110,11 +99,11 @@ def fit_names(names: Iterable[str], form: NameForm, taken: Collection[str] = ())
     itself, so that it is the same in the next request, whatever other names there are.
     """
     distinct = list(dict.fromkeys(names))
-    fitted = {name: name for name in distinct if form.fits(name) and name not in taken}
+    fitted = {name: name for name in distinct if fits(name, form) and name not in taken}
     used = {*taken, *fitted}
     for name in distinct:
         if name not in fitted:
-            fitted[name] = next(made for made in _candidates(name, form) if made not in used)
+            fitted[name] = next(made for made in _candidates(name) if made not in used)
             used.add(fitted[name])
     return fitted
 
@@ -125,11 +114,11 @@ _BAD_START: Final = re.compile(r"^(?![A-Za-z_])")
 _DIGITS: Final = 8
 
 
-def _candidates(name: str, form: NameForm) -> Iterator[str]:
-    stem = _BAD_START.sub("_", _INVALID.sub("_", name))[: form.max_chars - _DIGITS - 1]
-    texts = (f"{attempt}:{name}" if attempt else name for attempt in count())
-    return (f"{stem}_{_hash(text)}" for text in texts)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+def _candidates(name: str) -> Iterator[str]:
+    stem = _BAD_START.sub("_", _INVALID.sub("_", name))[: MAX_CHARS - _DIGITS - 1]
+    text, attempt = name, 0
+    while True:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        yield f"{stem}_{digest[:_DIGITS]}"
+        attempt += 1
+        text = f"{attempt}:{name}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from formatters.guard import quoted
 from formatters.model import Message, Role, ToolCall
 from formatters.repair.matching import read_call_id
 from formatters.rows import fix_surrogates
@@ -19,9 +18,10 @@ _NAME_CHARS: Final = 64
 #: The longest call id that OpenAI accepts, and the hexadecimal digits of a generated one.
 _ID_CHARS: Final = 40
 _ID_DIGITS: Final = 24
-#: Characters of ids. None of them has structure: it needs brackets, line ends or controls. Ids
-#: that begin with a NUL are never written.
-_ID: Final = re.compile(r"\0?[\w.:/+=@#|, -]+")
+#: Characters of ids. None of them has structure: it needs brackets, line ends or controls; and the
+#: special tokens that need none of them are Russian words with a colon. Ids that begin with a NUL
+#: are never written.
+_ID: Final = re.compile(r"\0?(?:[\w./+=@#|, -]|(?<![^\0-\x7f]):)+")
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -74,29 +74,25 @@ def _repair_message(message: Message, used: Collection[str], known: set[str]) ->
 
 def _accepts_id(message: Message, id_: str) -> bool:
     """Return whether an id can be sent; next to its provider parts it may have any length."""
-    if not _ID.fullmatch(id_) or quoted(id_) != id_:
+    if not _ID.fullmatch(id_):
         return False
     return len(id_) <= _ID_CHARS or message.provider_parts is not None
 
 
 def _generate_id(message: Message, index: int, known: Collection[str]) -> str:
     """Generate an id that stays the same as the conversation grows."""
-    id_ = _digest(f"{index} {message.id}")
-    while id_ in known:
-        id_ = _digest(id_)
-    return id_
-
-
-def _digest(text: str) -> str:
-    return f"call_{sha256(text.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
+    id_ = f"{index} {message.id}"
+    while True:
+        id_ = f"call_{sha256(id_.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"
+        if id_ not in known:
+            return id_
 
 
 def _repair_call(call: ToolCall) -> tuple[ToolCall, set[str]]:
     """Return a call with a valid name and with ``text``, and the reasons for changes."""
     reasons: set[str] = set()
     if not _NAME.fullmatch(call.name):
-        name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:_NAME_CHARS]
-        call = replace(call, name=name or "unknown")
+        call = replace(call, name=clean_name(call.name))
         reasons.add("name_mended")
     if call.text is None and (text := _dump(call.arguments)):
         call = replace(call, text=text)
@@ -104,6 +100,11 @@ def _repair_call(call: ToolCall) -> tuple[ToolCall, set[str]]:
         call = replace(call, arguments={}, text="{}")
         reasons.add("arguments_mended")
     return call, reasons
+
+
+def clean_name(name: str) -> str:
+    """Return the name of a function as all APIs accept it; it has no structure."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_NAME_CHARS] or "unknown"
 
 
 def _dump(arguments: Mapping[str, object] | None) -> str | None:

@@ -12,7 +12,6 @@ CallPosition = tuple[int, int]
 #: Values that a call and its result have in common.
 _Key = tuple[str | None, ...]
 _CallKeys = Callable[[Message, ToolCall], tuple[_Key, ...]]
-_ResultKey = Callable[[Message], _Key | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +44,20 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
         return id_in_run(message) or (read_result_id(message),)
 
     indexes = range(len(messages))
-    matcher = _Matcher(messages)
-    matcher.match(indexes, _id_keys, id_anywhere)
-    matcher.match(reversed(indexes), _id_keys, id_in_run)
-    matcher.match(indexes, _name_keys, _name_in_run)
-    matcher.match(indexes, _name_keys, _run)
-    unmatched = frozenset(matcher.unmatched)
+    by_call: dict[CallPosition, int] = {}
+    unmatched = [index for index, message in enumerate(messages) if message.role is Role.TOOL]
+    for order, keys_of, key_of in (
+        (indexes, _id_keys, id_anywhere),
+        (reversed(indexes), _id_keys, id_in_run),
+        (indexes, _name_keys, _name_in_run),
+        (indexes, _name_keys, _run),
+    ):
+        keys = {index: key_of(messages[index]) for index in unmatched}
+        if any(keys.values()):
+            unmatched = _match(messages, order, keys_of, keys, by_call)
     duplicates = frozenset(i for i in unmatched if (read_result_id(messages[i]),) in known)
-    return ResultMatches(
-        by_call=matcher.by_call, duplicates=duplicates, orphans=unmatched - duplicates
-    )
+    orphans = frozenset(unmatched) - duplicates
+    return ResultMatches(by_call=by_call, duplicates=duplicates, orphans=orphans)
 
 
 def read_call_id(call: ToolCall) -> str | None:
@@ -68,39 +71,31 @@ def read_result_id(message: Message) -> str | None:
     return id_ if id_ and id_.strip() else None
 
 
-class _Matcher:
-    """Matches results with calls in several passes, each by another key."""
+def _match(
+    messages: Sequence[Message],
+    order: Iterable[int],
+    keys_of: _CallKeys,
+    keys: dict[int, _Key | None],
+    by_call: dict[CallPosition, int],
+) -> list[int]:
+    """Go through messages in order, and give each result the last call with its key.
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.by_call: dict[CallPosition, int] = {}
-        #: The indexes of results without a call, in order.
-        self.unmatched = [i for i, message in enumerate(messages) if message.role is Role.TOOL]
-        self._messages = messages
-
-    def match(self, order: Iterable[int], keys_of: _CallKeys, key_of: _ResultKey) -> None:
-        """Go through the messages in order, and give each result the last call with its key."""
-        keys = {index: key_of(self._messages[index]) for index in self.unmatched}
-        if not any(keys.values()):
-            return
-        calls: defaultdict[_Key, list[CallPosition]] = defaultdict(list)
-        for index in order:
-            message = self._messages[index]
-            if message.role is Role.AI:
-                # the last call first, so that the first one is on top
-                for position, call in reversed([*enumerate(message.tool_calls)]):
-                    for key in keys_of(message, call):
-                        calls[key].append((index, position))
-            elif (wanted := keys.get(index)) and self._match(index, calls[wanted]):
-                del keys[index]
-        self.unmatched = list(keys)
-
-    def _match(self, result: int, calls: list[CallPosition]) -> bool:
-        while calls:
-            call = calls.pop()
-            if call not in self.by_call:
-                self.by_call[call] = result
-                return True
-        return False
+    ``keys`` are those of the results without a call, and the remaining ones are returned.
+    """
+    calls: defaultdict[_Key, list[CallPosition]] = defaultdict(list)
+    for index in order:
+        message = messages[index]
+        if message.role is Role.AI:
+            # the last call first, so that the first one is on top
+            for position, call in reversed([*enumerate(message.tool_calls)]):
+                for key in keys_of(message, call):
+                    calls[key].append((index, position))
+        elif wanted := keys.get(index):
+            while calls[wanted] and index in keys:
+                if (answered := calls[wanted].pop()) not in by_call:
+                    by_call[answered] = index
+                    del keys[index]
+    return list(keys)
 
 
 def _id_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:

@@ -5,9 +5,9 @@ APIs require each AI message that calls tools to be followed by one result per c
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from formatters.model import ChatMessage, Message, Role, ToolCall
+from formatters.model import AnswerCall, ChatMessage, Message, Role, ToolCall, kept
 from formatters.repair.calls import repair_calls
 from formatters.repair.matching import CallPosition, match_results, read_result_id
 
@@ -46,19 +46,97 @@ class RepairedSequence:
     filtered: Mapping[str, str]
     #: The reasons for messages that were changed, by their ids, in the original order.
     changed: Mapping[str, str]
-    #: The ids of placeholder results, which belong to no row.
+    #: The ids of results that belong to no row.
     synthetic: frozenset[str]
+    #: Those of them that are placeholders, which a result may replace.
+    placeholders: frozenset[str] = frozenset()
 
 
 def repair(
-    messages: Sequence[Message], *, in_flight: bool = False, taken: Collection[str] = ()
+    messages: Sequence[Message],
+    *,
+    in_flight: bool = False,
+    taken: Collection[str] = (),
+    answer_call: AnswerCall | None = None,
 ) -> RepairedSequence:
     """Move results after their calls, add missing results, and filter what no API accepts.
 
     ``in_flight`` means that the last message with calls may still get its results. ``taken`` are
-    the ids of calls elsewhere in the context. Messages with provider parts stay unchanged or go.
+    the ids of calls elsewhere in the context. ``answer_call`` answers calls without a result.
+    Messages with provider parts stay unchanged or go.
     """
-    return _Repair(messages, taken).repair(in_flight=in_flight)
+    valid = read_valid(messages, taken)
+    if valid is None:
+        return _Repair(messages, taken).repair(in_flight=in_flight, answer_call=answer_call)
+    return RepairedSequence(messages=valid, filtered={}, changed={}, synthetic=frozenset())
+
+
+def read_valid(
+    messages: Iterable[Message], taken: Collection[str | None] = (), *, open_end: bool = False
+) -> tuple[Message, ...] | None:
+    """Return messages that need no repair, their calls with ``text``; None if any needs one.
+
+    With ``open_end``, the calls of the last message that calls tools may lack results.
+    """
+    used = set(taken)
+    # the calls of the last caller that have no result so far, and whether an earlier one has none
+    pending: list[str] = []
+    skipped = False
+    valid: list[Message] = []
+    for message in messages:
+        made = message.made
+        alone = _read_alone(message) if made is None else kept(made, _Alone, _read_alone, message)
+        if not alone.is_valid:
+            return None
+        if alone.answers is None:
+            if pending or skipped or not used.isdisjoint(alone.calls):
+                return None
+            used.update(alone.calls)
+            pending += alone.calls
+        else:
+            while open_end and pending and pending[0] != alone.answers:
+                del pending[0]
+                skipped = True
+            if pending[:1] != [alone.answers]:
+                return None
+            del pending[0]
+        valid.append(alone.with_texts or message)
+    return tuple(valid) if open_end or not pending else None
+
+
+class _Alone(NamedTuple):
+    """The facts about a message by itself."""
+
+    #: Whether it needs no repair.
+    is_valid: bool
+    #: The message with the ``text`` of its calls, if one has none.
+    with_texts: Message | None = None
+    #: The ids of its calls, each of which is in it once.
+    calls: tuple[str, ...] = ()
+    #: The id of the call that it answers, if it is a result.
+    answers: str | None = None
+
+
+_SPEAKERS: Final = (Role.HUMAN, Role.AI)
+_VALID: Final = _Alone(is_valid=True)
+_INVALID: Final = _Alone(is_valid=False)
+
+
+def _read_alone(message: Message) -> _Alone:
+    answers, is_result = read_result_id(message), message.role is Role.TOOL
+    if message.role in _SPEAKERS and not (message.tool_calls or answers or _is_empty(message)):
+        return _VALID  # as most are
+    if _check(message) or is_result != (answers is not None) or (is_result and _is_empty(message)):
+        return _INVALID
+    if not message.tool_calls:
+        return _Alone(is_valid=True, answers=answers) if answers else _VALID
+    repaired = repair_calls((message,), ())[0]
+    if repaired.reasons:
+        return _INVALID
+    ids = tuple(call.id for call in repaired.calls if call.id)
+    if all(call.text is not None for call in message.tool_calls):
+        return _Alone(is_valid=True, calls=ids)
+    return _Alone(is_valid=True, with_texts=replace(message, tool_calls=repaired.calls), calls=ids)
 
 
 def collect_call_ids(messages: Iterable[Message | ChatMessage]) -> frozenset[str]:
@@ -94,26 +172,31 @@ class _Repair:
         self._results = self._repair_results()
         self._check_order()
 
-    def repair(self, *, in_flight: bool) -> RepairedSequence:
+    def repair(self, *, in_flight: bool, answer_call: AnswerCall | None) -> RepairedSequence:
         """Assemble the repaired sequence."""
         pending = self._find_pending() if in_flight else None
         ids = {message.id for message in self._messages}
         synthetic: set[str] = set()
+        placeholders: set[str] = set()
         kept: list[Message] = []
         for index, message in enumerate(self._messages):
             if message.role is Role.TOOL or self._is_filtered(index):
                 continue
             calls = self._calls.get(index, ())
-            kept.append(_with_calls(message, calls))
+            if message.tool_calls or message.tool_call_id is not None:
+                kept.append(replace(message, tool_calls=calls, tool_call_id=None))
+            else:
+                kept.append(message)
             for position, call in enumerate(calls):
                 result = self._results.get((index, position))
                 if result is None:
-                    is_pending = index == pending
-                    self._reasons[index].add("result_pending" if is_pending else "result_missing")
-                    content = PENDING if is_pending else CANCELLED
-                    result = _placeholder(message, call, content, ids)
+                    answer = answer_call(message, call) if answer_call else None
+                    content = answer or self._mark_missing(index, pending)
+                    result = _make_result(message, call, content, ids)
                     ids.add(result.id)
                     synthetic.add(result.id)
+                    if not answer:
+                        placeholders.add(result.id)
                 kept.append(result)
         # a message has the first of the reasons that apply to it
         reasons = {
@@ -126,7 +209,14 @@ class _Repair:
             filtered={id_: reason for id_, reason in reasons.items() if reason in _FILTERED},
             changed={id_: reason for id_, reason in reasons.items() if reason not in _FILTERED},
             synthetic=frozenset(synthetic),
+            placeholders=frozenset(placeholders),
         )
+
+    def _mark_missing(self, index: int, pending: int | None) -> str:
+        """Note that a message's call has no result, and return the placeholder of one."""
+        is_pending = index == pending
+        self._reasons[index].add("result_pending" if is_pending else "result_missing")
+        return PENDING if is_pending else CANCELLED
 
     def _repair_results(self) -> dict[CallPosition, Message]:
         """Return the results that stay, each with the id of its call."""
@@ -142,7 +232,9 @@ class _Repair:
             self._reasons[index] |= reasons
             if not self._is_filtered(index):
                 if self._reasons[index]:
-                    result = _repair_result(result, calls[position])
+                    content = EMPTY if _is_empty(result) else result.content
+                    id_ = calls[position].id
+                    result = replace(result, content=content, tool_calls=(), tool_call_id=id_)
                 results[caller, position] = result
         return results
 
@@ -194,12 +286,7 @@ def _check_result(result: Message, call: ToolCall) -> set[str]:
     return changes | ({"empty_result"} if _is_empty(result) else set())
 
 
-def _repair_result(result: Message, call: ToolCall) -> Message:
-    content = EMPTY if _is_empty(result) else result.content
-    return replace(result, content=content, tool_calls=(), tool_call_id=call.id)
-
-
-def _placeholder(caller: Message, call: ToolCall, content: str, ids: Collection[str]) -> Message:
+def _make_result(caller: Message, call: ToolCall, content: str, ids: Collection[str]) -> Message:
     """Return a result for a call that has none; its id is not in ``ids``."""
     id_ = f"result_of_{call.id}"
     while id_ in ids:
@@ -213,12 +300,6 @@ def _placeholder(caller: Message, call: ToolCall, content: str, ids: Collection[
         tool_call_id=call.id,
         name=call.name,
     )
-
-
-def _with_calls(message: Message, calls: tuple[ToolCall, ...]) -> Message:
-    if message.tool_calls == calls and message.tool_call_id is None:
-        return message
-    return replace(message, tool_calls=calls, tool_call_id=None)
 
 
 def _is_empty(message: Message) -> bool:

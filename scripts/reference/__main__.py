@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from scripts.reference import commands, configuration, errors, messages, metrics
+from scripts.reference import commands, configuration, messages, metrics, python
 
 #: The function that generates each page.
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands.page,
     "configuration.md": configuration.page,
-    "errors.md": errors.page,
     "messages.md": messages.page,
     "metrics.md": metrics.page,
+    "python.md": python.page,
 }
 
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from scripts.reference.comments import field_comments, to_markdown
 from scripts.reference.types import Schema, describe_type
 from service.config.content import Injection, McpServerSettings, PromptSection
-from service.config.documents import EXAMPLE, comments
 from service.config.paths import Keys, dotted
 from service.config.settings import ModelLimit, Settings
+from service.config.settings_documents import EXAMPLE, comments
 
 _HEAD: Final = """\
 # Settings
@@ -44,8 +44,7 @@ _LINKS: Final[Mapping[str, str]] = {
 
 #: Types of settings that the schema leaves open, since they are JSON in variables.
 _OPEN: Final[Mapping[str, str]] = {
-    "budget.strategy": "text or object or list, as in [requests]"
-    "(wire.md#options-the-keys-of-context)",
+    "budget.strategy": "text or object or list, as in [requests](messages.md#contextoptions)"
 }
 
 

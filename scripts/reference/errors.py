@@ -1,38 +1,64 @@
-"""The page of all error codes."""
+"""The section of all error codes."""
 
 from typing import Final
 
 from service.errors import CODES, ErrorCode
+from service.http.error_responses import status_of
+
+#: Codes that only Python's client has.
+_NOT_OVER_HTTP: Final = frozenset({"no_worker"})
 
 _HEAD: Final = """\
-# Errors
+## Errors
 
-The codes of `content.error.code` in a [response](wire.md#errors), and those used elsewhere.
-This page and [errors.json](schemas/errors.json) are written by `make reference`.
+```json
+{"code": "budget_exceeded", "title": "The protected parts do not fit into the token budget",
+ "detail": "the parts that may not be left out need 1860 tokens, 1060 more than the 800 available…",
+ "retryable": false, "errors": []}
+```
+
+This is `content.error` of a [response](wire.md#responses), and `error` over [HTTP](http.md#errors).
+`title` depends on the code alone, and `detail` says what happened.
+`errors` lists places in the request as JSON pointers, each with its own `detail`.
 Accept unknown codes, and decide by `retryable`: a minor version may add some.
+[errors.json](schemas/errors.json) has the same codes.
 """
 
+_TABLE: Final = "| Code | HTTP | Retryable | Meaning |\n| --- | --- | --- | --- |"
 
-def page() -> str:
-    """Return the page."""
-    on_wire = [_section(error) for error in CODES.values() if error.on_the_wire]
-    others = [_section(error) for error in CODES.values() if not error.on_the_wire]
+
+def section() -> str:
+    """Return the section."""
+    on_wire = {code: error for code, error in CODES.items() if error.on_the_wire}
+    others = {code: error for code, error in CODES.items() if not error.on_the_wire}
     return "\n".join(
         [
             _HEAD,
-            "## On the wire\n",
-            *on_wire,
-            "## Elsewhere\n",
+            _TABLE,
+            *(_row(code, error) for code, error in CODES.items()),
+            "\n### Errors on the bus\n",
+            *(_code(code, error) for code, error in on_wire.items()),
+            "### Errors elsewhere\n",
             "Commands, the client and [HTTP](http.md) use these; they are never sent on the bus.\n",
-            *others,
+            *(_code(code, error) for code, error in others.items()),
         ]
     )
 
 
-def _section(error: ErrorCode) -> str:
+def _row(code: str, error: ErrorCode) -> str:
+    retryable = {True: "yes", False: "no"}[error.retryable]
+    status = f"{status_of(code, retryable=error.retryable)}"
+    if error.varies:
+        retryable, status = "varies", "500, 503 if retryable"
+    elif code in _NOT_OVER_HTTP:
+        status = ""
+    return f"| [`{code}`](#{code}) | {status} | {retryable} | {error.title} |"
+
+
+def _code(code: str, error: ErrorCode) -> str:
     retryable = "yes" if error.retryable else "no"
     return f"""\
-### `{error.code}`
+#### `{code}`
 
 {error.title}.
 

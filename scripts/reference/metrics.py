@@ -9,8 +9,7 @@ from prometheus_client.registry import Collector
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
-from service.http.gauges import WorkerGauges
-from service.http.prometheus import PREFIX, PrometheusMetrics
+from service.http.prometheus import PREFIX, PrometheusMetrics, WorkerGauges
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
 from time import monotonic
 from typing import Final
 
@@ -23,17 +24,14 @@ log = structlog.get_logger(__name__)
 class Arrivals:
     """A bounded queue that never blocks its writer: a slow reader loses messages instead.
 
+    It is iterated over one by one, or by `batches`.
     If the reader of a channel were slowed down, the server would close its connection.
     """
 
-    def __init__(
-        self, channel: str, *, limit: int = MAX_WAITING, max_bytes: int = MAX_WAITING_BYTES
-    ) -> None:
+    def __init__(self, channel: str) -> None:
         #: How many messages were dropped.
         self.dropped = 0
         self._channel = channel
-        self._limit = limit
-        self._max_bytes = max_bytes
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
@@ -42,8 +40,12 @@ class Arrivals:
 
     def put(self, payload: bytes) -> None:
         """Add a message, or drop it if too many wait."""
-        if len(self._waiting) >= self._limit or self._bytes + len(payload) > self._max_bytes:
-            self._drop()
+        if len(self._waiting) >= MAX_WAITING or self._bytes + len(payload) > MAX_WAITING_BYTES:
+            self.dropped += 1
+            now = monotonic()
+            if now - self._logged_at >= LOG_SECONDS:
+                self._logged_at = now
+                log.warning("bus.messages_dropped", channel=self._channel, dropped=self.dropped)
             return
         self._waiting.append(payload)
         self._bytes += len(payload)
@@ -65,36 +67,14 @@ class Arrivals:
         self._bytes -= sum(map(len, taken))
         return taken
 
-    def _drop(self) -> None:
-        self.dropped += 1
-        now = monotonic()
-        if now - self._logged_at >= LOG_SECONDS:
-            self._logged_at = now
-            log.warning("bus.messages_dropped", channel=self._channel, dropped=self.dropped)
+    async def batches(self) -> AsyncGenerator[list[bytes], None]:
+        """Yield messages in batches, as large as they have become meanwhile."""
+        while True:
+            yield await self.take(MAX_BATCH)
 
-
-class Batches:
-    """Iterates over arrivals in batches."""
-
-    def __init__(self, arrivals: Arrivals) -> None:
-        self._arrivals = arrivals
-
-    def __aiter__(self) -> "Batches":
-        return self
-
-    async def __anext__(self) -> list[bytes]:
-        return await self._arrivals.take(MAX_BATCH)
-
-
-class Singles:
-    """Iterates over arrivals one by one."""
-
-    def __init__(self, arrivals: Arrivals) -> None:
-        self._arrivals = arrivals
-
-    def __aiter__(self) -> "Singles":
+    def __aiter__(self) -> "Arrivals":
         return self
 
     async def __anext__(self) -> bytes:
-        (payload,) = await self._arrivals.take(1)
+        (payload,) = await self.take(1)
         return payload

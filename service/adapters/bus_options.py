@@ -3,17 +3,12 @@
 import os
 import secrets
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from service.config.endpoints import TlsSettings
 from service.config.settings import BusSettings, Settings
-from service.wire.protocol import (
-    DEAD_MAX_LENGTH,
-    REPLY_MAX_LENGTH,
-    REQUESTS_GROUP,
-    RESULTS_GROUP,
-)
+from service.wire.protocol import DEAD_MAX_LENGTH, REPLY_MAX_LENGTH, REQUESTS_GROUP, RESULTS_GROUP
 
 _DEFAULTS: Final = BusSettings()
 
@@ -52,16 +47,9 @@ class BusOptions:
 
 
 def bus_options(settings: Settings) -> BusOptions:
-    """Return the options that the settings ask for."""
-    bus = settings.bus
+    """Return the options that the settings require."""
+    shared = BusSettings.model_fields.keys() & {option.name for option in fields(BusOptions)}
     return BusOptions(
-        prefix=bus.prefix,
-        lease_seconds=bus.lease_seconds,
-        result_ttl_seconds=bus.result_ttl_seconds,
-        result_max_bytes=bus.result_max_bytes,
-        max_backlog=bus.max_backlog,
-        reply_ttl_seconds=bus.reply_ttl_seconds,
-        socket_timeout_seconds=bus.socket_timeout_seconds,
-        tls=bus.tls,
+        **{name: getattr(settings.bus, name) for name in shared},
         consumer=settings.worker.consumer or consumer_name(),
     )

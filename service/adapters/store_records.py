@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
+from formatters.printed import truncate
 from formatters.rows import fix_surrogates, read_content, read_role, read_row
 from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
@@ -21,10 +23,9 @@ from service.wire.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 
 #: Characters of a message that ``[SHARED_MEMORY]`` prints, with the mark of the cut.
 PRINTED_CHARS: Final = 500
-_CUT_MARK: Final = "..."
 #: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
-#: Characters of a batch from which on it is read in a thread; counting them takes some 10 ms.
+#: Characters of a batch that is read in a thread; counting fewer takes less than some 10 ms.
 LARGE_BATCH: Final = 50_000
 
 _FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
@@ -124,7 +125,7 @@ def _to_body(row: object, conversation_id: str | None, pointer: str) -> str:
     if not isinstance(row, Mapping):
         raise _invalid(pointer, f"a row is an object, not {type(row).__name__}")
     fields = {name: row.get(name) for name in _FIELDS}
-    fields["id"] = _checked_text(_without_surrogates(row.get("id")), MAX_ID, f"{pointer}/id")
+    fields["id"] = _checked_text(row.get("id"), MAX_ID, f"{pointer}/id")
     fields["metadata"] = _metadata(row)
     own = _conversation(row.get("conversation_id"), f"{pointer}/conversation_id")
     if own is not None or conversation_id is not None:
@@ -146,6 +147,8 @@ def _metadata(row: Mapping[str, object]) -> object:
 
 def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
     text, role = read_content(row["content"]), read_role(row["role"])
+    searched = text if role in _PRINTED else ""
+    printed = truncate(searched, PRINTED_CHARS)
     tokens = counter.count(text)
     moment = parse_timestamp(row["timestamp"])
     conversation_id = row.get("conversation_id")
@@ -155,17 +158,10 @@ def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> R
         written_at=None if moment is None else microseconds(moment),
         body=body,
         tokens=tokens,
-        printed_tokens=_printed_tokens(text, tokens, counter) if role in _PRINTED else 0,
+        printed_tokens=tokens if printed == text else counter.count(printed),
         native_tokens=0 if role is Role.OTHER else tokens + _message_overhead(row, counter),
-        searched=text if role in _PRINTED else "",
+        searched=searched,
     )
-
-
-def _printed_tokens(text: str, tokens: int, counter: TokenCounter) -> int:
-    """Return the tokens of the printed part of a text; ``tokens`` are those of all of it."""
-    if len(text) <= PRINTED_CHARS:
-        return tokens
-    return counter.count(text[: PRINTED_CHARS - len(_CUT_MARK)] + _CUT_MARK)
 
 
 def _message_overhead(row: Mapping[str, object], counter: TokenCounter) -> int:
@@ -203,7 +199,9 @@ def checked_owner(owner_key: str) -> str:
         InvalidRequestError: It is empty or too long, or holds a lone surrogate, whose repair could
             make two owners one.
     """
-    return _checked_text(owner_key, MAX_OWNER_KEY, "/owner_key")
+    if _checked_text(owner_key, MAX_OWNER_KEY, "/owner_key") != owner_key:
+        raise _invalid("/owner_key", "a string without surrogates is needed")
+    return owner_key
 
 
 def to_json(value: object, pointer: str) -> str:
@@ -245,17 +243,14 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), de
 
 
 def _conversation(value: object, pointer: str) -> str | None:
-    return None if value is None else _checked_text(_without_surrogates(value), MAX_ID, pointer)
+    return None if value is None else _checked_text(value, MAX_ID, pointer)
 
 
 def _checked_text(value: object, limit: int, pointer: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= limit or value != fix_surrogates(value):
+    text = fix_surrogates(value) if isinstance(value, str) else ""
+    if not 1 <= len(text) <= limit:
         raise _invalid(pointer, f"a string of 1 to {limit} characters is needed")
-    return value
-
-
-def _without_surrogates(value: object) -> object:
-    return fix_surrogates(value) if isinstance(value, str) else value
+    return text
 
 
 def _invalid(pointer: str, detail: str) -> InvalidRequestError:
@@ -267,6 +262,8 @@ def _invalid(pointer: str, detail: str) -> InvalidRequestError:
 #: Names that are no words, since no word holds a NUL.
 _EVERY_ROW: Final = "\0"
 _CONVERSATION: Final = "\0conversation "
+#: Makes a number of 64 bits unsigned.
+_ALL_BITS: Final = 2**64 - 1
 
 
 class IndexKeys:
@@ -293,6 +290,19 @@ class IndexKeys:
     def conversation(self, name: str) -> int:
         """Return the key that every row of a conversation has."""
         return self((f"{_CONVERSATION}{name}",))[0]
+
+
+def keys_to_words(keys: Iterable[int]) -> str:
+    """Write keys as words of 16 digits, for databases that index text only."""
+    return " ".join(f"{key & _ALL_BITS:016x}" for key in keys)
+
+
+def words_to_keys(words: str | None) -> list[int] | None:
+    """Read the words of keys; None for None."""
+    if words is None:
+        return None
+    digits = bytes.fromhex(words)  # skips blanks
+    return list(struct.unpack(f">{len(digits) // 8}q", digits))
 
 
 def _hash(text: str) -> bytes:

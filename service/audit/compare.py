@@ -1,20 +1,33 @@
-"""What two builds have in common, and where they differ."""
+"""Compare two builds."""
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
-from service.audit.reports import ContentReport, ReportedMessage
+from formatters.model import Tag
+from service.audit.reports import BuildReport, ContentMode, ContentReport, ReportedMessage
 from service.wire.response import DecisionRecord, WarningRecord
 
 #: The part of the usage that says what was requested; the rest is the result.
 _REQUESTED: Final = ("model", "tokenizer", "exact", "budget", "reserve", "available")
 _TOTALS: Final = ("tools", "total", "cacheable_prefix")
+#: Options of a request that the usage, the strategy or the layout have already, or that change
+#: nothing in the messages.
+_KNOWN_OPTIONS: Final = frozenset(
+    {"model", "max_tokens", "reserve_tokens", "strategy", "layout", "memory_limit", "explain"}
+)
+#: The blocks of history, one for each layout.
+_HISTORY: Final = frozenset({Tag.SHARED_MEMORY, Tag.HISTORY})
 #: The lines that `unified_diff` puts before the first change.
 _DIFF_HEADER: Final = 2
+
+#: A message and its index in its build, from 0.
+_Placed = tuple[int, ReportedMessage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +59,10 @@ class MessageChange:
     #: Its index in ``messages``, from 0; None where it isn't sent.
     a: int | None
     b: int | None
-    #: The lines that differ, as a unified diff without context; None if a report has no texts.
+    #: How many lines only b has, and only a; None if a report has no texts.
+    added: int | None
+    removed: int | None
+    #: Those lines, as a unified diff without context; None if they may not be shown, too.
     lines: tuple[str, ...] | None
 
 
@@ -58,9 +74,6 @@ class NameChanges:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +87,8 @@ class Comparison:
     b: str
     #: Settings that differ: those of the request first, then those of the workers by dotted path.
     settings: tuple[Change, ...]
+    #: The numbers of rows by decision, whether they differ or not.
+    outcomes: tuple[Change, ...]
     #: Tokens of every block, of the tools and in total, whether they differ or not.
     tokens: tuple[Change, ...]
     tools: NameChanges
@@ -84,78 +99,96 @@ class Comparison:
     #: Warnings that only one of them has.
     warnings_a: tuple[WarningRecord, ...]
     warnings_b: tuple[WarningRecord, ...]
+    #: Whether the lines of messages are shown.
+    content: ContentMode
 
 
-def compare(a: ContentReport, b: ContentReport) -> Comparison:
-    """Compare two builds."""
-    explained = _is_explained(a) and _is_explained(b)
-    messages = tuple(_changed_messages(a.messages, b.messages))
-    tools_a, tools_b = _tool_digests(a), _tool_digests(b)
+def compare(a: ContentReport, b: ContentReport, content: ContentMode = "full") -> Comparison:
+    """Compare two builds; without the lines of their messages if ``content`` is ``redacted``."""
+    explained = all(build.decisions or not any(build.outcomes.values()) for build in (a, b))
+    settings = [*_differing(_REQUESTED, dict(a.usage), dict(b.usage))]
+    if isinstance(a, BuildReport) and isinstance(b, BuildReport):
+        # parameters of different strategies don't correspond to each other
+        is_same = a.strategy.get("name") == b.strategy.get("name")
+        chosen_a, chosen_b = (_chosen(each, parameters=is_same) for each in (a, b))
+        settings += _differing({**chosen_a, **chosen_b}, chosen_a, chosen_b)
+    if a.settings is not None and b.settings is not None:
+        names = sorted({**a.settings, **b.settings})
+        settings += _differing(names, a.settings, b.settings)
+    messages = tuple(_changed_messages(a.messages, b.messages, content))
+    tools_a, tools_b = ({tool.name: tool.digest for tool in build.tools} for build in (a, b))
     return Comparison(
         identical=not messages and list(tools_a.items()) == list(tools_b.items()),
         a=a.build_id,
         b=b.build_id,
-        settings=(*_changed_requests(a, b), *_changed_settings(a, b)),
+        settings=tuple(settings),
+        outcomes=tuple(
+            Change(name=name, a=a.outcomes.get(name, 0), b=b.outcomes.get(name, 0))
+            for name in {**a.outcomes, **b.outcomes}
+        ),
         tokens=tuple(_tokens(a, b)),
-        tools=named_changes(tools_a, tools_b),
+        tools=NameChanges(
+            added=tuple(name for name in tools_b if name not in tools_a),
+            removed=tuple(name for name in tools_a if name not in tools_b),
+            changed=tuple(
+                name for name in tools_a if tools_b.get(name, tools_a[name]) != tools_a[name]
+            ),
+        ),
         explained=explained,
         history=tuple(_changed_history(a, b)) if explained else (),
         messages=messages,
         warnings_a=tuple(warning for warning in a.warnings if warning not in b.warnings),
         warnings_b=tuple(warning for warning in b.warnings if warning not in a.warnings),
+        content=content,
     )
 
 
-def named_changes(a: Mapping[str, object], b: Mapping[str, object]) -> NameChanges:
-    """Compare things by their names."""
-    return NameChanges(
-        added=tuple(name for name in b if name not in a),
-        removed=tuple(name for name in a if name not in b),
-        changed=tuple(name for name in a if name in b and a[name] != b[name]),
-    )
+def _chosen(build: BuildReport, *, parameters: bool) -> Mapping[str, object]:
+    """Return the options that shaped a build besides its window, defaults of some included."""
+    strategy = {f"strategy.{name}": value for name, value in build.strategy.items()}
+    name = strategy.pop("strategy.name", None)
+    options = build.request.model_dump(mode="json", include={"options"})["options"]
+    return {
+        "strategy": name,
+        **(strategy if parameters else {}),
+        "layout": build.layout,
+        "memory_limit": build.read.limit,
+        **{name: options[name] for name in sorted(options.keys() - _KNOWN_OPTIONS)},
+    }
 
 
-def _is_explained(build: ContentReport) -> bool:
-    return bool(build.decisions) or not build.kept + build.dropped
-
-
-def _changed_requests(a: ContentReport, b: ContentReport) -> Iterator[Change]:
-    for name in _REQUESTED:
-        one, other = getattr(a.usage, name), getattr(b.usage, name)
+def _differing(
+    names: Iterable[str], a: Mapping[str, object], b: Mapping[str, object]
+) -> Iterator[Change]:
+    for name in names:
+        one, other = (
+            value if isinstance(value, str | int | float | None) else json.dumps(value, default=str)
+            for value in (a.get(name), b.get(name))
+        )
         if one != other:
             yield Change(name=name, a=one, b=other)
-
-
-def _changed_settings(a: ContentReport, b: ContentReport) -> Iterator[Change]:
-    if a.settings is None or b.settings is None:
-        return
-    for name in sorted({**a.settings, **b.settings}):
-        one, other = (_plain(settings.get(name)) for settings in (a.settings, b.settings))
-        if one != other:
-            yield Change(name=name, a=one, b=other)
-
-
-def _plain(value: object) -> str | int | float | None:
-    return value if isinstance(value, str | int | float | None) else json.dumps(value, default=str)
 
 
 def _tokens(a: ContentReport, b: ContentReport) -> Iterator[Change]:
     first, second = a.usage, b.usage
-    for name in {**first.blocks, **second.blocks}:
-        yield Change(name=name, a=first.blocks.get(name), b=second.blocks.get(name))
+    blocks_a, blocks_b = first.blocks, second.blocks
+    if blocks_a.keys() & _HISTORY != blocks_b.keys() & _HISTORY:  # of different layouts
+        blocks_a, blocks_b = _with_one_history(blocks_a), _with_one_history(blocks_b)
+    for name in {**blocks_a, **blocks_b}:
+        yield Change(name=name, a=blocks_a.get(name), b=blocks_b.get(name))
     for name in _TOTALS:
         yield Change(name=name, a=getattr(first, name), b=getattr(second, name))
 
 
-def _tool_digests(build: ContentReport) -> dict[str, str]:
-    return {tool.name: tool.digest for tool in build.tools}
+def _with_one_history(blocks: Mapping[str, int]) -> dict[str, int]:
+    return {Tag.HISTORY if tag in _HISTORY else tag: size for tag, size in blocks.items()}
 
 
 def _changed_history(a: ContentReport, b: ContentReport) -> Iterator[HistoryChange]:
     first, second = _decisions_by_message(a), _decisions_by_message(b)
     for name in {**first, **second}:
         one, other = first.get(name), second.get(name)
-        if one is None or other is None or _codes(one) != _codes(other):
+        if _outcome(one) != _outcome(other):
             yield HistoryChange(message_id=name, a=one, b=other)
 
 
@@ -163,53 +196,51 @@ def _decisions_by_message(build: ContentReport) -> dict[str, DecisionRecord]:
     return {name: decision for decision in build.decisions for name in decision.message_ids}
 
 
-def _codes(decision: DecisionRecord) -> tuple[str, str]:
-    return decision.decision, decision.reason
+def _outcome(decision: DecisionRecord | None) -> tuple[str, str] | None:
+    return (decision.decision, decision.reason) if decision else None
 
 
 def _changed_messages(
-    a: Sequence[ReportedMessage], b: Sequence[ReportedMessage]
+    a: Sequence[ReportedMessage], b: Sequence[ReportedMessage], content: ContentMode
 ) -> Iterator[MessageChange]:
-    for in_a, in_b in _changed_pairs(a, b):
-        one = None if in_a is None else a[in_a]
-        other = None if in_b is None else b[in_b]
-        either = one or other
-        if either is not None:
-            yield MessageChange(
-                role=either.role, block=either.block, a=in_a, b=in_b, lines=_diff(one, other)
-            )
-
-
-def _changed_pairs(
-    a: Sequence[ReportedMessage], b: Sequence[ReportedMessage]
-) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the indexes of what differs: pairs of one kind, and what only one side has."""
     digests = [[message.digest for message in side] for side in (a, b)]
+    in_a, in_b = list(enumerate(a)), list(enumerate(b))
     matcher = SequenceMatcher(a=digests[0], b=digests[1], autojunk=False)
     for step, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         if step != "equal":
-            yield from _paired(a, b, range(a_from, a_to), range(b_from, b_to))
+            for one, other in _paired(in_a[a_from:a_to], in_b[b_from:b_to]):
+                yield _message_change(one, other, content)
 
 
 def _paired(
-    a: Sequence[ReportedMessage], b: Sequence[ReportedMessage], in_a: range, in_b: range
-) -> Iterator[tuple[int | None, int | None]]:
+    a: Sequence[_Placed], b: Sequence[_Placed]
+) -> Iterator[tuple[_Placed | None, _Placed | None]]:
     """Pair messages of one role and block, in their order; what remains stays alone."""
-    waiting: dict[tuple[str, str | None], deque[int]] = {}
-    for index in in_b:
-        waiting.setdefault((b[index].role, b[index].block), deque()).append(index)
-    for index in in_a:
-        alike = waiting.get((a[index].role, a[index].block))
-        yield index, alike.popleft() if alike else None
-    for index in sorted(index for remaining in waiting.values() for index in remaining):
-        yield None, index
+    waiting: dict[tuple[str, str | None], deque[_Placed]] = {}
+    for index, message in b:
+        waiting.setdefault((message.role, message.block), deque()).append((index, message))
+    for index, message in a:
+        alike = waiting.get((message.role, message.block))
+        yield (index, message), alike.popleft() if alike else None
+    for other in sorted(chain(*waiting.values()), key=itemgetter(0)):
+        yield None, other
 
 
-def _diff(one: ReportedMessage | None, other: ReportedMessage | None) -> tuple[str, ...] | None:
-    if any(side is not None and side.message is None for side in (one, other)):
-        return None
-    a, b = (_lines(side.message or {}) if side else [] for side in (one, other))
-    return tuple(unified_diff(a, b, lineterm="", n=0))[_DIFF_HEADER:]
+def _message_change(a: _Placed | None, b: _Placed | None, content: ContentMode) -> MessageChange:
+    sides = [side[1] for side in (a, b) if side]
+    lines = None
+    if all(message.message is not None for message in sides):
+        in_a, in_b = (_lines(side[1].message or {}) if side else [] for side in (a, b))
+        lines = tuple(unified_diff(in_a, in_b, lineterm="", n=0))[_DIFF_HEADER:]
+    return MessageChange(
+        role=sides[0].role,
+        block=sides[0].block,
+        a=a and a[0],
+        b=b and b[0],
+        added=None if lines is None else sum(line.startswith("+") for line in lines),
+        removed=None if lines is None else sum(line.startswith("-") for line in lines),
+        lines=lines if content == "full" else None,
+    )
 
 
 def _lines(message: Mapping[str, Any]) -> list[str]:

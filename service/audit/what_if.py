@@ -36,7 +36,7 @@ async def build_with_options(
         request = decode(json.dumps(body).encode(), received_at=report.request.now)
     except RejectedError as rejected:
         raise rejected.error from rejected
-    return await builder.built(request)
+    return await builder.build_or_raise(request)
 
 
 async def _request_from_history(report: BuildReport, history: HistoryReader) -> dict[str, Any]:

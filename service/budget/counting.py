@@ -1,13 +1,25 @@
-"""Count tokens: of blocks and their entries as they are sent, and of messages by themselves."""
+"""Count tokens: of blocks as they are sent, of their stable part, and of messages alone."""
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
-from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, Message, ToolCall
+from formatters.model import (
+    BLOCK_SEPARATOR,
+    COUNT_MARK,
+    Block,
+    ChatMessage,
+    Count,
+    Entry,
+    Message,
+    TrimPolicy,
+    group_by_message,
+    kept,
+)
 from formatters.native import clear_result
-from formatters.render import BLOCK_SEPARATOR, group_by_message
 from formatters.rows import read_content, read_tool_calls
 from service.budget.groups import Group
 from service.ports.services import TokenCounter
@@ -21,21 +33,34 @@ class Estimate(ABC):
 
     def count(self, text: str) -> int:
         """Return the tokens of a text."""
-        return self.count_joined((text,))
+        return self.tokens(self.size(text))
 
     __call__ = count
 
     @abstractmethod
-    def count_joined(self, texts: Iterable[str]) -> int:
-        """Return the tokens of texts sent as one, which was split where exact counts add up."""
+    def size(self, text: str) -> int:
+        """Return the size of a text; the sizes of texts that are sent as one add up."""
+
+    @abstractmethod
+    def tokens(self, size: int) -> int:
+        """Return the tokens of a size, rounded."""
+
+
+class MessageCounts(ABC):
+    """A counter of texts, which counts messages by their texts."""
+
+    @abstractmethod
+    def count(self, text: str) -> int:
+        """Return the tokens of a text."""
+
+    def count_messages(self, messages: "Iterable[AnyMessage]") -> int:
+        """Return the tokens of messages: 4 for each, and those of content and calls."""
+        return messages_tokens(messages, self.count)
 
 
 def count_function(counter: TokenCounter) -> Count:
     """Return the function that counts blocks; an estimate itself, which rounds once a message."""
     return counter if isinstance(counter, Estimate) else counter.count
-
-
-# --- blocks and entries ----------------------------------------------------------------------
 
 
 def measure(blocks: Iterable[Block], count: Count) -> dict[str, int]:
@@ -65,37 +90,67 @@ def fixed_tokens(block: Block, count: Count) -> int:
     """Return the cost of a block without its entries, with the largest row number it can show."""
     if block.native:
         return 0
-    rows = sum(entry.rows for entry in block.entries)
+    rows = sum([entry.rows for entry in block.entries])
     return MESSAGE_OVERHEAD + count(block.header.replace(COUNT_MARK, f"count={rows}"))
+
+
+@dataclass(slots=True)
+class EntryCost:
+    """The tokens of an entry by a counter."""
+
+    counter: Count
+    #: Of an `Estimate`, which rounds the sum of its sizes; of other counters, the tokens.
+    size: int
+    #: What it costs, as the group that it was last: in most builds of a history it is that again.
+    group: Group
+
+
+def entry_cost(entry: Entry, count: Count) -> EntryCost:
+    """Return what an entry costs; it is counted once, as long as the counter is the same."""
+    cost: EntryCost | None = entry.cost  # type: ignore[assignment] # only set here
+    if cost is not None and (cost.counter is count or cost.counter == count):
+        return cost
+    savings: Mapping[str, int] = {}
+    if entry.native:
+        size = tokens = tokens_last = _native_tokens(entry, count)
+        savings = _savings(entry, count)
+    else:
+        followed = f"{entry.text}\n"
+        size = count.size(followed) if isinstance(count, Estimate) else count(followed)
+        tokens = count.tokens(size) if isinstance(count, Estimate) else size
+        tokens_last = count(entry.text)
+    cost = EntryCost(
+        count, size, Group(0, tokens, tokens_last, entry.messages, entry.rows, savings)
+    )
+    object.__setattr__(entry, "cost", cost)
+    return cost
 
 
 def entry_tokens(entry: Entry, count: Count) -> int:
     """Return the tokens of an entry that is followed by another one."""
-    return _native_tokens(entry, count) if entry.native else count(f"{entry.text}\n")
+    return entry_cost(entry, count).group.tokens
 
 
 def last_tokens(entry: Entry, count: Count) -> int:
     """Return the tokens of an entry at the end of its block."""
-    return _native_tokens(entry, count) if entry.native else count(entry.text)
+    return entry_cost(entry, count).group.tokens_last
 
 
 def make_groups(block: Block, count: Count) -> list[Group]:
     """Return a group with its costs for each entry of a block."""
     groups = []
     for index, entry in enumerate(block.entries):
-        tokens = entry_tokens(entry, count)
-        groups.append(
-            Group(
-                index=index,
-                tokens=tokens,
-                tokens_last=tokens if entry.native else last_tokens(entry, count),
-                messages=entry.messages,
-                size=entry.rows,
-                savings=_savings(entry, count),
-                start=block.starts.get(entry.messages[0].id) if entry.messages else None,
-            )
-        )
-    return groups
+        cost = entry_cost(entry, count)
+        group = cost.group
+        if group.index != index:
+            cost.group = group = Group(index, *group[1:])
+        groups.append(group)
+    if not block.starts:
+        return groups
+    return [
+        group._replace(start=block.starts.get(group.messages[0].id)) if group.messages else group
+        for group in groups
+    ]
 
 
 def _savings(entry: Entry, count: Count) -> Mapping[str, int]:
@@ -113,47 +168,75 @@ def _sizes(sharing: Sequence[Block], count: Count) -> Iterator[tuple[str, int]]:
     """Yield tag and tokens of the blocks that share a message."""
     first = sharing[0]
     if first.native:
-        yield first.tag, sum(_native_tokens(entry, count) for entry in first.entries)
+        yield first.tag, sum([entry_tokens(entry, count) for entry in first.entries])
         return
-    preceding = _Preceding(count)
-    reported = -MESSAGE_OVERHEAD
+    tokens = count.tokens if isinstance(count, Estimate) else int
+    preceding, reported = 0, -MESSAGE_OVERHEAD
     for block in sharing:
-        up_to_end = preceding.tokens_with(_pieces(block, ""))
+        up_to_end = tokens(preceding + _size(block, "", count))
         yield block.tag, up_to_end - reported
         reported = up_to_end
         if block is not sharing[-1]:
-            preceding.add(_pieces(block, BLOCK_SEPARATOR))
+            preceding += _size(block, BLOCK_SEPARATOR, count)
 
 
-def _pieces(block: Block, ending: str) -> tuple[str, ...]:
-    """Split a block's text, and what follows it, where the counts of the pieces add up."""
+def _size(block: Block, ending: str, count: Count) -> int:
+    """Return the size of a block's text and of the text after it, split where counts add up."""
+    size = count.size if isinstance(count, Estimate) else count
     if not block.additive or not block.entries:
-        return (f"{block.text}{ending}",)
+        return kept(block.made, (ending, count), lambda: size(f"{block.text}{ending}"))
     *others, last = block.entries
-    return (block.heading, *(f"{entry.text}\n" for entry in others), f"{last.text}{ending}")
+    sizes = [entry_cost(entry, count).size for entry in others]
+    return size(block.heading) + sum(sizes) + size(f"{last.text}{ending}")
 
 
-class _Preceding:
-    """The beginning of a message, counted piece by piece, or as a whole by an estimate."""
+@dataclass(frozen=True, slots=True)
+class StablePrefix:
+    """The messages before the first entry that changes from build to build."""
 
-    def __init__(self, count: Count) -> None:
-        self._count = count
-        self._pieces: tuple[str, ...] = ()
-        self._tokens = 0
-
-    def tokens_with(self, pieces: tuple[str, ...]) -> int:
-        """Return the tokens of the beginning followed by these pieces."""
-        if isinstance(self._count, Estimate):
-            return self._count.count_joined((*self._pieces, *pieces))
-        return self._tokens + sum(map(self._count, pieces))
-
-    def add(self, pieces: tuple[str, ...]) -> None:
-        """Append pieces to the beginning."""
-        self._tokens = self.tokens_with(pieces)
-        self._pieces += pieces
+    tokens: int = 0
+    #: How many of the messages are complete and don't grow, as `[SHARED_MEMORY]` does.
+    messages: int = 0
+    #: Whether the tools, which providers put before the messages, are the same too.
+    tools: bool = True
 
 
-# --- messages --------------------------------------------------------------------------------
+def find_stable_prefix(
+    blocks: Sequence[Block], tokens: Mapping[str, int], count: Count, *, tools_chosen: bool = False
+) -> StablePrefix:
+    """Find the stable prefix of blocks as they are sent, whose ``tokens`` are given by tag.
+
+    History may grow at its end, so it is the last stable block. If the tools were chosen for the
+    input, nothing is stable, as providers put them first; while a run goes on they don't change.
+    """
+    run_goes_on = any(block.gives_way is TrimPolicy.ALL_BUT_NEWEST for block in blocks)
+    if tools_chosen and not run_goes_on:
+        return StablePrefix(tools=False)
+    stable: list[Block] = []
+    total = 0
+    for block in blocks:
+        has_placeholder = block.is_history and not block.entries
+        is_repeated = not (block.volatile or block.moves or has_placeholder)
+        if not (is_repeated or block.is_tools):
+            break
+        entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
+        if len(entries) < len(block.entries):
+            stable.append(replace(block, entries=entries))
+            total += block_tokens(stable[-1], count)
+            break
+        stable.append(block)
+        total += tokens[block.tag]
+        if block.is_history:
+            break
+    complete = [block for block in stable if block.native or not block.is_history]
+    return StablePrefix(tokens=total, messages=_count_messages(complete))
+
+
+def _count_messages(blocks: Iterable[Block]) -> int:
+    """Return how many messages blocks are sent as."""
+    first = [sharing[0] for sharing in group_by_message(blocks)]
+    return sum(sum(map(len, (e.native for e in b.entries))) if b.native else 1 for b in first)
+
 
 #: A stored row that was read, a message as it is sent, or one in OpenAI's chat form.
 AnyMessage = Message | ChatMessage | Mapping[str, object]
@@ -187,10 +270,4 @@ def _texts(message: AnyMessage) -> Iterator[str]:
         calls = message.tool_calls
     for call in calls:
         yield call.name
-        yield _arguments(call)
-
-
-def _arguments(call: ToolCall) -> str:
-    if call.arguments is None:
-        return call.text or ""
-    return json.dumps(call.arguments)
+        yield (call.text or "") if call.arguments is None else json.dumps(call.arguments)

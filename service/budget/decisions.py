@@ -1,20 +1,31 @@
 """From what was chosen of a block to a decision on every candidate, with its reason."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import BEYOND_LIMIT, Block, Entry, Message, Omission
+from formatters.model import BEYOND_LIMIT, Block, Entry, Message, Omission, kept
 from service.budget.groups import Fit, Group
 
+#: The outcome of a candidate: ``kept`` if its own text is in the messages whole, ``annotated`` if
+#: only its call is, ``previewed`` or ``truncated`` if a part is, ``cleared`` if a placeholder is.
 Outcome = Literal[
-    "kept", "dropped", "cleared", "truncated", "summarized", "filtered", "repaired", "not_read"
+    "kept",
+    "annotated",
+    "previewed",
+    "truncated",
+    "cleared",
+    "summarized",
+    "filtered",
+    "repaired",
+    "dropped",
+    "not_read",
 ]
 
-#: Outcomes of candidates of which at least a part is in the messages.
-PRESENT: Final = frozenset({"kept", "cleared", "truncated", "repaired"})
+#: Outcomes of candidates of which at least a part, or the call, is in the messages.
+PRESENT: Final = frozenset({"kept", "annotated", "previewed", "truncated", "cleared", "repaired"})
 
 #: Outcomes that don't change when rows are recalled.
 _FINAL: Final = PRESENT | {"filtered"}
@@ -22,20 +33,25 @@ _FINAL: Final = PRESENT | {"filtered"}
 #: The reasons: their codes, and a sentence for a person.
 REASONS: Final = {
     "fits": "it fits into the budget",
-    "message_chars": "a message in it was longer than the limit of characters and was cut",
-    "shortened": "it was too large for the budget as a whole, so its messages were cut",
+    "call_only": "only the tool call is shown",
+    "message_chars": "it was longer than the limit of characters and was cut",
+    "passages": "it was longer than the limit of characters, so its most relevant part is shown",
+    "shortened": "its turn was too large for the budget, so that long messages were cut",
     "older": "newer turns filled the tokens that history may use",
     "middle": "the first turn and newer ones filled the tokens that history may use",
     "window": "it is outside the window of messages that the strategy keeps",
     "score": "others score higher for the tokens that history may use",
+    "no_room": "it is too long for the tokens that others left",
     "recalled": "it is relevant to the current input, so it is among the recalled messages",
     "repeated": "another message that is shown says the same",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",
+    "no_opening": "it answers a message that did not fit, and APIs want a user's message before it",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
     BEYOND_LIMIT: "it is older than the rows that history may show",
-    "role": "messages of this role are not shown as history",
-    "empty": "it has no text and calls no tool",
-    "tool_only": "it has tool results, but no message that they belong to",
+    "role": "messages of this role are no history; a system prompt has its place in the settings",
+    "empty": "it has no text and no tool_calls",
+    "tool_only": "it is a tool result, but its turn has no message that calls the tool",
+    "offloaded": "it is a long tool result, so that only its beginning and its end are shown",
     "result_cleared": "its tool result was cleared, because newer messages needed the tokens",
     "summarized": "a sentence that counts it with others replaces it",
     "in_summary": "a stored summary of it and others replaces it",
@@ -56,8 +72,18 @@ REASONS: Final = {
     "not_read": "they are beyond the limit of rows or the budget, so they were not read",
 }
 
-#: The sentence for a reason that a third-party strategy gives.
-THIRD_PARTY_REASON: Final = "its strategy gives this reason"
+
+#: The outcomes of rows that are sent, by their reason; with any other reason they are repaired.
+_OUTCOMES: Final[Mapping[str, Outcome]] = {
+    "fits": "kept",
+    "recalled": "kept",
+    "call_only": "annotated",
+    "message_chars": "truncated",
+    "passages": "truncated",
+    "shortened": "truncated",
+    "offloaded": "previewed",
+    "result_cleared": "cleared",
+}
 
 
 class Decision(NamedTuple):
@@ -70,29 +96,30 @@ class Decision(NamedTuple):
     block: str
     outcome: Outcome
     reason: str
-    #: Tokens that they cost, or would have cost.
+    #: Tokens that they cost, or would have cost; None if they were not counted.
     tokens: int | None = None
     score: float | None = None
     #: The smallest ``memory_tokens`` that would have kept it whole, or for a message of the run the
     #: tokens of `RUN`; None where that is undefined.
     smallest_budget: int | None = None
     #: The number of rows, if they were not read.
-    count: int | None = None  # type: ignore[assignment] # hides tuple.count, which nobody needs
+    count: int | None = None  # type: ignore[assignment] # hides tuple.count, which is unused
 
     @property
     def detail(self) -> str:
         """Return the reason as a sentence."""
         size = f" ({self.tokens} tokens)" if self.tokens is not None else ""
-        reason = REASONS.get(self.reason, THIRD_PARTY_REASON)
+        reason = REASONS.get(self.reason, "its strategy gives this reason")
         return f"{self.outcome.replace('_', ' ')}{size}: {reason}"
 
 
-def tally(decisions: Iterable[Decision]) -> tuple[int, int]:
-    """Count the candidates of which at least a part is sent, and those of which nothing is."""
-    counts: Counter[bool] = Counter()
+def tally(decisions: Iterable[Decision]) -> Counter[str]:
+    """Count the candidates by their outcome, without rows that were not read."""
+    counts: Counter[str] = Counter()
     for decision in decisions:
-        counts[decision.outcome in PRESENT] += len(decision.message_ids)
-    return counts[True], counts[False]
+        if decision.message_ids:
+            counts[decision.outcome] += len(decision.message_ids)
+    return counts
 
 
 class SentEntry(NamedTuple):
@@ -101,21 +128,14 @@ class SentEntry(NamedTuple):
     entry: Entry
     #: Where another entry follows; a shortened one is always alone.
     tokens: int
-    shortened: bool = False
-    #: The ids of the rows whose tool results are cleared.
-    cleared: frozenset[str] = frozenset()
-
-    @property
-    def whole(self) -> bool:
-        """Return whether it is sent unchanged."""
-        return not self.shortened and not self.cleared
 
 
-@dataclass(frozen=True, slots=True)
-class BlockOutcome:
-    """What was chosen of a block's candidates, from which the decisions are made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedBlock:
+    """A block of history, or of the run, as it is sent, and what was chosen of its candidates."""
 
     #: The block before anything was left out.
+    original: Block
     block: Block
     groups: Sequence[Group]
     #: What is sent, by the index of its group.
@@ -123,6 +143,25 @@ class BlockOutcome:
     fit: Fit
     #: Return the smallest budget that would keep a group, by its index, where it is defined.
     minimum_budgets: Callable[[], Mapping[int, int]] = dict
+    #: True if the strategy kept more than the budget holds.
+    insufficient: bool = False
+    #: Precedes native history, in place of what was left out.
+    summary: Block | None = None
+    #: Rows of older turns, and the outcome of all of them; None if none could be recalled.
+    recall: "RecallOutcome | None" = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the blocks that are sent in the place of this one."""
+        return (self.summary, self.block) if self.summary else (self.block,)
+
+    @property
+    def counted(self) -> tuple[str, tuple[Message, ...]] | None:
+        """Return the strategy's sentence that counts omitted rows, and these rows."""
+        dropped = [group for group in self.groups if group.index not in self.sent]
+        if not dropped or self.fit.summary is None or self.fit.stored_summary:
+            return None
+        return self.fit.summary(dropped), tuple(m for group in dropped for m in group.messages)
 
     @property
     def saved(self) -> int:
@@ -136,7 +175,9 @@ class BlockOutcome:
 
         Decisions are made on demand, since for a long history they take longer than the choice.
         """
-        decisions = [self._on_omission(omission) for omission in self.block.omissions]
+        if self.recall:
+            return self.recall.decisions
+        decisions = [self._on_omission(omission) for omission in self.original.omissions]
         minimum_budgets = self.minimum_budgets()
         for group in self.groups:
             sent = self.sent.get(group.index)
@@ -163,24 +204,13 @@ class BlockOutcome:
             outcome, reason = "summarized", "in_summary"
         elif self.fit.summary:
             outcome, reason = "summarized", "summarized"
-        return Decision(
-            message_ids=ids,
-            block=self.block.tag,
-            outcome=outcome,
-            reason=reason,
-            tokens=group.tokens,
-            score=own.score if own else None,
-            smallest_budget=minimum_budget,
-        )
+        score = own.score if own else None
+        return Decision(ids, self.block.tag, outcome, reason, group.tokens, score, minimum_budget)
 
-    def _on_sent(self, group: Group, sent: SentEntry) -> Iterator[Decision]:
-        """Decide on a group that is sent: one decision for adjacent messages with one outcome."""
+    def _on_sent(self, group: Group, sent: SentEntry) -> tuple[Decision, ...]:
         own = self.fit.decisions.get(group.index)
-        tokens: int | None = sent.tokens
-        for (outcome, reason), ids in _outcomes(group, sent, self.block.entries[group.index]):
-            score = own.score if own else None
-            yield Decision(ids, self.block.tag, outcome, reason, tokens, score)
-            tokens = None  # the first decision has those of the whole group
+        score = own.score if own else None
+        return decide_on_entry(sent.entry, self.block.tag, "fits", sent.tokens, score)
 
     def _is_summarized(self, message_ids: Iterable[str]) -> bool:
         """Return whether the stored summaries that are sent cover all of these messages."""
@@ -188,44 +218,45 @@ class BlockOutcome:
         return summary is not None and summary.form.covers_all(message_ids)
 
 
-def _outcomes(
-    group: Group, sent: SentEntry, original: Entry
-) -> list[tuple[tuple[Outcome, str], tuple[str, ...]]]:
-    """Return outcome and reason, and the ids of adjacent messages that share them."""
-    ids = _ids(group.messages)
-    common: tuple[Outcome, str] = ("kept", "fits")
-    if sent.shortened:
-        common = ("truncated", "shortened")
-    elif original.cut:
-        common = ("truncated", "message_chars")
-    if not sent.cleared and not original.repairs:
-        return [(common, ids)]
+def decide_on_entry(
+    entry: Entry, tag: str, reason: str, tokens: int, score: float | None
+) -> tuple[Decision, ...]:
+    """Decide on the rows of an entry that is sent: one decision for adjacent ones that are alike.
 
-    def outcome_of(id_: str) -> tuple[Outcome, str]:
-        if id_ in sent.cleared:
-            return "cleared", "result_cleared"
-        if id_ in original.repairs and not sent.shortened:
-            return "repaired", original.repairs[id_]
-        return common
+    ``reason`` is that of rows that are shown whole.
+    """
+    if score is None:
+        return kept(entry.made, (reason, tag, tokens), _decide, entry, tag, reason, tokens, score)
+    return _decide(entry, tag, reason, tokens, score)
 
-    return [(outcome, tuple(same)) for outcome, same in groupby(ids, key=outcome_of)]
+
+def _decide(
+    entry: Entry, tag: str, reason: str, tokens: int, score: float | None
+) -> tuple[Decision, ...]:
+    ids, reasons = _ids(entry.messages), entry.reasons
+    if not reasons:
+        return (Decision(ids, tag, _OUTCOMES.get(reason, "repaired"), reason, tokens, score),)
+    alike = groupby(ids, lambda id_: reasons.get(id_, reason))
+    first, *others = (
+        Decision(tuple(same), tag, _OUTCOMES.get(code, "repaired"), code, None, score)
+        for code, same in alike
+    )
+    # the first one has the tokens of the whole entry
+    return (first._replace(tokens=tokens), *others)
 
 
 def _ids(messages: Sequence[Message]) -> tuple[str, ...]:
     return tuple([message.id for message in messages])
 
 
-# --- recalled rows ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class RecallOutcome:
-    """What was chosen of the newest turns, and of the rows of older ones."""
+    """The choices among the newest turns, and among the rows of older ones."""
 
     #: The block of history before anything was left out.
     block: Block
     #: That of the newest turns.
-    newest: BlockOutcome
+    newest: FittedBlock
     #: The decisions on rows that are in none of the newest turns, in their order.
     row_decisions: Sequence[Decision]
     #: The block of rows that are recalled; None if none is.
@@ -238,43 +269,19 @@ class RecallOutcome:
         decided = {id_ for decision in final for id_ in decision.message_ids}
         # a tool result that belongs to a row may be decided already, by its repair
         on_rows = [
-            row._replace(message_ids=tuple(id_ for id_ in row.message_ids if id_ not in decided))
+            row
+            if decided.isdisjoint(row.message_ids)
+            else row._replace(
+                message_ids=tuple(id_ for id_ in row.message_ids if id_ not in decided)
+            )
             for row in self.row_decisions
         ]
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
-        return (*on_rows, *self._on_others(decided), *final)
-
-    def _on_others(self, decided: Set[str]) -> Iterator[Decision]:
-        """Decide on messages that no row prints, such as calls of a run that is shown in part."""
+        # messages that no row prints, such as calls of a run that is shown in part
         candidates = (
             *(each.message_ids for each in self.block.omissions if each.reason == BEYOND_LIMIT),
             *(_ids(entry.messages) for entry in self.block.entries),
         )
-        for candidate in candidates:
-            ids = tuple(id_ for id_ in candidate if id_ not in decided)
-            if ids:
-                yield Decision(ids, self.block.tag, "dropped", "older")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedBlock:
-    """A block of history, or of the run, as it is sent, and the outcome of its candidates."""
-
-    block: Block
-    outcome: BlockOutcome
-    #: True if the strategy kept more than the budget holds.
-    insufficient: bool = False
-    #: Precedes native history, in place of what was left out.
-    summary: Block | None = None
-    #: Rows of older turns, and the outcome of all of them; None if none could be recalled.
-    recall: RecallOutcome | None = None
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """Return the blocks that are sent in the place of this one."""
-        return (self.summary, self.block) if self.summary else (self.block,)
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        """Return the decision on every candidate."""
-        return (self.recall or self.outcome).decisions
+        others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in candidates)
+        on_others = [Decision(ids, self.block.tag, "dropped", "older") for ids in others if ids]
+        return (*on_rows, *on_others, *final)

@@ -3,12 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 from formatters.rows import fix_surrogates
-from service.budget.counting import MESSAGE_OVERHEAD, AnyMessage, Estimate, messages_tokens
+from service.budget.counting import MESSAGE_OVERHEAD, Estimate, MessageCounts
 from service.ports.services import TokenCounter
 
 #: The counts of a tokenizer, raised by a factor: ``o200k_base*1.25``.
@@ -18,7 +18,7 @@ _RAISED: Final = re.compile(r"(\w+)\*(\d+(?:\.\d+)?)")
 UNITS_PER_TOKEN: Final = 4
 
 
-class SimpleTokenCounter:
+class SimpleTokenCounter(MessageCounts):
     """Estimates tokens as a quarter of the characters, by NEXUS3's rule."""
 
     name = "simple"
@@ -27,10 +27,6 @@ class SimpleTokenCounter:
     def count(self, text: str) -> int:
         """Return 0 for an empty text, else at least 1."""
         return max(1, len(text) // 4) if text else 0
-
-    def count_messages(self, messages: Iterable[AnyMessage]) -> int:
-        """Return the tokens of messages: 4 each, and those of content and calls."""
-        return messages_tokens(messages, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +42,14 @@ class RaisedTokenCounter(Estimate):
         """Return the name of the base with the factor: ``o200k_base*1.25``."""
         return counter_name(self.base.name, self.factor)
 
-    def count_joined(self, texts: Iterable[str]) -> int:
-        """Return the tokens of texts sent as one, rounded once."""
-        # rounded first, since 100 * 1.1 is 110.00000000000001, and would be 111
-        return math.ceil(round(sum(map(self.base.count, texts)) * self.factor, 6))
+    def size(self, text: str) -> int:
+        """Return the tokens of the other counter."""
+        return self.base.count(text)
 
-    def count_messages(self, messages: Iterable[AnyMessage]) -> int:
-        """Return the tokens of messages: 4 each, and those of content and calls."""
-        return messages_tokens(messages, self.count)
+    def tokens(self, size: int) -> int:
+        """Return the product, rounded up."""
+        # rounded first, since 100 * 1.1 is 110.00000000000001, and would be 111
+        return math.ceil(round(size * self.factor, 6))
 
 
 def counter_name(tokenizer: str, factor: float) -> str:
@@ -75,15 +71,18 @@ def estimate_tokens(content: str | Mapping[str, object]) -> int:
     For an item of history, its whole JSON without blanks counts, role and keys included.
     """
     text = content if isinstance(content, str) else _json(content)
+    if text.isascii():
+        return -(-len(text) // UNITS_PER_TOKEN)
     return math.ceil(len(text.encode("utf-16-le", "surrogatepass")) / 2 / UNITS_PER_TOKEN)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+#: Created once: `json.dumps` creates one for each value.
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_json: Final = _JSON.encode
 
 
 #: Tokens of content blocks whose text doesn't reflect their cost (neuron-context's table).
-FLAT_TOKENS: Final[Mapping[str, int]] = {"image": 300, "document": 500}
+FLAT_TOKENS: Final[Mapping[str, int]] = {"image": 300, "image_url": 300, "document": 500}
 
 #: The key of a content block's text, by its type.
 TEXT_KEYS: Final[Mapping[str, str]] = {
@@ -114,9 +113,12 @@ class HeuristicTokenCounter(Estimate):
         """Return a counter with another ratio."""
         return cls(chars_per_token)
 
-    def count_joined(self, texts: Iterable[str]) -> int:
-        """Return the tokens of texts sent as one, rounded once."""
-        size = sum(len(fix_surrogates(text).encode()) for text in texts)
+    def size(self, text: str) -> int:
+        """Return the bytes of a text in UTF-8."""
+        return len(fix_surrogates(text).encode())
+
+    def tokens(self, size: int) -> int:
+        """Return the quotient, rounded up."""
         return math.ceil(size / self.chars_per_token)
 
     def estimate_text(self, text: str) -> int:
@@ -127,7 +129,7 @@ class HeuristicTokenCounter(Estimate):
         """Return the tokens of messages: 4 each, and those of ``content``.
 
         Content is a text or a list of blocks: text, thinking, redacted_thinking, tool_use,
-        tool_result, image, document, compaction. Other blocks count as 0.
+        tool_result, image, image_url, document, compaction. Other blocks count as 0.
         """
         return sum(MESSAGE_OVERHEAD + self._content(m.get("content")) for m in messages)
 
@@ -150,7 +152,10 @@ class HeuristicTokenCounter(Estimate):
         if kind in FLAT_TOKENS:
             return FLAT_TOKENS[kind]
         if kind == "tool_use":
-            return self._text(block.get("name")) + self.count(_json(block.get("input", {})))
+            given = block.get("input", {})
+            # arguments that are no JSON object are counted as the text that they are
+            written = given if isinstance(given, str) else _json(given)
+            return self._text(block.get("name")) + self.count(written)
         if kind == "tool_result":
             return self._content(block.get("content"))
         return self._text(block.get(TEXT_KEYS.get(kind, "")))

@@ -1,21 +1,20 @@
 """Fit the blocks of a context into a token budget: which are reduced, in which order, how far."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 from formatters.model import Block, Count, TrimPolicy
-from service.budget.counting import block_tokens, measure
+from service.budget.counting import StablePrefix, block_tokens, find_stable_prefix, measure
 from service.budget.decisions import Decision, FittedBlock
-from service.budget.fit_history import fit_history, placeholder_only
-from service.budget.fit_recall import RankRows, RecallRequest, fit_recall
-from service.budget.fit_run import fit_run, newest_group_only
-from service.budget.groups import StableBudget, Strategy, has_stable_prefix
-from service.budget.stable_prefix import StablePrefix, find_stable_prefix
+from service.budget.fit_history import fit_history, fit_run, placeholder_only
+from service.budget.fit_recall import RecallRequest, fit_recall
+from service.budget.groups import StableBudget, Strategy
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.relevance import recalls
+from service.budget.strategies.relevance import Relevance
 from service.errors import BudgetExceededError
 
 #: The share of the tokens left by unchanging blocks that history may use in every build.
@@ -32,42 +31,48 @@ class Budget:
     available: int
     #: Tokens of the ``tools`` array, which nothing shortens.
     tools: int
+    #: Whether the tools were chosen for the input, so that the next build may have others.
+    tools_chosen: bool = False
     strategy: Strategy
     #: Tokens for everything that holds history; None for what the other blocks leave.
     memory: int | None = None
-    #: Scores rows of history, for a strategy that recalls them.
-    rank: RankRows | None = None
-
-    @property
-    def largest_history(self) -> int:
-        """Return the tokens that history can have at most."""
-        return self.memory or self.available
-
-
-@dataclass(frozen=True, slots=True)
-class ReducedBlock:
-    """A block, other than history and run, that was shortened or dropped."""
-
-    tag: str
-    #: ``block_dropped`` or ``block_shortened``.
-    code: str
+    #: What a strategy that recalls rows of history ranks them by, and the moment of the question.
+    question: str = ""
+    now: datetime | None = None
+    #: Whether the tokens of rows that aren't recalled are counted for the decisions on them.
+    explain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: decisions are remembered
 class Fitted:
-    """The fitted blocks, and the decisions behind them."""
+    """The fitted blocks, and their decisions."""
 
     blocks: tuple[Block, ...]
     #: Tokens of each block, by tag.
     tokens: dict[str, int]
     #: Tokens of the ``tools`` array.
     tools: int = 0
-    #: What of the context the next build repeats.
+    #: The part of the context that the next build repeats.
     stable_prefix: StablePrefix = field(default_factory=StablePrefix)
     #: What was chosen of history, and of the run in flight; None if there is none.
     history: FittedBlock | None = None
     run: FittedBlock | None = None
-    reduced_blocks: tuple[ReducedBlock, ...] = ()
+    #: ``block_dropped`` or ``block_shortened``, by the tags of other blocks.
+    reduced_blocks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Return the tokens of the whole context."""
+        return sum(self.tokens.values()) + self.tools
+
+    def with_block(self, block: Block, count: Count) -> "Fitted":
+        """Return the same context with another block in place of the one with its tag.
+
+        It is a message of its own, and not part of the stable prefix.
+        """
+        blocks = tuple(block if other.tag == block.tag else other for other in self.blocks)
+        tokens = {**self.tokens, block.tag: block_tokens(block, count)}
+        return replace(self, blocks=blocks, tokens=tokens)
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
@@ -108,30 +113,40 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
         if fitted_history.recall and fitted_history.recall.sent:
             sent[fitted_history.recall.sent.tag] = (fitted_history.recall.sent,)
     fitted_blocks = [part for block in blocks for part in sent.get(block.tag, ())]
-    fitted = _measured(fitted_blocks, budget, count)
-    return replace(fitted, history=fitted_history, run=fitted_run, reduced_blocks=reduced_blocks)
+    tokens = measure(fitted_blocks, count)
+    return Fitted(
+        blocks=tuple(fitted_blocks),
+        tokens=tokens,
+        tools=budget.tools,
+        stable_prefix=_stable_prefix(fitted_blocks, tokens, budget, count),
+        history=fitted_history,
+        run=fitted_run,
+        reduced_blocks=reduced_blocks,
+    )
 
 
 def _fit_everything(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """Keep every block as it is, or refuse: the strategy ``none``."""
-    fitted = _measured(blocks, budget, count)
-    if fitted.tools + sum(fitted.tokens.values()) > budget.available:
+    tokens = measure(blocks, count)
+    if sum(tokens.values()) + budget.tools > budget.available:
         reason = "the strategy none leaves nothing out: all parts"
-        raise _budget_exceeded(reason, fitted.tokens, budget)
+        raise _budget_exceeded(reason, tokens, budget)
     history = _find(blocks, TrimPolicy.BY_STRATEGY)
     run = _find(blocks, TrimPolicy.ALL_BUT_NEWEST)
-    return replace(
-        fitted,
+    return Fitted(
+        blocks=tuple(blocks),
+        tokens=tokens,
+        tools=budget.tools,
+        stable_prefix=_stable_prefix(blocks, tokens, budget, count),
         history=fit_history(history, budget.strategy, None, count) if history else None,
         run=fit_run(run, budget.available, count) if run else None,
     )
 
 
-def _measured(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
-    """Return blocks as they are sent with their tokens."""
-    tokens = measure(blocks, count)
-    prefix = find_stable_prefix(blocks, tokens, count)
-    return Fitted(blocks=tuple(blocks), tokens=tokens, tools=budget.tools, stable_prefix=prefix)
+def _stable_prefix(
+    blocks: Sequence[Block], tokens: Mapping[str, int], budget: Budget, count: Count
+) -> StablePrefix:
+    return find_stable_prefix(blocks, tokens, count, tools_chosen=budget.tools_chosen)
 
 
 def _find(blocks: Iterable[Block], policy: TrimPolicy) -> Block | None:
@@ -148,7 +163,7 @@ def _total(blocks: Iterable[Block], count: Count) -> int:
 def _smallest(block: Block, budget: Budget, count: Count) -> Block:
     """Return what a block must have before other blocks are reduced for it."""
     if block.gives_way is TrimPolicy.ALL_BUT_NEWEST:
-        return newest_group_only(block)
+        return replace(block, entries=block.entries[-1:])
     if not block.is_history:
         return block
     # a history that is smaller than its placeholder stays, if the strategy keeps all of it
@@ -176,20 +191,16 @@ def _run_room(
     claimed = 0
     if history:
         held = _total((block for block in smallest if block.is_history), count)
-        room = min(held + spare, budget.largest_history)
+        room = min(held + spare, budget.memory or budget.available)
         wanted = fit_history(history, _claiming_strategy(budget), room, count)
         claimed = max(_total(wanted.blocks, count) - held, 0)
-    newest_group = _total(_only(smallest, TrimPolicy.ALL_BUT_NEWEST), count)
-    return newest_group + spare - min(claimed, spare // 2)
-
-
-def _only(blocks: Sequence[Block], policy: TrimPolicy) -> list[Block]:
-    return [block for block in blocks if block.gives_way is policy]
+    newest_group = (block for block in smallest if block.gives_way is TrimPolicy.ALL_BUT_NEWEST)
+    return _total(newest_group, count) + spare - min(claimed, spare // 2)
 
 
 def _claiming_strategy(budget: Budget) -> Strategy:
-    """Return the strategy by which to estimate what history takes; recall fills any room."""
-    return _NEWEST if recalls(budget.strategy) else budget.strategy
+    """Return the strategy that estimates the size of history; recall fills any room."""
+    return _NEWEST if budget.strategy.recalls else budget.strategy
 
 
 def _fit_history(
@@ -201,119 +212,117 @@ def _fit_history(
 ) -> FittedBlock:
     """Fit history into the tokens that the other blocks leave, and recall rows if possible."""
     left = budget.available - budget.tools - _total(others, count)
-    room = min(left, budget.largest_history)
+    room = min(left, budget.memory or budget.available)
     strategy = budget.strategy
-    if has_stable_prefix(strategy):
-        tokens = _stable_tokens(others, budget, count)
+    if strategy.stable_prefix:
+        # the tokens that history may use in every build, whatever the input: unless it has a limit
+        # of its own, a share is left to blocks that change and to those that a request brings along
+        unchanging = (
+            block
+            for block in others
+            if not block.volatile and block.gives_way is not TrimPolicy.WHOLE
+        )
+        spare = max(budget.available - budget.tools - _total(unchanging, count), 0)
+        tokens = min(int(spare * STABLE_SHARE), budget.memory or spare)
         strategy = strategy.with_stable_budget(StableBudget(tokens, whole=not history.moves))
-    if recallable_rows and budget.rank and recalls(strategy):
-        request = RecallRequest(recallable_rows, strategy, budget.rank)
+    if recallable_rows and isinstance(strategy, Relevance) and (ranker := strategy.rank):
+        request = RecallRequest(
+            recallable_rows,
+            strategy,
+            rank=lambda passages: ranker(budget.question, passages, budget.now),
+            explain=budget.explain,
+        )
         return fit_recall(history, request, room, count)
     return fit_history(history, strategy, room, count)
-
-
-def _stable_tokens(others: Sequence[Block], budget: Budget, count: Count) -> int:
-    """Return the tokens that history may use in every build, whatever the input.
-
-    Unless history has a limit of its own, a share is left to blocks that change from build to build
-    and to those that a request brings along.
-    """
-    unchanging = (
-        block for block in others if not block.volatile and block.gives_way is not TrimPolicy.WHOLE
-    )
-    left = max(budget.available - budget.tools - _total(unchanging, count), 0)
-    return min(int(left * STABLE_SHARE), budget.memory or left)
 
 
 # --- other blocks ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Reduction:
-    """The smaller forms of a block, from the largest to the smallest."""
-
-    #: How many there are.
-    forms: Callable[[Block], int]
-    #: Return one of them, counted from 0; None if it drops the block.
-    apply: Callable[[Block, int], Block | None]
+#: How many smaller forms a block has, and a function that returns one of them by its number, from
+#: 0 for the largest; None if it drops the block.
+_Forms = tuple[int, Callable[[int], Block | None]]
 
 
 def _reduce_blocks(
     blocks: Sequence[Block], budget: Budget, count: Count
-) -> tuple[list[Block], tuple[ReducedBlock, ...]]:
+) -> tuple[list[Block], dict[str, str]]:
     """Reduce blocks in the order of `_REDUCTIONS`, the last of a kind first, until all fit."""
     limit = budget.available - budget.tools
     remaining = list(blocks)
     total = _total(remaining, count)
-    reduced: list[ReducedBlock] = []
-    for policy, reduction in _REDUCTIONS:
-        for block in reversed(_only(blocks, policy)):
+    reduced: dict[str, str] = {}
+    for policy, list_forms in _REDUCTIONS:
+        for block in reversed([block for block in blocks if block.gives_way is policy]):
             if total <= limit:
                 break
-            smaller = _reduce(remaining, block, reduction, limit, count)
+            smaller = _reduce(remaining, block, list_forms(block), limit, count)
             size = _total(smaller, count)
             if size < total:
                 dropped = len(smaller) < len(remaining)
-                code = "block_dropped" if dropped else "block_shortened"
-                reduced.append(ReducedBlock(block.tag, code))
+                reduced[block.tag] = "block_dropped" if dropped else "block_shortened"
                 remaining, total = smaller, size
     if total > limit:
         tokens = measure(remaining, count)
         raise _budget_exceeded("the parts that may not be left out", tokens, budget)
-    return remaining, tuple(reduced)
+    return remaining, reduced
 
 
 def _reduce(
-    blocks: Sequence[Block], block: Block, reduction: _Reduction, limit: int, count: Count
+    blocks: Sequence[Block], block: Block, forms: _Forms, limit: int, count: Count
 ) -> list[Block]:
-    """Return all blocks with one in the largest form with which they fit, or in its smallest."""
+    """Return all blocks with one in its largest form that fits, or in its smallest."""
+    length, get_form = forms
 
     def with_form(number: int) -> list[Block]:
-        form = reduction.apply(block, number)
+        form = get_form(number)
         replaced = (form if other.tag == block.tag else other for other in blocks)
         return [other for other in replaced if other is not None]
 
     def fits(number: int) -> bool:
         return _total(with_form(number), count) <= limit
 
-    forms = range(reduction.forms(block))
-    return with_form(min(bisect_left(forms, True, key=fits), len(forms) - 1))
+    return with_form(min(bisect_left(range(length), True, key=fits), length - 1))
 
 
-def _shorter_texts(block: Block) -> list[tuple[int, int]]:
-    """List level and entry of each shorter text, in the order in which they are used.
+def _list_details(block: Block) -> _Forms:
+    """Replace one text after the other by a shorter one.
 
     Levels count from the last, so that no entry is at its shortest while others have more.
     """
     levels = max((len(entry.shorter) for entry in block.entries), default=0)
-    return [
-        (level, index)
+    shorter = [
+        (index, block.entries[index].shorter[-1 - level])
         for level in reversed(range(levels))
         for index in reversed(range(len(block.entries)))
         if level < len(block.entries[index].shorter)
     ]
 
+    def get_form(number: int) -> Block:
+        entries = list(block.entries)
+        for index, text in shorter[: number + 1]:
+            entries[index] = replace(entries[index], text=text)
+        return replace(block, entries=tuple(entries))
 
-def _with_less_detail(block: Block, number: int) -> Block:
-    entries = list(block.entries)
-    for level, index in _shorter_texts(block)[: number + 1]:
-        entries[index] = replace(entries[index], text=block.entries[index].shorter[-1 - level])
-    return replace(block, entries=tuple(entries))
+    return len(shorter), get_form
 
 
-def _without_tail(block: Block, number: int) -> Block:
+def _list_tails(block: Block) -> _Forms:
     """Cut the end of the only entry, from one character to all of them."""
     (entry,) = block.entries
-    if entry.shorten:
-        entry = entry.shorten(entry.longest - 1 - number)
-    return replace(block, entries=(entry,))
+
+    def get_form(number: int) -> Block:
+        shorter = entry.shorten(entry.longest - 1 - number) if entry.shorten else entry
+        return replace(block, entries=(shorter,))
+
+    return entry.longest, get_form
 
 
 #: The order in which blocks are reduced once run and history are at their smallest.
-_REDUCTIONS: Final[tuple[tuple[TrimPolicy, _Reduction], ...]] = (
-    (TrimPolicy.WHOLE, _Reduction(lambda _block: 1, lambda _block, _number: None)),
-    (TrimPolicy.BY_DETAIL, _Reduction(lambda block: len(_shorter_texts(block)), _with_less_detail)),
-    (TrimPolicy.BY_TAIL, _Reduction(lambda block: block.entries[0].longest, _without_tail)),
+_REDUCTIONS: Final[tuple[tuple[TrimPolicy, Callable[[Block], _Forms]], ...]] = (
+    (TrimPolicy.WHOLE, lambda _block: (1, lambda _number: None)),
+    (TrimPolicy.BY_DETAIL, _list_details),
+    (TrimPolicy.BY_TAIL, _list_tails),
 )
 
 
@@ -323,5 +332,8 @@ def _budget_exceeded(what: str, tokens: dict[str, int], budget: Budget) -> Budge
     sizes = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
     excess = needed - budget.available
     return BudgetExceededError(
-        f"{what} need {needed} tokens, {excess} more than the {budget.available} available: {sizes}"
+        f"{what} need {needed} tokens, {excess} more than the {budget.available} available: "
+        f"{sizes}",
+        needed=needed,
+        available=budget.available,
     )

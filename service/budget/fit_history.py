@@ -7,6 +7,7 @@ in their place.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import is_
 from typing import Final
 
 from formatters.model import Block, Count, Entry
@@ -19,17 +20,16 @@ from service.budget.counting import (
     last_tokens,
     make_groups,
 )
-from service.budget.decisions import BlockOutcome, FittedBlock, SentEntry
+from service.budget.decisions import FittedBlock, SentEntry
 from service.budget.groups import (
     Fit,
     Group,
     GroupDecision,
     Strategy,
     SummaryCandidate,
-    apply_strategy,
     cost,
     newest_that_fit,
-    reports_minimum,
+    suffix_costs,
 )
 
 #: Characters per message below which a shortened turn has no meaning left.
@@ -46,14 +46,20 @@ def fit_history(block: Block, strategy: Strategy, budget: int | None, count: Cou
     groups = make_groups(block, count)
     if budget is None or not groups:
         largest = max((group.tokens_last for group in groups), default=0)
-        return _Fitting(block, groups, largest, count).assemble(Fit(kept=tuple(groups)), dict)
+        fit = Fit(kept=tuple(groups))
+        fitting = _Fitting(block, groups, largest, count)
+        return fitting.assemble(fit, fitting.send(fit))
     fixed = fixed_tokens(block, count)
     fitting = _Fitting(block, groups, budget - fixed, count)
-    choice, fit = fitting.choose(strategy)
-    # with summaries, a larger budget may bring back another summary instead of a group
-    minimum_budgets = dict if block.forms else partial(_minimum_budgets, strategy, groups, fixed)
-    fitted = fitting.assemble(fit, minimum_budgets)
-    return replace(fitted, insufficient=len(fit.kept) < len(choice.kept))
+    choice, fit, sent = fitting.choose(strategy)
+
+    def minimum_budgets() -> dict[int, int]:
+        # with summaries, a larger budget may bring back another summary instead of a group
+        reported = {} if block.forms else strategy.least(groups)
+        return {index: tokens + fixed for index, tokens in reported.items()}
+
+    insufficient = len(fit.kept) < len(choice.kept)
+    return fitting.assemble(fit, sent, minimum_budgets, insufficient=insufficient)
 
 
 def placeholder_only(block: Block) -> Block:
@@ -73,18 +79,10 @@ def clear_results(entry: Entry, ids: frozenset[str]) -> Entry:
         for index, message in enumerate(entry.native)
     )
     results = {id_: index for id_, index in entry.results.items() if index not in indices}
-    shorten = partial(_shorten_cleared, entry.shorten, ids) if entry.shorten else None
-    return replace(entry, native=native, results=results, shorten=shorten)
-
-
-def _shorten_cleared(shorten: Callable[[int], Entry], ids: frozenset[str], chars: int) -> Entry:
-    return clear_results(shorten(chars), ids)
-
-
-def _minimum_budgets(strategy: Strategy, groups: Sequence[Group], fixed: int) -> dict[int, int]:
-    """Return the smallest tokens of the whole block that would keep each group."""
-    reported = strategy.least(groups) if reports_minimum(strategy) else {}
-    return {index: tokens + fixed for index, tokens in reported.items()}
+    whole = entry.shorten
+    shorten = (lambda chars: clear_results(whole(chars), ids)) if whole else None
+    reasons = {**entry.reasons, **dict.fromkeys(ids, "result_cleared")}
+    return replace(entry, native=native, results=results, reasons=reasons, shorten=shorten)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,64 +94,94 @@ class _Fitting:
     room: int
     count: Count
 
-    def choose(self, strategy: Strategy) -> tuple[Fit, Fit]:
-        """Return the strategy's choice, and what of it fits.
+    def choose(self, strategy: Strategy) -> tuple[Fit, Fit, Mapping[int, SentEntry]]:
+        """Return the strategy's choice, the part that fits, and the entries sent for it.
 
         If a chosen group can't be sent in any form, the strategy chooses again without all such.
         """
-        groups = [group.limited_to(self.room) for group in self.groups]
+        room = self.room
+        groups = [g if g.tokens_last <= room else g.limited_to(room) for g in self.groups]
         candidates = [SummaryCandidate(self._cost_of(f.entry), f) for f in self.block.forms]
-        choice = apply_strategy(strategy, groups, self.room, candidates)
+        choice = strategy.fit_with_summaries(groups, self.room, candidates)
         fit = self._enforce_room(choice)
-        if all(map(self._can_be_sent, fit.kept)):
-            return choice, fit
+        sent = self.send(fit)
+        if len(sent) == len(fit.kept):
+            return choice, fit, sent
         too_large = {
-            group.index: GroupDecision("too_large")
-            for group in groups
-            if not self._can_be_sent(group)
+            group.index: GroupDecision("too_large") for group in groups if not self._sent(group)
         }
         groups = [group for group in groups if group.index not in too_large]
-        choice = apply_strategy(strategy, groups, self.room, candidates)
+        choice = strategy.fit_with_summaries(groups, self.room, candidates)
         fit = self._enforce_room(choice)
         # without a turn that an earlier build had, the block doesn't just grow at its end
-        decisions = {**fit.decisions, **too_large}
-        return choice, replace(fit, decisions=decisions, stable_prefix=False)
+        fit = replace(fit, decisions={**fit.decisions, **too_large}, stable_prefix=False)
+        return choice, fit, self.send(fit)
 
-    def assemble(self, fit: Fit, minimum_budgets: Callable[[], Mapping[int, int]]) -> FittedBlock:
-        """Return the block with the chosen entries, whole or shortened, and with a summary."""
-        sent = {
-            group.index: entry for group in fit.kept if (entry := self._sent(group)) is not None
+    def send(self, fit: Fit) -> dict[int, SentEntry]:
+        """Return the entries of kept groups that can be sent, by the index of the group."""
+        entries, room = self.block.entries, self.room
+        return {
+            group.index: sent
+            for group in fit.kept
+            if (
+                # most are sent as they are
+                sent := SentEntry(entries[group.index], group.tokens)
+                if group is self.groups[group.index] and group.tokens_last <= room
+                else self._sent(group)
+            )
         }
-        entries = tuple(each.entry for each in sent.values())
-        unchanged = all(each.whole for each in sent.values())
+
+    def assemble(
+        self,
+        fit: Fit,
+        sent: Mapping[int, SentEntry],
+        minimum_budgets: Callable[[], Mapping[int, int]] = dict,
+        *,
+        insufficient: bool = False,
+    ) -> FittedBlock:
+        """Return the block with the chosen entries, whole or shortened, and with a summary."""
+        entries = tuple([each.entry for each in sent.values()])
+        unchanged = all(map(is_, entries, map(self.block.entries.__getitem__, sent)))
         is_cut = len(sent) < len(self.groups) or not unchanged
         block = replace(
             self.block if entries else placeholder_only(self.block),
             entries=entries,
             moves=(is_cut or self.block.moves) and not (fit.stable_prefix and unchanged),
         )
-        outcome = BlockOutcome(self.block, self.groups, sent, fit, minimum_budgets)
         summary = self._summary(fit, sent)
-        if summary and block.native:
-            return FittedBlock(block=block, outcome=outcome, summary=summary)
-        if summary:
+        if summary and not block.native:
             block = replace(block, entries=(*summary.entries, *entries))
-        return FittedBlock(block=block, outcome=outcome)
+        return FittedBlock(
+            original=self.block,
+            block=block,
+            groups=self.groups,
+            sent=sent,
+            fit=fit,
+            minimum_budgets=minimum_budgets,
+            insufficient=insufficient,
+            summary=summary if block.native else None,
+        )
 
     def _enforce_room(self, choice: Fit) -> Fit:
         """Drop the oldest groups that a strategy left over the budget, whichever it protects.
 
         A summary is dropped first, if it doesn't fit or leaves no room for any chosen group.
         """
-        groups = [self._as_sent(group) for group in choice.kept]
         has_summary = choice.summary is not None or choice.stored_summary is not None
+        given = [self.groups[group.index] for group in choice.kept]
+        is_cleared = any(group.cleared for group in choice.kept)
+        if not (has_summary or is_cleared) and cost(given) <= self.room:
+            return choice
+        # at their true costs once their results are cleared
+        whole = (self.groups[g.index].without_results(g.cleared) for g in choice.kept)
+        groups = [group.limited_to(self.room) for group in whole]
         if not has_summary and cost(groups) <= self.room:
             return choice
         room = self.room - self._summary_tokens(choice)
-        kept = _newest(groups, room)
+        kept = newest_that_fit(groups, room)
         if has_summary and (room < 0 or (groups and not kept)):
             choice = replace(choice, summary=None, stored_summary=None)
-            kept = _newest(groups, self.room)
+            kept = newest_that_fit(groups, self.room)
         indices = {group.index for group in kept}
         dropped = {
             group.index: GroupDecision("insufficient")
@@ -167,26 +195,19 @@ class _Fitting:
             stable_prefix=choice.stable_prefix and not dropped,
         )
 
-    def _as_sent(self, group: Group) -> Group:
-        """Return a chosen group with its true cost once its results are cleared, or the room."""
-        return self.groups[group.index].without_results(group.cleared).limited_to(self.room)
-
     # --- entries ---
-
-    def _can_be_sent(self, group: Group) -> bool:
-        """Return whether a group fits as the strategy left it, or shortened."""
-        whole = self.groups[group.index]
-        return whole.tokens_last <= self.room or self._sent(group) is not None
 
     def _sent(self, group: Group) -> SentEntry | None:
         """Return a group's entry as it is sent; None if it can't be shortened enough."""
-        remaining = self.groups[group.index].without_results(group.cleared)
-        entry = clear_results(self.block.entries[group.index], group.cleared)
+        remaining, entry = self.groups[group.index], self.block.entries[group.index]
+        if group.cleared:
+            remaining = remaining.without_results(group.cleared)
+            entry = clear_results(entry, group.cleared)
         if remaining.tokens_last <= self.room:
-            return SentEntry(entry, remaining.tokens, cleared=group.cleared)
-        return self._shorten(entry, group.cleared)
+            return SentEntry(entry, remaining.tokens)
+        return self._shorten(entry)
 
-    def _shorten(self, entry: Entry, cleared: frozenset[str]) -> SentEntry | None:
+    def _shorten(self, entry: Entry) -> SentEntry | None:
         """Return the entry with as many characters per message as fit, by binary search."""
         if entry.shorten is None or self.room <= 0:
             return None
@@ -198,7 +219,7 @@ class _Fitting:
             shorter = entry.shorten(chars)
             tokens = last_tokens(shorter, self.count)
             if tokens <= self.room:
-                best = SentEntry(shorter, tokens, shortened=True, cleared=cleared)
+                best = SentEntry(shorter, tokens)
                 low = chars + 1
             else:
                 high = chars - 1
@@ -213,7 +234,7 @@ class _Fitting:
         if fit.summary is None or len(sent) == len(self.groups):
             return None
         dropped = [group for group in self.groups if group.index not in sent]
-        entry = format_summary_entry(fit.summary(dropped), self.block.tags)
+        entry = format_summary_entry(fit.summary(dropped))
         return summary_block(entry, volatile=True)
 
     def _summary_tokens(self, choice: Fit) -> int:
@@ -222,7 +243,7 @@ class _Fitting:
             return choice.stored_summary.tokens
         if choice.summary is None:
             return 0
-        return self._cost_of(format_summary_entry(choice.summary(self.groups), self.block.tags))
+        return self._cost_of(format_summary_entry(choice.summary(self.groups)))
 
     def _cost_of(self, summary: Entry) -> int:
         """Return the cost of a summary before the entries, or as a message of its own."""
@@ -231,5 +252,38 @@ class _Fitting:
         return entry_tokens(summary, self.count)
 
 
-def _newest(groups: Sequence[Group], room: int) -> Sequence[Group]:
-    return groups if cost(groups) <= room else newest_that_fit(groups, room)
+def fit_run(block: Block, budget: int, count: Count) -> FittedBlock:
+    """Fit a run into ``budget`` tokens; its newest group stays whole, even if that needs more."""
+    groups = make_groups(block, count)
+    kept = _choose_groups(groups, budget)
+    sent = {
+        group.index: SentEntry(
+            clear_results(block.entries[group.index], group.cleared), group.tokens
+        )
+        for group in kept
+    }
+    older = GroupDecision("run_older")
+    fit = Fit(kept=kept, decisions={group.index: older for group in groups})
+    return FittedBlock(
+        original=block,
+        block=replace(block, entries=tuple(each.entry for each in sent.values())),
+        groups=groups,
+        sent=sent,
+        fit=fit,
+        minimum_budgets=partial(suffix_costs, groups),
+    )
+
+
+def _choose_groups(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
+    """Keep as many groups as fit with cleared results, then clear no more than necessary."""
+    smallest = [group.without_results(group.savings) for group in groups[:-1]]
+    fitting = newest_that_fit((*smallest, *groups[-1:]), budget)
+    kept = list(groups[-len(fitting) :] if fitting else groups[-1:])
+    excess = cost(kept) - budget
+    for index, group in enumerate(kept[:-1]):
+        for id_, saved in group.savings.items():
+            if excess <= 0:
+                break
+            kept[index] = kept[index].without_results((id_,))
+            excess -= saved
+    return tuple(kept)

@@ -6,9 +6,10 @@ the highest scores first.
 
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate, chain, pairwise
+from operator import itemgetter
 from typing import Final
 
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Passage, Role
@@ -20,27 +21,24 @@ from service.budget.counting import (
     last_tokens,
     make_groups,
 )
-from service.budget.decisions import Decision, FittedBlock, Outcome, RecallOutcome
+from service.budget.decisions import Decision, FittedBlock, RecallOutcome, decide_on_entry
 from service.budget.fit_history import fit_history
+from service.budget.groups import explain_ranking
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.relevance import Relevance, recalls
+from service.budget.strategies.relevance import Relevance
 
 #: Consecutive rows that don't fit, after which no more are tried.
 MAX_MISSES: Final = 100
 #: Characters that a token rarely has; a row with more of them per remaining token isn't counted.
 CHARS_PER_TOKEN: Final = 12
+#: The most rows that are counted for the decisions on them alone.
+MAX_EXPLAINED: Final = 1_000
 
 _NEWEST: Final = OldestFirst()
 _WORD: Final = re.compile(r"[^\W_]+")
 
 #: Score the rows that may be recalled by their relevance to the current input.
 RankRows = Callable[[Sequence[Passage]], Sequence[float]]
-
-
-def make_ranker(strategy: object, question: str, now: datetime | None) -> RankRows | None:
-    """Return how a strategy scores rows for this question; None if it recalls none."""
-    ranker = strategy.rank if recalls(strategy) else None
-    return (lambda passages: ranker(question, passages, now)) if ranker else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,8 @@ class RecallRequest:
     rows: Block
     strategy: Relevance
     rank: RankRows
+    #: Whether rows that aren't recalled are counted, too.
+    explain: bool = False
 
 
 def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) -> FittedBlock:
@@ -64,11 +64,15 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     has_moving_start = block.moves and request.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (has_older_rows or has_moving_start):
         return fit_history(block, _NEWEST, room, count)
-    newest_turns = _recent_turns(replace(block, entries=entries), request.strategy, room, count)
+    newest = replace(block, entries=entries)
+    tokens = room - fixed_tokens(newest, count)
+    recent = request.strategy.recent(make_groups(newest, count), tokens)
+    shown = tuple(entries[group.index] for group in recent.kept)
+    newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     remaining = room - block_tokens(fitted.block, count)
-    row_decisions, recalled = _recall(block, fitted.block, request, remaining, count)
-    recall = RecallOutcome(block, fitted.outcome, row_decisions, recalled)
+    row_decisions, recalled = recall_rows(block, fitted.block, request, remaining, count)
+    recall = RecallOutcome(block, fitted, row_decisions, recalled)
     return replace(fitted, recall=recall)
 
 
@@ -82,14 +86,7 @@ def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
     return block.entries
 
 
-def _recent_turns(block: Block, strategy: Relevance, room: int, count: Count) -> Block:
-    """Return the block with the newest turns that the strategy always shows."""
-    recent = strategy.recent(make_groups(block, count), room - fixed_tokens(block, count))
-    entries = tuple(block.entries[group.index] for group in recent.kept)
-    return replace(block, entries=entries, moves=not recent.stable_prefix)
-
-
-def _recall(
+def recall_rows(
     whole: Block, newest: Block, request: RecallRequest, room: int, count: Count
 ) -> tuple[list[Decision], Block | None]:
     """Recall the rows with the highest scores; return the decision on each, and the block.
@@ -104,100 +101,123 @@ def _recall(
         if omission.reason != BEYOND_LIMIT
         for id_ in omission.message_ids
     }
-    shown = {index for index, row in enumerate(rows) if _shows_any(row, shown_ids)}
+    shown = {
+        index
+        for index, row in enumerate(rows)
+        if any(message.id in shown_ids for message in row.messages)
+    }
     candidates = [
         index
         for index, row in enumerate(rows)
-        if index not in shown and not _prints_any(row, removed_ids)
+        if index not in shown
+        # results may go with a row that doesn't print them
+        and not any(m.id in removed_ids for m in row.messages if m.role is row.messages[0].role)
     ]
     if not candidates:
         return [], None
-    scores = request.rank([row.passage for row in rows if row.passage])
+    rows, scores = choose_passages(rows, request.rank)
     # of rows with equal scores the newer comes first
     ranked = sorted(candidates, key=lambda index: (scores[index], index), reverse=True)
     shown_texts = {normalize_words(rows[index]) for index in shown}
     room -= fixed_tokens(request.rows, count)
-    selected, repeated = select_rows(rows, ranked, shown_texts, room, count)
+    selection = select_rows(rows, ranked, shown_texts, room, count)
+    selected, tokens = selection.selected, selection.tokens
+    uncounted = [index for index in ranked if index not in tokens] if request.explain else []
+    tokens |= {index: entry_tokens(rows[index], count) for index in uncounted[:MAX_EXPLAINED]}
+    distinct = [index for index in ranked if index not in selection.repeated]
+    reasons = explain_ranking(distinct, selected, selection.too_long)
 
-    def decide(index: int) -> Decision:
-        ids = tuple(message.id for message in rows[index].messages)
-        score = round(scores[index], 2)
+    # the row that calls a tool precedes its results
+    callers: list[int] = []
+    for index, row in enumerate(rows):
+        callers.append(callers[-1] if row.messages[0].role is Role.TOOL else index)
+
+    def decide(index: int) -> Iterable[Decision]:
+        row, score, tag = rows[index], round(scores[index], 2), request.rows.tag
+        ids = tuple(message.id for message in row.messages)
         if index in selected:
-            outcome: Outcome = "truncated" if rows[index].cut else "kept"
-            tokens = selected[index]
-            return Decision(ids, request.rows.tag, outcome, "recalled", tokens, score)
-        reason = "repeated" if index in repeated else "score"
-        return Decision(ids, whole.tag, "dropped", reason, score=score)
+            return decide_on_entry(row, tag, "recalled", tokens[index], score)
+        if callers[index] in selected:
+            return [Decision(ids, tag, "annotated", "call_only", score=score)]
+        reason = reasons.get(index, "repeated")
+        return [Decision(ids, whole.tag, "dropped", reason, tokens.get(index), score)]
 
     entries = insert_day_lines([rows[index] for index in sorted(selected)])
     recalled = replace(request.rows, entries=entries) if selected else None
-    return [decide(index) for index in candidates], recalled
+    return [*chain.from_iterable(map(decide, candidates))], recalled
 
 
-def _shows_any(row: Entry, ids: Set[str]) -> bool:
-    return any(message.id in ids for message in row.messages)
+def choose_passages(
+    rows: Sequence[Entry], rank: RankRows
+) -> tuple[tuple[Entry, ...], Sequence[float]]:
+    """Score rows, each by its best passage, and return each in the form that shows it."""
+    forms = [row.passages or (row,) for row in rows]
+    scores = iter(rank([each.passage for row in forms for each in row if each.passage]))
+    best = [max(zip(row, scores, strict=False), key=itemgetter(1)) for row in forms]
+    return tuple([row for row, _ in best]), [score for _, score in best]
 
 
-def _prints_any(row: Entry, ids: Set[str]) -> bool:
-    """Return whether a row prints one of these messages; it doesn't print tool results."""
-    return any(message.id in ids for message in row.messages if message.role is not Role.TOOL)
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """The rows that fit together, by their indices, and why others weren't selected."""
 
-
-# --- selecting rows --------------------------------------------------------------------------
+    selected: set[int] = field(default_factory=set)
+    #: Those that repeat another row that is shown.
+    repeated: set[int] = field(default_factory=set)
+    #: Those that don't fit even alone.
+    too_long: set[int] = field(default_factory=set)
+    #: The tokens of each row that was counted, at most, without a line for its day.
+    tokens: dict[int, int] = field(default_factory=dict)
 
 
 def select_rows(
     rows: Sequence[Entry], ranked: Iterable[int], shown_texts: Set[str], room: int, count: Count
-) -> tuple[dict[int, int], set[int]]:
+) -> RowSelection:
     """Select rows that fit together into ``room`` tokens, the first of ``ranked`` first.
 
-    ``ranked`` has indices of rows, ``shown_texts`` the words of rows that are shown anyway. Returns
-    the tokens of each selected row by its index, and the indices of rows that repeat others.
+    ``ranked`` has indices of rows, ``shown_texts`` the words of rows that are shown anyway.
     """
     known_texts = set(shown_texts)
-    sections = _number_sections(rows)
+    # runs of rows of one day, each of which needs a line for its day, at most: if no row between
+    # two runs of a day is selected, one line is enough for both
+    sections = [*accumulate((one.day != other.day for one, other in pairwise(rows)), initial=0)]
     opened: set[int] = set()
-    selected: dict[int, int] = {}
-    repeated: set[int] = set()
-    misses = 0
+    selection, remaining, misses = RowSelection(), room, 0
     for index in ranked:
         if misses == MAX_MISSES:
             break
         row, section = rows[index], sections[index]
         text = normalize_words(row)
         if text in known_texts:
-            repeated.add(index)
+            selection.repeated.add(index)
             continue
-        tokens = _row_tokens(row, room, count)
+        if len(row.text) > remaining * CHARS_PER_TOKEN:
+            if len(row.text) > room * CHARS_PER_TOKEN:
+                selection.too_long.add(index)
+            misses += 1
+            continue
+        # the most that it can cost in any position
+        tokens = max(entry_tokens(row, count), last_tokens(row, count))
+        selection.tokens[index] = tokens
         heading = 0 if section in opened else entry_tokens(make_day_line(row.day), count)
-        if tokens + heading > room:
+        if tokens + heading > remaining:
+            if tokens + heading > room:
+                selection.too_long.add(index)
             misses += 1
             continue
         misses = 0
-        room -= tokens + heading
-        selected[index] = tokens
+        remaining -= tokens + heading
+        selection.selected.add(index)
         opened.add(section)
         known_texts.add(text)
-    return selected, repeated
+    return selection
 
 
 def normalize_words(row: Entry) -> str:
     """Return the words of a row in lower case, without what is between them."""
-    text = row.passage.text if row.passage else row.text
+    return _normalize(row.passage.text if row.passage else row.text)
+
+
+@lru_cache(maxsize=4096)  # builds of one history compare the same rows
+def _normalize(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold())) or text
-
-
-def _number_sections(rows: Sequence[Entry]) -> list[int]:
-    """Number the runs of rows of the same day, each of which needs a line for its day.
-
-    If none of the rows between two runs of a day is selected, one line is enough for both.
-    """
-    changes = (int(one.day != other.day) for one, other in pairwise(rows))
-    return list(accumulate(changes, initial=0))
-
-
-def _row_tokens(row: Entry, room: int, count: Count) -> int:
-    """Return the most that a row can cost in any position, or more than ``room``."""
-    if len(row.text) > room * CHARS_PER_TOKEN:
-        return room + 1
-    return max(entry_tokens(row, count), last_tokens(row, count))

@@ -1,11 +1,13 @@
 """Groups, which a strategy keeps or drops whole, and what strategies are and may offer."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeGuard
+from typing import NamedTuple
 
 from formatters.model import Message, SummaryForm
+from service.errors import shown
 
 
 class Group(NamedTuple):
@@ -15,7 +17,7 @@ class Group(NamedTuple):
     """
 
     #: Its position among the groups, 0 for the oldest.
-    index: int  # type: ignore[assignment] # hides tuple.index, which nobody needs
+    index: int  # type: ignore[assignment] # hides tuple.index, which is unused
     #: Tokens where another group follows, and as the last of its block.
     tokens: int
     tokens_last: int
@@ -68,8 +70,7 @@ class Group(NamedTuple):
         return any(message.tool_calls for message in self.messages)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDecision:
+class GroupDecision(NamedTuple):
     """Why a strategy drops a group, or how it scores one."""
 
     #: A code of `service.budget.decisions.REASONS`, or one of the strategy's own.
@@ -88,10 +89,6 @@ class SummaryCandidate(NamedTuple):
         return self.form.covers_all(message.id for message in group.messages)
 
 
-#: Describe groups in one sentence.
-Summarize = Callable[[Sequence[Group]], str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """The choice of a strategy."""
@@ -103,7 +100,7 @@ class Fit:
     #: True if the groups that the strategy protects exceed the budget by themselves.
     over_budget: bool = False
     #: Describes the dropped groups, if a sentence is to replace them.
-    summary: Summarize | None = None
+    summary: Callable[[Sequence[Group]], str] | None = None
     #: The stored summaries to show; they take precedence over a sentence.
     stored_summary: SummaryCandidate | None = None
     #: True if summaries should be made for later builds.
@@ -114,7 +111,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class StableBudget:
-    """The part of a budget that is the same in every build of a history, whatever the input."""
+    """The part of a budget that is the same in every build of a history, for any input."""
 
     #: Tokens that history may use besides the blocks that don't change.
     tokens: int
@@ -122,107 +119,127 @@ class StableBudget:
     whole: bool
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """Chooses groups for a budget. Pure: the same groups and budget give the same choice."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name in requests and configuration."""
-        ...
 
     @property
+    @abstractmethod
     def reads_all(self) -> bool:
         """Whether it chooses from all of the history, not only from its newest part."""
-        ...
 
+    @property
+    def uses_summaries(self) -> bool:
+        """Whether stored summaries should be read for it."""
+        return False
+
+    @property
+    def stable_prefix(self) -> bool:
+        """Whether it starts at the same group as in the build before."""
+        return False
+
+    @property
+    def recalls(self) -> bool:
+        """Whether rows of older turns are recalled for it."""
+        return False
+
+    @abstractmethod
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return the groups that fit into ``budget`` tokens, in their order."""
-        ...
 
+    def fit_with_summaries(
+        self,
+        groups: Sequence[Group],
+        budget: int,
+        candidates: Sequence[SummaryCandidate],  # noqa: ARG002 - of no use to most
+    ) -> Fit:
+        """Return what fits, with at most one of the ``candidates``, largest first.
 
-class ReportsMinimum(Protocol):
-    """An optional ability of strategies: report the budget that would have kept a group."""
+        Each candidate has fewer summaries than the one before it.
+        """
+        return self.fit(groups, budget)
 
-    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:
+    def with_stable_budget(self, stable_budget: StableBudget) -> "Strategy":  # noqa: ARG002 - of no use to most
+        """Return the strategy for one build, with the budget that all builds have in common."""
+        return self
+
+    def least(self, groups: Sequence[Group]) -> Mapping[int, int]:  # noqa: ARG002 - few have any
         """Return the smallest budget at which each group would be kept, by its index.
 
         Groups without one are omitted: those that no budget brings back, and those that a larger
         budget may drop again.
         """
-        ...
-
-
-class UsesSummaries(Protocol):
-    """An optional ability of strategies: choose stored summaries together with groups."""
-
-    @property
-    def uses_summaries(self) -> bool:
-        """Whether stored summaries should be read for it."""
-        ...
-
-    def fit_with_summaries(
-        self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
-    ) -> Fit:
-        """Return what fits, with at most one of the ``candidates``, the largest of which is first.
-
-        Each candidate has fewer summaries than the one before it.
-        """
-        ...
-
-
-class HasStablePrefix(Protocol):
-    """An optional ability of strategies: start at the same group as in the build before."""
-
-    @property
-    def stable_prefix(self) -> bool:
-        """Whether its parameters make it do so."""
-        ...
-
-    def with_stable_budget(self, stable_budget: StableBudget) -> Strategy:
-        """Return the strategy for one build, with the budget that all builds have in common."""
-        ...
-
-
-def reports_minimum(strategy: object) -> TypeGuard[ReportsMinimum]:
-    """Return whether a strategy reports the budget that would have kept a group."""
-    return getattr(strategy, "least", None) is not None
-
-
-def uses_summaries(strategy: object) -> TypeGuard[UsesSummaries]:
-    """Return whether stored summaries should be read for a strategy."""
-    return getattr(strategy, "uses_summaries", False) is True
-
-
-def has_stable_prefix(strategy: object) -> TypeGuard[HasStablePrefix]:
-    """Return whether a strategy starts at the same group as in the build before."""
-    return getattr(strategy, "stable_prefix", False) is True
-
-
-def apply_strategy(
-    strategy: Strategy, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
-) -> Fit:
-    """Return a strategy's choice, with stored summaries if there are any and it uses them."""
-    if candidates and uses_summaries(strategy):
-        return strategy.fit_with_summaries(groups, budget, candidates)
-    return strategy.fit(groups, budget)
+        return {}
 
 
 def cost(groups: Sequence[Group]) -> int:
     """Return the tokens of groups that follow each other to the end of a block."""
     if not groups:
         return 0
-    return sum(group.tokens for group in groups[:-1]) + groups[-1].tokens_last
+    return sum([group.tokens for group in groups[:-1]]) + groups[-1].tokens_last
 
 
 def make_fit(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason: str) -> Fit:
     """Return the fit that keeps some of the groups and drops the others for one reason."""
     indices = {group.index for group in kept}
-    dropped = GroupDecision(reason)
+    dropped = [group.index for group in groups if group.index not in indices]
     return Fit(
         kept=tuple(kept),
-        decisions={group.index: dropped for group in groups if group.index not in indices},
+        decisions=dict.fromkeys(dropped, GroupDecision(reason)),
         over_budget=cost(kept) > budget,
     )
+
+
+def fit_by_score(
+    groups: Sequence[Group], scores: Mapping[int, float], protected: Sequence[Group], budget: int
+) -> Fit:
+    """Return the fit that keeps ``protected``, and of the others the best by score that fit.
+
+    ``protected`` includes the newest group, and has no scores among the decisions, since none
+    decides on it. Of groups with equal scores the newer comes first.
+    """
+    kept = {group.index for group in protected}
+    others = [group for group in groups if group.index not in kept]
+    ranked = sorted(others, key=lambda group: (scores[group.index], group.index), reverse=True)
+    room = remaining = budget - cost(protected)
+    for group in ranked:
+        if group.tokens <= remaining:
+            kept.add(group.index)
+            remaining -= group.tokens
+    too_long = {group.index for group in ranked if group.tokens > room}
+    reasons = explain_ranking([group.index for group in ranked], kept, too_long)
+    return Fit(
+        kept=tuple(group for group in groups if group.index in kept),
+        decisions={
+            group.index: GroupDecision(
+                reasons.get(group.index, "score"), round(scores[group.index], 2)
+            )
+            for group in others
+        },
+        over_budget=remaining < 0,
+    )
+
+
+def explain_ranking(
+    ranked: Sequence[int], selected: Container[int], too_long: Container[int]
+) -> dict[int, str]:
+    """Return the reason why each item of a ranking isn't among the ``selected``, by its index.
+
+    ``ranked`` begins with the highest score. What is ``too_long`` doesn't fit even alone. The
+    reason is ``score`` only if nothing with a lower score is selected in place of the item.
+    """
+    reasons: dict[int, str] = {}
+    passed_over = not any(index in selected for index in ranked)
+    for index in reversed(ranked):
+        if index in selected:
+            passed_over = True
+        else:
+            reasons[index] = "no_room" if passed_over or index in too_long else "score"
+    return reasons
 
 
 def suffix_costs(groups: Sequence[Group]) -> dict[int, int]:
@@ -246,3 +263,15 @@ def newest_that_fit(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
         if used > budget:
             return tuple(groups[len(groups) - count :])
     return tuple(groups)
+
+
+def check_count(name: str, value: object, least: int = 0) -> None:
+    """Raise `ValueError` unless a parameter is a whole number of at least ``least``."""
+    if type(value) is not int or value < least:  # nor a bool
+        raise ValueError(f"{name} has to be a whole number of at least {least}, not {shown(value)}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Raise `ValueError` unless a parameter is a number between 0 and 1."""
+    if not (isinstance(value, int | float) and 0 <= value <= 1):
+        raise ValueError(f"{name} has to lie between 0 and 1, which {shown(value)} doesn't")

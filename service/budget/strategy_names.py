@@ -1,14 +1,13 @@
 """Read a strategy from a request or setting: a name, a name with parameters, or a list of these."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Final, TypeGuard
+from dataclasses import replace
+from typing import Final
 
 from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
-from service.errors import shown
-from service.wire.payload import escape_key
+from service.errors import did_you_mean, escape_key, shown
 
 #: Fields that describe a strategy and can't be set.
 _FIXED: Final = frozenset({"name", "reads_all"})
@@ -40,24 +39,15 @@ def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> S
     Raises:
         UnknownStrategyError: The name, a parameter or its value is wrong.
     """
-    if _is_list(spec):
-        return _read_list(spec, known, "")
-    if isinstance(spec, Mapping) and spec.keys() == {"name", "strategies"}:
-        strategies = spec["strategies"]
-        if spec["name"] == COMPOSITE and _is_list(strategies):
-            return _read_list(strategies, known, "/strategies")
-    return _read_one(spec, known, "")
-
-
-def _is_list(spec: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(spec, Sequence) and not isinstance(spec, str)
-
-
-def _read_list(specs: Sequence[object], known: Mapping[str, Strategy], pointer: str) -> Strategy:
+    specs, pointer = spec, ""
+    if isinstance(spec, Mapping) and spec.get("name") == COMPOSITE and len(spec) == 2:
+        specs, pointer = spec.get("strategies"), "/strategies"
+    if not isinstance(specs, Sequence) or isinstance(specs, str):
+        return _read_one(spec, known, "")
     if not specs:
         raise UnknownStrategyError(pointer, "a list of strategies needs at least one")
     strategies = tuple(
-        _read_one(spec, known, f"{pointer}/{index}") for index, spec in enumerate(specs)
+        _read_one(each, known, f"{pointer}/{index}") for index, each in enumerate(specs)
     )
     return Composite(strategies=strategies) if len(strategies) > 1 else strategies[0]
 
@@ -68,42 +58,30 @@ def _read_one(spec: object, known: Mapping[str, Strategy], pointer: str) -> Stra
     strategy = known.get(name) if isinstance(name, str) else None
     if strategy is None:
         detail = f"{shown(name)} is no strategy; there are {', '.join(sorted(known))}"
-        raise UnknownStrategyError(pointer, detail)
-    return _set_parameters(strategy, parameters, pointer) if parameters else strategy
-
-
-def _set_parameters(strategy: Strategy, parameters: Mapping[str, object], pointer: str) -> Strategy:
-    """Return the strategy with other parameters, of the types of their defaults."""
-    for name, value in parameters.items():
-        if problem := _problem(strategy, name, value):
-            raise UnknownStrategyError(f"{pointer}/{escape_key(str(name))}", problem)
+        raise UnknownStrategyError(pointer, detail + did_you_mean(str(name), known))
+    if not parameters:
+        return strategy
+    for parameter, value in parameters.items():
+        if problem := _problem(strategy, parameter, value):
+            raise UnknownStrategyError(f"{pointer}/{escape_key(str(parameter))}", problem)
     try:
-        return replace(strategy, **parameters)  # type: ignore[type-var] # `_settable` has looked
+        return replace(strategy, **parameters)  # type: ignore[type-var] # `_problem` has looked
     except ValueError as error:
         raise UnknownStrategyError(pointer, str(error)) from error
 
 
 def _problem(strategy: Strategy, name: str, value: object) -> str | None:
     """Return why a parameter can't have a value, or None if it can."""
-    settable = _settable(strategy)
+    names = getattr(strategy, "__dataclass_fields__", {}).keys() - _FIXED
+    types = {parameter: type(getattr(strategy, parameter)) for parameter in names}
+    settable = {parameter: kind for parameter, kind in types.items() if kind in PLAIN}
     if name not in settable:
-        names = ", ".join(sorted(settable)) or "none"
-        return f"{strategy.name} has no parameter {shown(name)}; it has {names}"
+        listed = ", ".join(sorted(settable)) or "none"
+        suggestion = did_you_mean(str(name), settable)
+        return f"{strategy.name} has no parameter {shown(name)}; it has {listed}{suggestion}"
     is_whole_float = type(value) is int and settable[name] is float
     if type(value) is not settable[name] and not is_whole_float:
         return f"{name} has to be of the type {settable[name].__name__}"
     if isinstance(value, int | float) and not abs(value) <= MAX_VALUE:
         return f"{name} has to lie between -{MAX_VALUE} and {MAX_VALUE}"
     return None
-
-
-def _settable(strategy: Strategy) -> dict[str, type]:
-    """Return the parameters of a strategy with the types of their defaults."""
-    if not is_dataclass(strategy):
-        return {}
-    values = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-    return {
-        name: type(value)
-        for name, value in values.items()
-        if name not in _FIXED and type(value) in PLAIN
-    }

@@ -1,4 +1,4 @@
-"""The account of a finished build: its response, with usage and decisions, and its span."""
+"""The account of a finished build: its response, with usage and decisions, span and sizes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,38 +9,46 @@ from typing import Any, Final
 
 from opentelemetry.trace import Span, Tracer
 
-from formatters.model import Tag
+from formatters.handles import LONGEST_HANDLE, make_handle
+from formatters.model import BEYOND_LIMIT, BUILT_IN_TAGS, NotShown, Role, Tag, Tool, render
 from formatters.providers.context_management import ContextManagement, find_unsupported_edits
 from formatters.providers.formats import build_provider_request
-from formatters.render import render
-from prompts.system_prompt import SystemPrompt
 from service.budget.decisions import Decision, tally
 from service.budget.fit_blocks import Fitted
 from service.build.gather import Gathered
 from service.build.plan import Plan
-from service.observe.tracing import (
-    NO_SPAN,
-    ActiveSpan,
-    Attributes,
-    SpanStart,
-    TraceHeaders,
-    current_span,
-    remote_context,
-)
+from service.build.tools import Toolset
+from service.observe.metrics import NO_MODEL, OTHER_MODEL, Sizes
+from service.observe.tracing import TraceHeaders, active_span, remote_context, set_attributes
 from service.ports.services import TokenCounter
 from service.wire.events import EventMetadata
 from service.wire.payload import canonical_json, digest_json
+from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
-from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
+from service.wire.response import (
+    COUNTS,
+    BuildSuccess,
+    DecisionRecord,
+    Usage,
+    WarningRecord,
+    response_metadata,
+)
 
-#: The block in which a layout shows history.
+#: The block where a layout shows history.
 HISTORY_BLOCKS: Final = {"tagged": Tag.SHARED_MEMORY, "chat": Tag.HISTORY}
 
 #: The format of ``messages``.
 CANONICAL: Final = "openai"
+#: The format that includes deferred tools, flagged as such.
+DEFERRING: Final = "anthropic"
 
 #: Created once, since each build writes several messages.
 _DUMPED: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+#: The share of the available tokens at which the system message gets a warning.
+LARGE_IDENTITY: Final = 1 / 3
+#: The share of them below which a limit of rows leaves out what would fit.
+LITTLE_USED: Final = 1 / 2
 
 _REDUCED: Final = {
     "block_dropped": "the block [{tag}] was left out, since the budget is too small",
@@ -54,7 +62,6 @@ class Built:
 
     request: BuildRequest
     plan: Plan
-    prompt: SystemPrompt
     gathered: Gathered
     fitted: Fitted
     content: BuildSuccess
@@ -66,15 +73,8 @@ class Built:
     @property
     def cause(self) -> EventMetadata:
         """Return the metadata of events that this build causes."""
-        metadata = self.request.metadata
-        traceparent, tracestate = self.trace or metadata.trace
-        return EventMetadata(
-            request_id=self.request.id,
-            correlation_id=metadata.correlation_id,
-            build_id=self.content.build_id,
-            traceparent=traceparent,
-            tracestate=tracestate,
-        )
+        metadata = response_metadata(self.request.envelope, self.trace)
+        return EventMetadata(build_id=self.content.build_id, **dict(metadata))
 
 
 def assemble_response(
@@ -83,8 +83,10 @@ def assemble_response(
     """Return the context with its usage, decisions and warnings."""
     messages = render(fitted.blocks)
     decisions = list_decisions(plan, gathered, fitted)
-    kept, dropped = tally(decisions)
-    form, management = request.options.format or CANONICAL, _management(request)
+    counts: dict[str, Any] = {"kept": 0, "dropped": 0, **tally(decisions)}
+    stable = fitted.stable_prefix
+    form, option = request.options.format or CANONICAL, request.options.context_management
+    management = option.to_management() if option else None
     tools = gathered.toolset.tools
     return BuildSuccess(
         messages=messages,
@@ -92,20 +94,30 @@ def assemble_response(
         provider_request=None
         if form == CANONICAL
         else build_provider_request(
-            form, messages, tools, fitted.stable_prefix.messages or None, management
+            form,
+            messages,
+            (*tools, *_deferred(form, gathered.toolset)),
+            stable.messages if stable.tools else None,
+            management,
         ),
         usage=_usage(plan, fitted, counter),
         build_id=_build_id(request, messages),
-        kept=kept,
-        dropped=dropped,
+        **counts,
         decisions=[to_record(decision) for decision in decisions] if plan.explain else [],
         warnings=[
             *plan.warnings,
             *gathered.warnings,
-            *_budget_warnings(plan, fitted),
+            *_budget_warnings(plan, fitted, gathered.history.not_read),
             *_form_warnings(request, form, management),
         ],
     )
+
+
+def _deferred(form: str, toolset: Toolset) -> Iterator[Tool]:
+    """Yield the deferred tools for the form whose provider keeps them out of the prompt."""
+    if form == DEFERRING:
+        for tool in toolset.deferred:
+            yield {**tool, "defer_loading": True}
 
 
 def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
@@ -127,12 +139,73 @@ def _written_system(content: str) -> bytes:
 
 def list_decisions(plan: Plan, gathered: Gathered, fitted: Fitted) -> list[Decision]:
     """Return the decisions on all rows that were read, and one for all that were not."""
-    return [*fitted.decisions, *_unoffered(gathered, HISTORY_BLOCKS[plan.layout])]
+    decisions, history = [*fitted.decisions], gathered.history
+    block = HISTORY_BLOCKS[plan.layout]
+    if history.current:
+        ids = tuple(message.id for message in history.current)
+        decisions.append(
+            Decision(message_ids=ids, block=block, outcome="filtered", reason="current_run")
+        )
+    if count := history.not_read:
+        decisions.append(
+            Decision(
+                message_ids=(), block=block, outcome="not_read", reason="not_read", count=count
+            )
+        )
+    return decisions
 
 
-def _management(request: BuildRequest) -> ContextManagement | None:
-    option = request.options.context_management
-    return option.to_management() if option else None
+#: Reasons of rows that are sent, but not whole.
+_NOT_WHOLE: Final = frozenset(
+    {"call_only", "message_chars", "passages", "shortened", "result_cleared", "offloaded"}
+)
+
+
+def shown_whole(built: Built) -> frozenset[str]:
+    """Return the ids of the rows that a build shows whole, its input included."""
+    shown = {
+        message.id
+        for block in built.fitted.blocks
+        for entry in block.entries
+        for message in entry.messages
+        if entry.reasons.get(message.id) not in _NOT_WHOLE
+    }
+    return frozenset(shown | {built.request.input_id})
+
+
+#: Outcomes of rows that can be recalled, as can tool results that are shown only as a call.
+_RECALLABLE: Final = frozenset({"dropped", "summarized", "cleared", "previewed", "truncated"})
+
+
+def find_not_shown(gathered: Gathered, fitted: Fitted, unstored: frozenset[str]) -> NotShown | None:
+    """Count the rows that a context doesn't show whole and that can be recalled; None if none."""
+    rows = [r for r in (*gathered.history.messages, *gathered.run) if r.id not in unstored]
+    stored = {row.id for row in rows}
+    results = {row.id for row in rows if row.role is Role.TOOL}
+    missing = {
+        id_
+        for decision in fitted.decisions
+        for id_ in stored.intersection(decision.message_ids)
+        if decision.outcome in _RECALLABLE or (decision.outcome == "annotated" and id_ in results)
+    }
+    newest = next((row.id for row in reversed(rows) if row.id in missing), None)
+    beside = newest or next((row.id for row in rows), None)
+    missing_results = len(missing & results)
+    messages = len(missing) - missing_results + gathered.history.not_read
+    if not (messages or missing_results):
+        return None
+    handle = make_handle(beside) if beside else None
+    return NotShown(messages=messages, results=missing_results, handle=handle)
+
+
+def most_not_shown(gathered: Gathered) -> NotShown | None:
+    """Return the highest counts that `find_not_shown` can return."""
+    rows = (*gathered.history.messages, *gathered.run)
+    results = sum(row.role is Role.TOOL for row in rows)
+    messages = len(rows) - results + gathered.history.not_read
+    if not (messages or results):
+        return None
+    return NotShown(messages=messages, results=results, handle=LONGEST_HANDLE)
 
 
 def _form_warnings(
@@ -147,7 +220,7 @@ def _form_warnings(
 
 
 def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
-    total = sum(fitted.tokens.values()) + fitted.tools
+    total = fitted.total
     return Usage(
         model=plan.model,
         tokenizer=counter.name,
@@ -161,22 +234,6 @@ def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
         cacheable_prefix=fitted.stable_prefix.tokens,
         blocks=fitted.tokens,
     )
-
-
-def _unoffered(gathered: Gathered, block: str) -> Iterator[Decision]:
-    """Yield decisions on rows that no block was offered."""
-    history = gathered.history
-    if history.current:
-        ids = tuple(message.id for message in history.current)
-        yield Decision(message_ids=ids, block=block, outcome="filtered", reason="current_run")
-    if history.not_read:
-        yield Decision(
-            message_ids=(),
-            block=block,
-            outcome="not_read",
-            reason="not_read",
-            count=history.not_read,
-        )
 
 
 def to_record(decision: Decision) -> DecisionRecord:
@@ -194,12 +251,29 @@ def to_record(decision: Decision) -> DecisionRecord:
     )
 
 
-def _budget_warnings(plan: Plan, fitted: Fitted) -> Iterator[WarningRecord]:
-    for block in fitted.reduced_blocks:
-        yield WarningRecord(code=block.code, detail=_REDUCED[block.code].format(tag=block.tag))
+def _budget_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[WarningRecord]:
+    for tag, code in fitted.reduced_blocks.items():
+        yield WarningRecord(code=code, detail=_REDUCED[code].format(tag=tag))
     if fitted.history and fitted.history.insufficient:
         detail = f"{plan.strategy.name} kept more than fits; the oldest turns were dropped too"
         yield WarningRecord(code="strategy_insufficient", detail=detail)
+    available = plan.window.available
+    identity = fitted.tokens.get(Tag.CORE_IDENTITY, 0)
+    if identity > LARGE_IDENTITY * available:
+        detail = (
+            f"the system message takes {identity} of the {available} available tokens; the "
+            "settings prompts.identity and prompts.sections decide what is in it"
+        )
+        yield WarningRecord(code="identity_large", detail=detail)
+    limit, used = plan.memory.limit, fitted.total
+    beyond = [d for d in fitted.decisions if d.reason == BEYOND_LIMIT]
+    if limit and beyond and used < LITTLE_USED * available:
+        left_out = tally(beyond)["dropped"] + not_read
+        detail = (
+            f"memory_limit, which is {limit}, left {left_out} messages out, while {used} of the "
+            f"{available} available tokens are used; null has no limit"
+        )
+        yield WarningRecord(code="memory_limited", detail=detail)
 
 
 #: Attribute names of OpenTelemetry's conventions.
@@ -211,20 +285,29 @@ PREFIX: Final = "contextbuilder."
 
 def build_span(tracer: Tracer | None, request: BuildRequest) -> AbstractContextManager[Span | None]:
     """Return the span of a build, a child of the current one."""
-    if tracer is None:
-        return NO_SPAN
-    return ActiveSpan(
-        tracer, SpanStart(name="build context", attributes=_request_attributes(request))
-    )
+    attributes = {
+        f"{PREFIX}request_id": request.id,
+        f"{PREFIX}run_id": request.run_id,
+        MODEL: request.options.model,
+        CONVERSATION: request.conversation_id,
+    }
+    known = {name: value for name, value in attributes.items() if value}
+    return active_span(tracer, "build context", attributes=known)
+
+
+def recall_span(
+    tracer: Tracer | None, request: RecallRequest
+) -> AbstractContextManager[Span | None]:
+    """Return the span of a recall, a child of the current one."""
+    attributes = {f"{PREFIX}request_id": request.id, CONVERSATION: request.conversation_id}
+    known = {name: value for name, value in attributes.items() if value}
+    return active_span(tracer, "recall messages", attributes=known)
 
 
 def describe_build(built: Built) -> None:
     """Set the results of a build as attributes of the current span."""
-    span = current_span()
-    if span is None:
-        return
     usage, content = built.content.usage, built.content
-    span.set_attributes(
+    set_attributes(
         {
             f"{PREFIX}build_id": content.build_id,
             f"{PREFIX}strategy": built.plan.strategy.name,
@@ -233,8 +316,7 @@ def describe_build(built: Built) -> None:
             f"{PREFIX}tokens.available": usage.available,
             f"{PREFIX}tokens.total": usage.total,
             f"{PREFIX}tokens.cacheable_prefix": usage.cacheable_prefix,
-            f"{PREFIX}messages.kept": content.kept,
-            f"{PREFIX}messages.dropped": content.dropped,
+            **{f"{PREFIX}messages.{name}": getattr(content, name) for name in COUNTS},
             f"{PREFIX}history.read": built.gathered.history.read,
             f"{PREFIX}warnings": [warning.code for warning in content.warnings],
         }
@@ -245,19 +327,32 @@ def summary_span(
     tracer: Tracer | None, cause: EventMetadata
 ) -> AbstractContextManager[Span | None]:
     """Return the span of a summary, a child of the build that requested it."""
-    if tracer is None:
-        return NO_SPAN
-    parent = remote_context(cause.traceparent, cause.tracestate)
-    return ActiveSpan(tracer, SpanStart(name="summarize history", parent=parent))
+    context = remote_context(cause.traceparent, cause.tracestate)
+    return active_span(tracer, "summarize history", context=context)
 
 
-def _request_attributes(request: BuildRequest) -> Attributes:
-    attributes: dict[str, str] = {
-        f"{PREFIX}request_id": request.id,
-        f"{PREFIX}run_id": request.run_id,
-    }
-    if request.options.model:
-        attributes[MODEL] = request.options.model
-    if request.conversation_id:
-        attributes[CONVERSATION] = request.conversation_id
-    return attributes
+#: The metric label of all custom blocks, whose tags are unbounded.
+CUSTOM: Final = "custom"
+#: The metric label of the array of tools.
+TOOLS: Final = "tools"
+
+
+def context_sizes(built: Built) -> Sizes:
+    """Return the sizes of a context, under bounded labels."""
+    fitted, plan, not_read = built.fitted, built.plan, built.gathered.history.not_read
+    counts = [(name, getattr(built.content, name)) for name in COUNTS]
+    blocks = [(_label(tag), tokens) for tag, tokens in fitted.tokens.items()]
+    return Sizes(
+        model=plan.known_model or (OTHER_MODEL if plan.model else NO_MODEL),
+        blocks=[(TOOLS, fitted.tools), *blocks],
+        utilization=built.content.usage.utilization,
+        yielded=[(_label(tag), code) for tag, code in fitted.reduced_blocks.items()],
+        decisions=[(name, rows) for name, rows in (*counts, ("not_read", not_read)) if rows],
+        strategy=plan.strategy.name,
+        saved=max(0, fitted.history.saved) if fitted.history else 0,
+        without_vector=built.gathered.history.without_vector or 0,
+    )
+
+
+def _label(tag: str) -> str:
+    return tag if tag in BUILT_IN_TAGS else CUSTOM

@@ -27,81 +27,12 @@ class AfterAnswer(Protocol):
 
     def keep(self, built: Built) -> None:
         """Queue a build if there is work to do for it; neither waits nor raises."""
-        ...
 
     async def run(self) -> None:
         """Work until cancelled."""
-        ...
 
     async def drain(self) -> None:
         """Wait for `run` to finish what is queued, for a bounded time."""
-        ...
-
-
-class Losses:
-    """Counts builds whose work was lost, and reports the start and the end of an outage.
-
-    Calls ``begun`` with the first build and the reason, and ``ended`` with the number of builds
-    that were lost. Each reason is reported once per outage.
-    """
-
-    def __init__(
-        self, begun: Callable[[Built, str], object], ended: Callable[[int], object]
-    ) -> None:
-        self._begun = begun
-        self._ended = ended
-        self._reasons: set[str] = set()
-        self._count = 0
-
-    def add(self, builds: Sequence[Built], reason: str) -> None:
-        """Count one or more builds."""
-        self._count += len(builds)
-        if reason not in self._reasons:
-            self._reasons.add(reason)
-            self._begun(builds[0], reason)
-
-    def end(self) -> None:
-        """Report the end of the outage, if there was one."""
-        if self._count:
-            self._ended(self._count)
-        self._reasons.clear()
-        self._count = 0
-
-
-class BuildQueue:
-    """Work on builds from a bounded queue; an `AfterAnswer`."""
-
-    def __init__(
-        self,
-        work: Callable[[Sequence[Built]], Awaitable[object]],
-        is_wanted: Callable[[Built], bool],
-        losses: Losses,
-        *,
-        batch: int,
-    ) -> None:
-        """Call ``work`` with up to ``batch`` builds at a time; those not wanted are skipped."""
-        self._backlog = Backlog(work, size=MAX_BUILDS, batch=batch, size_of=build_bytes)
-        self._is_wanted = is_wanted
-        self._losses = losses
-
-    def keep(self, built: Built) -> None:
-        """Queue a build if it is wanted; one that has no room is counted as lost."""
-        if self._is_wanted(built) and not self._backlog.put(built):
-            self._losses.add([built], "the queue is full")
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._backlog.run()
-
-    async def drain(self) -> None:
-        """Wait for `run` to finish what is queued, for a bounded time."""
-        await self._backlog.drain()
-        self._losses.end()
-
-    def succeeded(self) -> None:
-        """Record that work succeeded; an outage ends when the queue is empty."""
-        if self._backlog.empty:
-            self._losses.end()
 
 
 class Backlog(Generic[T]):
@@ -138,11 +69,6 @@ class Backlog(Generic[T]):
         self._bytes += size
         return True
 
-    @property
-    def empty(self) -> bool:
-        """Return whether no item is queued; some may be in work."""
-        return self._waiting.empty()
-
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
@@ -162,6 +88,59 @@ class Backlog(Generic[T]):
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._waiting.join()
+
+
+class BuildQueue(Backlog[Built]):
+    """Work on builds from a bounded queue, an `AfterAnswer`; reports outages of the work.
+
+    Of each outage it reports the start, with a build that was lost and the reason, and the end,
+    with the number of builds that were lost. Each reason is reported once per outage.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[Built]], Awaitable[object]],
+        is_wanted: Callable[[Built], bool],
+        on_loss: Callable[[Built, str], object],
+        on_recovery: Callable[[int], object],
+        *,
+        batch: int,
+    ) -> None:
+        """Call ``work`` with up to ``batch`` builds at a time; those not wanted are skipped."""
+        super().__init__(work, size=MAX_BUILDS, batch=batch, size_of=build_bytes)
+        self._is_wanted = is_wanted
+        self._on_loss = on_loss
+        self._on_recovery = on_recovery
+        self._reasons: set[str] = set()
+        self._lost = 0
+
+    def keep(self, built: Built) -> None:
+        """Queue a build if it is wanted; one that has no room is counted as lost."""
+        if self._is_wanted(built) and not self.put(built):
+            self.lose([built], "the queue is full")
+
+    def lose(self, builds: Sequence[Built], reason: str) -> None:
+        """Count one or more builds as lost."""
+        self._lost += len(builds)
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            self._on_loss(builds[0], reason)
+
+    def succeeded(self) -> None:
+        """Record that work succeeded; an outage ends when the queue is empty."""
+        if self._waiting.empty():
+            self._end_outage()
+
+    async def drain(self) -> None:
+        """Wait for `run` to finish what is queued, for a bounded time."""
+        await super().drain()
+        self._end_outage()
+
+    def _end_outage(self) -> None:
+        if self._lost:
+            self._on_recovery(self._lost)
+        self._reasons.clear()
+        self._lost = 0
 
 
 def build_bytes(built: Built) -> int:

@@ -1,31 +1,58 @@
-"""Read everything that a build needs, concurrently, each read with a timeout."""
+"""Gather the facts of a build: read all that it needs, concurrently, each with a timeout."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
 from formatters.friends_info import read_profile_text
-from formatters.model import Message, Summary
-from formatters.rows import read_rows
-from service.budget.groups import uses_summaries
-from service.budget.strategies.relevance import recalls
-from service.budget.toolset import Toolset, Toolsets
-from service.build.history import History, read_past, read_stored
-from service.build.plan import Plan
-from service.build.tools import read_tools, stale_tools
-from service.config.settings import Settings
+from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row, Summary
+from formatters.rows import (
+    HIDDEN_ROLES,
+    ROLES,
+    as_mapping,
+    fix_surrogates,
+    group_history,
+    is_list,
+    read_content,
+    read_id,
+    read_role,
+    read_rows,
+    sort_messages,
+)
+from prompts.system_prompt import SystemPrompt
+from service.budget.counting import messages_tokens
+from service.budget.estimates import HeuristicTokenCounter
+from service.build.plan import STORED_CHARS, Plan
+from service.build.row_cache import RowCache
+from service.build.similarity import EmbeddedQuestion, Similarity
+from service.build.tools import MAX_SETS, Toolset, Toolsets, read_tools, stale_tools
+from service.config.settings import MemorySettings, Settings
 from service.errors import (
+    ContextBuilderError,
+    EmbedderError,
     HistoryUnavailableError,
     StoreError,
     ToolError,
+    did_you_mean,
+    shown,
 )
-from service.observe.metrics import UNMEASURED, Metrics, timed
+from service.observe.metrics import Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
-from service.ports.stores import HistoryReader, HistoryStore, ProfileStore
-from service.ports.summaries import FailedScopes, Scope, SummaryStore
+from service.ports.stores import (
+    MAX_FAILED_SCOPES,
+    FailedScopes,
+    HistoryPage,
+    HistoryStore,
+    ProfileStore,
+    Scope,
+    SearchRequest,
+    SummaryStore,
+)
+from service.recall.question import LANGUAGE_PASSAGES, question_terms
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
@@ -35,6 +62,27 @@ T = TypeVar("T")
 
 #: Limit of the ids that a warning lists.
 MAX_IDS: Final = 5
+#: The work of a message or a call besides its text, in characters.
+MESSAGE_WORK: Final = 200
+#: The work of the opaque parts of a provider, in characters.
+OPAQUE_WORK: Final = 5_000
+#: Rows in the first read for each row to be printed; a turn with tools has several.
+ROWS_PER_PRINTED_ROW: Final = 2
+#: The factor that enlarges a read that was too small.
+GROWTH: Final = 4
+#: The number of rows that is processed in a thread, so that the event loop stays free.
+MANY_ROWS: Final = 500
+#: Limits of the older rows to search for: a constant, or a multiple of the newest rows if that is
+#: larger; the number of newest rows reflects the budget. Several times as much as can be recalled
+#: is searched: with 600 rows, 2 points less were found at 4,000 tokens.
+MAX_HITS: Final = 1_000
+HITS_PER_NEWEST_ROW: Final = 3
+
+_ESTIMATE: Final = HeuristicTokenCounter()
+#: Blocks of Anthropic's messages that hold calls and results.
+_FOREIGN_BLOCKS: Final = frozenset({"tool_use", "tool_result"})
+_SYSTEM_ROLES: Final = HIDDEN_ROLES - {"command"}
+_SPEAKERS: Final = frozenset({Role.HUMAN, Role.AI})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +94,44 @@ class Sources:
     tools: ToolRegistry
     #: None for the shipped texts.
     prompts: Prompts | None = None
+    #: The rows of the history that were read before.
+    rows: RowCache = field(default_factory=RowCache)
     #: Cached toolsets of the registry.
-    toolsets: Toolsets = field(default_factory=Toolsets)
+    toolsets: Toolsets = field(default_factory=partial(Toolsets, MAX_SETS))
     #: None without summaries.
     summaries: SummaryStore | None = None
     #: Histories whose last summary failed.
-    failed_scopes: FailedScopes = field(default_factory=FailedScopes)
+    failed_scopes: FailedScopes = field(default_factory=partial(FailedScopes, MAX_FAILED_SCOPES))
+    #: None unless rows are compared with questions by their vectors.
+    similarity: Similarity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The rows that were read, oldest first, and the number of those that were not."""
+
+    messages: tuple[Message, ...] = ()
+    #: The messages grouped into turns; None if the build doesn't need them.
+    grouped: GroupedHistory | None = None
+    #: Rows of the current run, which the context doesn't show as history.
+    current: tuple[Message, ...] = ()
+    not_read: int = 0
+    #: How many of the rows are hits of a search: the oldest, with gaps between them. None without
+    #: a search.
+    found: int | None = None
+    #: Tokens before each row, by its id; only for strategies with a stable window.
+    starts: Mapping[str, int] = field(default_factory=dict)
+    #: How similar rows are to the input, by id, and how many of the rows that may be recalled have
+    #: no vector yet; None if rows aren't compared.
+    similarities: Mapping[str, float] = field(default_factory=dict)
+    without_vector: int | None = None
+    #: Whether the store failed.
+    failed: bool = False
+
+    @property
+    def read(self) -> int:
+        """Return the number of rows that were read."""
+        return len(self.messages) + len(self.current)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,171 +148,451 @@ class Gathered:
     warnings: tuple[WarningRecord, ...] = ()
 
 
-async def gather(
-    request: BuildRequest,
-    plan: Plan,
-    sources: Sources,
-    settings: Settings,
-    metrics: Metrics = UNMEASURED,
-) -> Gathered:
-    """Read history, tools and profile.
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """The reads of one build."""
 
-    Tools, profile and summaries degrade to nothing, with a warning; so does history if the
-    settings allow it.
+    request: BuildRequest
+    plan: Plan
+    sources: Sources
+    settings: Settings
+    metrics: Metrics
+    #: Warnings of reads that failed, by what was read.
+    degraded: dict[str, WarningRecord] = field(default_factory=dict)
 
-    Raises:
-        HistoryUnavailableError: The history can't be read, and the settings require it.
-        InvalidRequestError: A tool is unknown, or its definition is invalid.
-    """
-    limits = settings.gather
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            history = tasks.create_task(_history(request, plan, sources.history, settings, metrics))
-            tools = tasks.create_task(
-                _or_fallback(
-                    "tools",
-                    read_tools(request, sources.tools, sources.toolsets),
-                    Toolset(),
-                    limits.tools_timeout_seconds,
-                )
+    async def gather(self) -> Gathered:
+        """Read history, tools, profile and summaries.
+
+        Tools, profile and summaries degrade to nothing, with a warning; so does history if the
+        settings allow it.
+
+        Raises:
+            HistoryUnavailableError: The history can't be read, and the settings require it.
+            InvalidRequestError: A tool is unknown, or its definition is invalid.
+        """
+        limits, read = self.settings.gather, self._read
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                start = tasks.create_task
+                history = start(self.read_history())
+                seconds = limits.tools_timeout_seconds
+                tools = start(read("tools", self._tools(), (Toolset(), ()), seconds))
+                seconds = limits.profile_timeout_seconds
+                profile = start(read("profile", self._profile(), {}, seconds))
+                seconds = limits.history_timeout_seconds
+                summaries = start(read("summary", self._summaries(), (), seconds))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors  # one is enough for an answer
+        past = history.result()
+        run: tuple[Message, ...] = ()
+        if self.request.run.history[1:]:
+            run = await asyncio.to_thread(lambda: read_rows(self.request.run_rows))
+        toolset, stale = tools.result()
+        return Gathered(
+            run=run,
+            history=past,
+            toolset=toolset,
+            profile=profile.result(),
+            summaries=tuple(self._valid_summaries(summaries.result(), past)),
+            warnings=(
+                *(warning for _, warning in sorted(self.degraded.items())),
+                *self._history_warnings(past, run),
+                *self._summary_warnings(),
+                *stale,
+            ),
+        )
+
+    async def _read(self, what: str, read: Awaitable[T], fallback: T, seconds: float | None) -> T:
+        """Read with a timeout; return ``fallback`` with a warning if the read fails.
+
+        Raises:
+            StoreError: Something that builds need can't be read, for a reason that the ports don't
+                know: it answers the request.
+        """
+        detail = f"the {what} could not be read"
+        try:
+            async with asyncio.timeout(seconds):
+                return await read
+        except (StoreError, ToolError, EmbedderError, TimeoutError) as error:
+            log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
+        except ContextBuilderError:
+            raise
+        except Exception as error:  # a store, registry or embedder of others may raise anything
+            log.exception("gather.broken", what=what)
+            if what not in {"history", "vectors"}:
+                raise StoreError(f"{detail}: {type(error).__name__}") from error
+        self.degraded[what] = WarningRecord(code=f"{what}_unavailable", detail=detail)
+        return fallback
+
+    async def _tools(self) -> tuple[Toolset, Sequence[WarningRecord]]:
+        request, sources = self.request, self.sources
+        defer = self.plan.search_tokens is not None
+        toolset = await read_tools(
+            request, sources.tools, sources.toolsets, self.plan.guard, defer=defer
+        )
+        return toolset, tuple(stale_tools(request, sources.tools))
+
+    async def read_history(self) -> History:
+        """Read the history, as `gather` does."""
+        request, store = self.request, self.sources.history
+        rows = self.sources.rows
+        reader = _RowReader(request, self.plan, store, rows, self.settings.memory)
+        if request.options.past is not None:
+            return await reader.read_past(request.options.past)
+        question = await self._embed_question()
+        reader = replace(reader, question=question)
+        seconds = self.settings.gather.history_timeout_seconds
+        with timed(self.metrics, "history"):
+            history = await self._read(
+                "history", reader.read_stored(), History(failed=True), seconds
             )
-            profile = tasks.create_task(
-                _or_fallback(
-                    "profile",
-                    _profile(request, sources.profiles),
-                    {},
-                    limits.profile_timeout_seconds,
-                )
+        if "history" in self.degraded and not self.settings.gather.degrade_history:
+            detail = f"the store failed, or didn't answer within {seconds:g} s"
+            raise HistoryUnavailableError(detail)
+        return await self._compare(history, question) if question else history
+
+    async def _embed_question(self) -> EmbeddedQuestion | None:
+        """Return the input with its vector, if rows are compared with it."""
+        similarity, request = self.sources.similarity, self.request
+        if similarity is None or not self.plan.strategy.recalls:
+            return None
+        seconds = None if similarity.waits else self.settings.recall.embedder.timeout_seconds
+        embedding = similarity.ask(request.owner_key, request.current_input)
+        return await self._read("vectors", embedding, None, seconds)
+
+    async def _compare(self, history: History, question: EmbeddedQuestion) -> History:
+        """Return a history with the similarities of its rows to the question."""
+        ids = [message.id for message in history.messages if message.role in _SPEAKERS]
+        none: Mapping[str, float] = {}
+        seconds = self.settings.recall.embedder.timeout_seconds
+        similarities = await self._read("vectors", question.compare(ids), none, seconds)
+        missing = len(ids) - len(similarities)
+        return replace(history, similarities=similarities, without_vector=missing)
+
+    def _history_warnings(
+        self, history: History, run: Sequence[Message]
+    ) -> Iterator[WarningRecord]:
+        """Warn of rows that no strategy saw, and of parts not shown: no decision reports them."""
+        strategy = self.plan.strategy
+        unlimited = self.plan.memory.limit is None or strategy.recalls
+        if history.not_read and history.found is None and strategy.reads_all and unlimited:
+            detail = f"{strategy.name} chose from the newest {history.read} rows only"
+            yield WarningRecord(code="history_capped", detail=detail)
+        past, pointer = self.request.options.past or (), f"{self.request.options_pointer}/past"
+        foreign = [*_foreign_shapes(past, pointer)]
+        ids = [message.id for message in (*history.messages, *run) if message.partial]
+        if ids and not foreign:
+            parts = "parts other than text and images, left out"
+            detail = f"{len(ids)} messages have {parts}: {_listed(ids)}"
+            yield WarningRecord(code="content_skipped", detail=detail)
+        yield from foreign
+        yield from _system_messages(past, pointer)
+        yield from _duplicate_ids(past, pointer)
+        if past and history.messages and self._repeats_input(history.messages[-1]):
+            detail = (
+                "the last message of past has the words of the current input, so the model reads"
+                " them twice; leave it out of past"
             )
-            summaries = tasks.create_task(
-                _or_fallback(
-                    "summary",
-                    _summaries(request, plan, sources.summaries),
-                    (),
-                    limits.history_timeout_seconds,
-                )
-            )
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from errors  # one is enough for an answer
-    reads = (history.result(), tools.result(), profile.result(), summaries.result())
-    run = await asyncio.to_thread(_run, request) if request.run.history[1:] else ()
-    return Gathered(
-        run=run,
-        history=reads[0].value,
-        toolset=reads[1].value,
-        profile=reads[2].value,
-        summaries=tuple(_valid_summaries(reads[3].value, reads[0].value, request)),
-        warnings=(
-            *(read.warning for read in reads if read.warning),
-            *_history_warnings(plan, history.result().value, run),
-            *_summary_warnings(request, plan, sources.failed_scopes),
-            *stale_tools(request, sources.tools),
-        ),
-    )
+            place = f"{pointer}/{len(past) - 1}"
+            yield WarningRecord(code="input_repeated", pointer=place, detail=detail)
+        if any(message.role is Role.OTHER for message in (*history.messages, *run)):
+            yield from _unknown_roles([row.get("role") for row in past], pointer)
+            roles = [message.role for message in self.request.run.history]
+            yield from _unknown_roles(roles, "/content/history")
+
+    def _repeats_input(self, message: Message) -> bool:
+        same_text = message.content.strip() == self.request.current_input.strip()
+        return message.role is Role.HUMAN and same_text
+
+    async def _summaries(self) -> Sequence[Summary]:
+        """Read the summaries of the stored history, if the strategy uses any."""
+        store = self.sources.summaries
+        if store is None or not self._uses_stored_summaries:
+            return ()
+        return await store.read(self.request.owner_key, self.plan.conversation_id)
+
+    @property
+    def _uses_stored_summaries(self) -> bool:
+        return self.plan.strategy.uses_summaries and self.request.options.past is None
+
+    def _valid_summaries(self, summaries: Sequence[Summary], history: History) -> Iterator[Summary]:
+        """Yield the summaries whose rows still exist, as far as the rows that were read show."""
+        if not summaries:
+            return
+        read = {message.id for message in (*history.messages, *history.current)}
+        read |= {str(row["id"]) for row in self.request.run_rows}
+        for summary in summaries:
+            if history.not_read or summary.covers <= read:
+                yield summary
+
+    def _summary_warnings(self) -> Iterator[WarningRecord]:
+        scope = Scope(self.request.owner_key, self.plan.conversation_id)
+        if self._uses_stored_summaries and scope in self.sources.failed_scopes:
+            detail = "the last summary could not be made; older turns are left out without one"
+            yield WarningRecord(code="summary_unavailable", detail=detail)
+
+    async def _profile(self) -> Mapping[str, object]:
+        """Return the profile of the request if it has a text, else the stored one."""
+        sent = self.request.run.metadata.user_profile or {}
+        if read_profile_text(sent):
+            return sent
+        stored = await self.sources.profiles.get(self.request.owner_key)
+        return {**sent, **{key: value for key, value in stored.items() if value}}
+
+
+def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of rows of a request in a shape of Anthropic's or Gemini's API."""
+    found = {index: names for index, row in enumerate(past) if (names := _foreign_parts(row))}
+    if found:
+        listed = ", ".join(sorted(set().union(*found.values())))
+        detail = (
+            f"past has {listed}, in messages: {len(found)}, which are not read; it takes the shape"
+            " of OpenAI's chat messages: send text as content, calls as tool_calls, and each result"
+            " as a message of the role tool with its tool_call_id"
+        )
+        first = f"{pointer}/{next(iter(found))}"
+        yield WarningRecord(code="content_skipped", pointer=first, detail=detail)
+
+
+def _foreign_parts(row: Row) -> set[str]:
+    """Return what a row has of a shape that isn't read: Gemini's parts, or types of blocks."""
+    content = row.get("content")
+    blocks = map(as_mapping, content if is_list(content) else ())
+    types = {str(block.get("type")) for block in blocks} & _FOREIGN_BLOCKS
+    return {"parts"} if "parts" in row else {f"blocks of type {name}" for name in types}
+
+
+def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of system prompts in a request's history, which aren't sent to the model."""
+    roles = [str(row.get("role")).strip().lower() for row in past]
+    system = [index for index, role in enumerate(roles) if role in _SYSTEM_ROLES]
+    if system:
+        detail = (
+            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history; a"
+            " system prompt has its place in prompts.identity_file, or in the option identity"
+            " where prompts.allow_request_identity is set"
+        )
+        first = f"{pointer}/{system[0]}"
+        yield WarningRecord(code="system_left_out", pointer=first, detail=detail)
+
+
+def _duplicate_ids(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of rows of a request that are left out, as earlier ones have their ids."""
+    known: set[str] = set()
+    again: dict[int, str] = {}
+    for index, row in enumerate(past):
+        row_id = read_id(row.get("id"))
+        if row_id and row_id in known:
+            again[index] = row_id
+        known.add(row_id)
+    if again:
+        listed = _listed(list(again.values()))
+        detail = f"rows left out: {len(again)}, as an earlier one has the same id: {listed}"
+        first = f"{pointer}/{next(iter(again))}/id"
+        yield WarningRecord(code="duplicate_id", pointer=first, detail=detail)
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """Return the first ids as a text."""
+    return ", ".join(ids[:MAX_IDS]) + (", …" if len(ids) > MAX_IDS else "")
+
+
+def _unknown_roles(roles: Sequence[object], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of messages that a request brings under roles that no context shows."""
+    known = {*ROLES, *HIDDEN_ROLES}
+    unknown = [index for index, role in enumerate(roles) if str(role).strip().lower() not in known]
+    if unknown:
+        role, first = roles[unknown[0]], f"{pointer}/{unknown[0]}/role"
+        detail = f"messages left out: {len(unknown)}, as {shown(role)} is no role; there are "
+        detail += ", ".join(ROLES) + did_you_mean(str(role), ROLES)
+        yield WarningRecord(code="unknown_role", pointer=first, detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read(Generic[T]):
-    """A value that was read, or a fallback with a warning."""
+class _RowReader:
+    """Reads the newest rows that a build can use, and older ones that match its question."""
 
-    value: T
-    warning: WarningRecord | None = None
+    request: BuildRequest
+    plan: Plan
+    store: HistoryStore
+    cache: RowCache
+    settings: MemorySettings
+    #: With its vector, if rows are compared with it.
+    question: EmbeddedQuestion | None = None
+
+    async def read_past(self, past: Sequence[Row]) -> History:
+        """Read the history that a request includes, oldest first."""
+        return await self._to_history(HistoryPage(rows=past[::-1], total=len(past)))
+
+    async def read_stored(self) -> History:
+        """Read the newest rows that the limit of rows and the budget can use.
+
+        For strategies that recall, also read the older rows of a long history that match the
+        input.
+        """
+        return await (self._read_searched() if self.plan.strategy.recalls else self._read_newest())
+
+    async def _read_newest(self) -> History:
+        """Read rows until all that may be printed are there."""
+        limit, most = self.plan.memory.limit, self.settings.max_rows
+        rows = most if limit is None else min(max(limit, 1) * ROWS_PER_PRINTED_ROW, most)
+        while True:
+            page = await self._read_page(rows, self.plan.reading_tokens)
+            history = await self._to_history(page)
+            # one row more than the limit proves that the oldest printed row is complete
+            if limit is None or (history.grouped and history.grouped.row_count > limit):
+                return history
+            if len(page.rows) < rows or rows >= most:
+                return history
+            rows = min(rows * GROWTH, most)
+
+    async def _read_searched(self) -> History:
+        """Read a short history completely; of a long one the newest rows and the hits."""
+        most = self.settings.max_rows
+        page = await self._read_page(most, self.plan.history_tokens)
+        if len(page.rows) < page.total <= self.settings.whole_rows:
+            page = await self._read_page(most, None)
+        remaining = min(page.total, most) - len(page.rows)
+        if remaining <= 0 or not page.rows:
+            return await self._to_history(page)
+        max_hits = max(MAX_HITS, HITS_PER_NEWEST_ROW * len(page.rows))
+        return await self._to_history(page, await self._search(page.rows, min(remaining, max_hits)))
+
+    async def _search(self, newest: Sequence[Row], max_hits: int) -> Sequence[Row]:
+        """Return older rows that match the question, newest first."""
+        terms = question_terms(self.request.current_input, self._last_passages(newest))
+        conversation, question = self.plan.conversation_id, self.question
+        similar = await question.nearest(conversation, max_hits) if question else ()
+        if not terms and not similar:
+            return ()
+        (oldest,) = newest[-1:]  # the only one that is parsed
+        request = SearchRequest(terms, str(oldest["id"]), max_hits, similar)
+        return await self.store.search(self.request.owner_key, conversation, request)
+
+    def _last_passages(self, newest: Sequence[Row]) -> list[Passage]:
+        """Return the last things said, oldest first, as the context of the question."""
+        passages = [
+            Passage(read_content(row["content"])[:STORED_CHARS], read_role(row["role"]))
+            for row in newest[: 2 * LANGUAGE_PASSAGES]
+            if row["id"] != self.request.input_id
+        ]
+        said = [passage for passage in passages if passage.speaker in _SPEAKERS]
+        return said[:LANGUAGE_PASSAGES][::-1]
+
+    async def _read_page(self, rows: int, tokens: int | None) -> HistoryPage:
+        scope = (self.request.owner_key, self.plan.conversation_id)
+        return await self.store.recent(*scope, max_rows=rows, max_tokens=tokens)
+
+    async def _to_history(self, page: HistoryPage, hits: Sequence[Row] | None = None) -> History:
+        """Return the newest rows and the hits, both given newest first, as a history."""
+        if len(page.rows) + len(hits or ()) < MANY_ROWS:
+            return self._convert(page, hits)
+        return await asyncio.to_thread(self._convert, page, hits)
+
+    def _convert(self, page: HistoryPage, hits: Sequence[Row] | None) -> History:
+        """Read rows, and separate those of the current run.
+
+        A row that is also a message of the request's run counts as that message, not as history.
+        """
+        plan, request = self.plan, self.request
+        newest = self.cache.read(page.rows[::-1])
+        # rows may have been appended since the newest were read
+        known = {message.id for message in newest} if hits else ()
+        found = [m for m in self.cache.read((hits or ())[::-1]) if m.id not in known]
+        read = (*found, *newest)
+        in_run = {row["id"] for row in request.run_rows}
+        inputs, runs = {request.input_id}, {request.run_id}
+        if former := request.former_ids:  # a retry of a request that an older version recorded
+            former_input = (former, request.current_input)
+            if any(((each.id, each.run_id), each.content) == former_input for each in read):
+                inputs.add(former[0])
+                runs.add(former[1])
+        current = tuple([m for m in read if m.run_id in runs or m.id in inputs])
+        elsewhere = in_run | {message.id for message in current}
+        messages = tuple(m for m in read if m.id not in elsewhere) if elsewhere else read
+        current = tuple(m for m in current if m.id not in in_run)
+        needs_turns = plan.memory.limit is not None or plan.strategy.recalls
+        return History(
+            messages=messages,
+            grouped=group_history(messages) if needs_turns or plan.layout == "tagged" else None,
+            current=current,
+            not_read=max(page.total - len(page.rows) - len(found), 0),
+            found=None if hits is None else len(found),
+            starts=self._starts(messages, page, newest) if plan.strategy.stable_prefix else {},
+        )
+
+    def _starts(
+        self, messages: Sequence[Message], page: HistoryPage, newest: Sequence[Message]
+    ) -> Mapping[str, int]:
+        """Return the tokens before each row; ``newest`` are those of the page, oldest first.
+
+        A store knows them for the rows of its page; otherwise they are estimated, from the first
+        row.
+        """
+        layout = self.plan.layout
+        known = page.native_starts if layout == "chat" else page.starts
+        if known:
+            return {row.id: start for row, start in zip(newest[::-1], known, strict=False)}
+        starts: dict[str, int] = {}
+        tokens = 0
+        for message in sort_messages(messages):
+            starts[message.id] = tokens
+            if layout == "chat":
+                tokens += messages_tokens([message], _ESTIMATE.count)
+            elif message.role is not Role.TOOL:
+                tokens += _ESTIMATE.count(message.content[:STORED_CHARS])
+        return starts
 
 
-async def _or_fallback(what: str, read: Awaitable[T], fallback: T, seconds: float) -> _Read[T]:
-    """Read with a timeout; return ``fallback`` with a warning if the read fails."""
-    try:
-        async with asyncio.timeout(seconds):
-            return _Read(await read)
-    except (StoreError, ToolError, TimeoutError) as error:
-        log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
-        warning = WarningRecord(code=f"{what}_unavailable", detail=f"the {what} could not be read")
-        return _Read(fallback, warning)
-
-
-# --- history ---------------------------------------------------------------------------------
-
-
-async def _history(
-    request: BuildRequest, plan: Plan, store: HistoryReader, settings: Settings, metrics: Metrics
-) -> _Read[History]:
-    if request.options.past is not None:
-        return _Read(await read_past(request, plan, request.options.past))
-    read = _or_fallback(
-        "history",
-        read_stored(request, plan, store, settings.memory),
-        History(),
-        settings.gather.history_timeout_seconds,
+def make_facts(
+    request: BuildRequest, plan: Plan, gathered: Gathered, prompt: SystemPrompt, settings: Settings
+) -> Facts:
+    """Return what was gathered as the facts that formatters take."""
+    past = gathered.history
+    blocks = request.options.blocks or {}
+    return Facts(
+        current_input=fix_surrogates(request.current_input),
+        identity=prompt.text(plan.identity, guarded=plan.guard.gutter),
+        now=plan.now,
+        history=past.messages,
+        grouped=past.grouped,
+        more_history=past.not_read > 0,
+        history_failed=past.failed,
+        starts=past.starts,
+        similarities=past.similarities,
+        summaries=gathered.summaries,
+        tools=gathered.toolset.tools,
+        capabilities=settings.prompts.capabilities,
+        profile=gathered.profile,
+        default_profile=settings.user_defaults.prompts.friends_profile.content,
+        blocks={tag: fix_surrogates(text) for tag, text in blocks.items()},
+        run=gathered.run,
+        layout=plan.layout,
+        memory=plan.memory,
+        recalls=plan.strategy.recalls,
+        unstored=_unstored(request, gathered),
+        guard=plan.guard,
     )
-    with timed(metrics, "history"):
-        history = await read
-    if history.warning and not settings.gather.degrade_history:
-        seconds = settings.gather.history_timeout_seconds
-        raise HistoryUnavailableError(f"the store failed, or didn't answer within {seconds:g} s")
-    return history
 
 
-def _run(request: BuildRequest) -> tuple[Message, ...]:
-    """Read the messages of the run."""
-    return read_rows(request.run_rows)
+def _unstored(request: BuildRequest, gathered: Gathered) -> frozenset[str]:
+    """Return the ids of rows that no recall finds: without own ids, or of a past."""
+    if request.options.past is None:
+        return request.derived_ids if gathered.run else frozenset()
+    return frozenset(message.id for message in (*gathered.history.messages, *gathered.run))
 
 
-def _history_warnings(
-    plan: Plan, history: History, run: Sequence[Message]
-) -> Iterator[WarningRecord]:
-    """Warn of what no decision reports: rows that a strategy didn't see, and parts not shown."""
-    unlimited = plan.memory.limit is None or recalls(plan.strategy)
-    if history.not_read and history.found is None and plan.strategy.reads_all and unlimited:
-        detail = f"{plan.strategy.name} chose from the newest {history.read} rows only"
-        yield WarningRecord(code="history_capped", detail=detail)
-    ids = [message.id for message in (*history.messages, *run) if message.partial]
-    if ids:
-        listed = ", ".join(ids[:MAX_IDS]) + (", …" if len(ids) > MAX_IDS else "")
-        detail = f"{len(ids)} messages have parts other than text and images, left out: {listed}"
-        yield WarningRecord(code="content_skipped", detail=detail)
-
-
-# --- summaries -------------------------------------------------------------------------------
-
-
-async def _summaries(
-    request: BuildRequest, plan: Plan, store: SummaryStore | None
-) -> Sequence[Summary]:
-    """Read the summaries of the stored history, if the strategy uses any."""
-    if store is None or request.options.past is not None or not uses_summaries(plan.strategy):
-        return ()
-    return await store.read(request.owner_key, plan.conversation_id)
-
-
-def _valid_summaries(
-    summaries: Sequence[Summary], history: History, request: BuildRequest
-) -> Iterator[Summary]:
-    """Yield the summaries whose rows still exist, as far as the rows that were read show."""
-    if not summaries:
-        return
-    read = {message.id for message in (*history.messages, *history.current)}
-    read |= {str(row["id"]) for row in request.run_rows}
-    for summary in summaries:
-        if history.not_read or summary.covers <= read:
-            yield summary
-
-
-def _summary_warnings(
-    request: BuildRequest, plan: Plan, failed: FailedScopes
-) -> Iterator[WarningRecord]:
-    scope = Scope(request.owner_key, plan.conversation_id)
-    if uses_summaries(plan.strategy) and request.options.past is None and scope in failed:
-        detail = "the last summary could not be made; older turns are left out without one"
-        yield WarningRecord(code="summary_unavailable", detail=detail)
-
-
-# --- profile ---------------------------------------------------------------------------------
-
-
-async def _profile(request: BuildRequest, store: ProfileStore) -> Mapping[str, object]:
-    """Return the profile of the request if it has a text, else the stored one."""
-    sent = request.run.metadata.user_profile or {}
-    if read_profile_text(sent):
-        return sent
-    stored = await store.get(request.owner_key)
-    return {**sent, **{key: value for key, value in stored.items() if value}}
+def work_size(facts: Facts) -> int:
+    """Return how much work it is to format and fit facts, in characters of text."""
+    profile = read_profile_text(facts.profile) or facts.default_profile
+    summaries = (summary.text for summary in facts.summaries)
+    texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values(), *summaries)
+    messages = (*facts.history, *facts.run)
+    calls = sum([len(message.tool_calls) for message in messages])
+    opaque = sum([message.provider_parts is not None for message in messages])
+    return (
+        sum(map(len, texts))
+        + sum([len(message.content) for message in messages])
+        + MESSAGE_WORK * (len(messages) + calls)
+        + OPAQUE_WORK * opaque
+    )

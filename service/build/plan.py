@@ -3,22 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Final, Literal
 
+from formatters.guard import Guard, guard_for
 from formatters.model import MemoryView
 from formatters.times import parse_minutes_west, parse_timestamp, to_local_time
 from service.budget.groups import Strategy
-from service.budget.limits import (
-    ModelLimits,
-    Models,
-    Window,
-    compute_window,
-    longest_known_prefix,
-    lookup,
-)
+from service.budget.limits import ModelLimits, Models, longest_known_prefix, lookup
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
-from service.errors import InvalidRequestError, Problem
+from service.errors import InvalidRequestError, Problem, shown
 from service.wire.request import BuildRequest, RunMetadata
 from service.wire.response import WarningRecord
 
@@ -29,6 +24,30 @@ STORED_CHARS: Final = 500
 MAX_UNKNOWN_KEYS: Final = 20
 #: The offset if the client's is invalid, in minutes west of UTC.
 UTC_OFFSET: Final = 0
+#: The limit for a model that is not in the table.
+UNKNOWN_MODEL_LIMIT: Final = 100_000
+#: Limit and reserve if neither a model nor a limit is given (the source system's defaults).
+DEFAULT_LIMIT: Final = 8_000
+DEFAULT_RESERVE: Final = 2_000
+#: The share of a limit that a context may use if no reserve is set.
+USABLE_SHARE: Final = 0.8
+#: The share of the available tokens that a search for tools may take at most: its result is in the
+#: newest messages of a run, which aren't left out.
+SEARCH_SHARE: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The context window of a build, in tokens."""
+
+    limit: int
+    available: int
+    warnings: tuple[WarningRecord, ...] = ()
+
+    @property
+    def reserve(self) -> int:
+        """Return the tokens that are kept free."""
+        return self.limit - self.available
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +67,20 @@ class Plan:
     memory: MemoryView
     #: Limit of the tokens of the tools, array and block together; None for no limit.
     tools_tokens: int | None = None
+    #: Limit of the tokens of what a search for tools finds; None if no tools are deferred.
+    search_tokens: int | None = None
     layout: Literal["tagged", "chat"]
     #: The conversation whose history is read; None for all conversations of the owner.
     conversation_id: str | None
     #: The time of the request in the client's time zone.
     now: datetime
     explain: bool
+    #: Whether the model gets the tool `recall`.
+    recall_tool: bool = False
+    #: The most tokens of a native tool result; None for no limit.
+    offload_tokens: int | None = None
+    #: What is done to the texts of strangers.
+    guard: Guard
     #: The identity of the request; None for the configured one.
     identity: str | None = None
     warnings: tuple[WarningRecord, ...]
@@ -87,52 +114,73 @@ def make_plan(
         InvalidRequestError: The strategy is unknown, the reserve leaves no tokens, or an identity
             isn't allowed.
     """
-    options, pointer = request.options, request.options_pointer
-    model = options.model or settings.budget.model
-    limits = limits_of(model, models, settings.budget) if model else None
-    token_window = _window(request, settings, model, limits)
+    options, pointer, budget = request.options, request.options_pointer, settings.budget
+    model = options.model or budget.model
+    limits = limits_of(model, models, budget)
+    token_window = compute_window(
+        model,
+        limits,
+        budget.max_tokens if options.max_tokens is None else options.max_tokens,
+        budget.reserve_tokens if options.reserve_tokens is None else options.reserve_tokens,
+        pointer=f"{pointer}/reserve_tokens",
+    )
     now, west, time_warnings = _local_time(request.run.metadata, received_at)
     zone = options.memory_timezone or settings.memory.timezone
     has_limit = "memory_limit" in options.model_fields_set
-    strategy = settings.budget.strategy if options.strategy is None else options.strategy
-    pointers = request.unknown_keys[:MAX_UNKNOWN_KEYS]
-    unknown = (_warning("unknown_key", "is unknown and ignored", pointer) for pointer in pointers)
+    strategy = budget.strategy if options.strategy is None else options.strategy
+    ignored = islice(request.ignored_keys, MAX_UNKNOWN_KEYS)
+    unknown = (_warning("unknown_key", problem.detail, problem.pointer) for problem in ignored)
     return Plan(
         model=model,
-        known_model=_known_model(model, models, settings.budget) if model else None,
+        known_model=longest_known_prefix(model, _entries(models, budget)) if model else None,
         window=token_window,
-        tokenizer=limits.counter if limits else settings.budget.tokenizer,
+        tokenizer=limits.counter if limits else budget.tokenizer,
         exact=limits.exact if limits else model is None,
         strategy=_strategy(strategy, strategies, pointer),
         memory_tokens=options.memory_tokens,
         tools_tokens=_tools_tokens(request, settings, token_window),
+        search_tokens=_search_tokens(settings, token_window),
         memory=MemoryView(
             limit=options.memory_limit if has_limit else settings.memory.limit,
             message_chars=settings.memory.message_chars,
+            tool_results=settings.memory.tool_results,
+            tool_result_chars=settings.memory.tool_result_chars,
             minutes_west=west if zone == "client" else UTC_OFFSET,
             header=options.memory_header or settings.memory.header,
+            assistant_name=settings.memory.assistant_name,
         ),
         layout=options.layout or "tagged",
         conversation_id=request.conversation_id if options.scope != "owner" else None,
         now=now,
         explain=bool(options.explain),
+        recall_tool=_offers_recall(request, settings),
+        offload_tokens=settings.memory.offload_tokens,
+        guard=_guard(settings, options.model),
         identity=_identity(request, settings),
-        warnings=(
-            *unknown,
-            *(_warning(code, detail) for code, detail in token_window.warnings),
-            *time_warnings,
-        ),
+        warnings=(*unknown, *token_window.warnings, *time_warnings),
     )
 
 
-def limits_of(model: str, models: Models, budget: BudgetSettings) -> ModelLimits | None:
-    """Return a model's token limits by the settings and the shipped table; None if unknown.
+def _offers_recall(request: BuildRequest, settings: Settings) -> bool:
+    wanted = request.options.recall_tool
+    return settings.recall.tool if wanted is None else wanted
+
+
+def _guard(settings: Settings, requested: str | None) -> Guard:
+    """Return the guard of the configured model, or of all if a request names another one."""
+    model = settings.budget.model if requested is None else None
+    return guard_for(model, gutter=settings.guard == "gutter", role_marks=settings.role_marks)
+
+
+def limits_of(model: str | None, models: Models, budget: BudgetSettings) -> ModelLimits | None:
+    """Return a model's token limits by the settings and the shipped table; None if unknown or None.
 
     The entry with the longest matching prefix wins; of two equal ones, that of the settings.
     """
-    rows = {name.lower(): row for name, row in budget.model_limits.items()}
+    if model is None:
+        return None
     factors = {name.lower(): factor for name, factor in budget.estimate_factors.items()}
-    entry, factor = lookup(model, {**models, **rows}), lookup(model, factors)
+    entry, factor = lookup(model, _entries(models, budget)), lookup(model, factors)
     if entry is None and factor is None:
         return None
     unknown = ModelLimits(max_input=None, tokenizer=budget.tokenizer, exact=False)
@@ -142,12 +190,9 @@ def limits_of(model: str, models: Models, budget: BudgetSettings) -> ModelLimits
     return _override(entry, limits) if isinstance(entry, ModelLimit) else limits
 
 
-def _known_model(model: str, models: Models, budget: BudgetSettings) -> str | None:
-    configured = {name.lower() for name in budget.model_limits}
-    names = filter(
-        None, (longest_known_prefix(model, configured), longest_known_prefix(model, models))
-    )
-    return max(names, key=len, default=None)
+def _entries(models: Models, budget: BudgetSettings) -> Mapping[str, ModelLimits | ModelLimit]:
+    """Return the shipped limits by the start of a name, with those of the settings in place."""
+    return {**models, **{name.lower(): row for name, row in budget.model_limits.items()}}
 
 
 def _override(row: ModelLimit, limits: ModelLimits) -> ModelLimits:
@@ -164,21 +209,38 @@ def _override(row: ModelLimit, limits: ModelLimits) -> ModelLimits:
     )
 
 
-def _window(
-    request: BuildRequest, settings: Settings, model: str | None, limits: ModelLimits | None
+def compute_window(
+    model: str | None,
+    limits: ModelLimits | None,
+    max_tokens: int | None,
+    reserve: int | None,
+    pointer: str = "",
 ) -> Window:
-    options, defaults = request.options, settings.budget
-    reserve = options.reserve_tokens
-    try:
-        return compute_window(
-            model,
-            limits,
-            defaults.max_tokens if options.max_tokens is None else options.max_tokens,
-            defaults.reserve_tokens if reserve is None else reserve,
-        )
-    except InvalidRequestError as error:
-        pointer = f"{request.options_pointer}/reserve_tokens"
-        raise InvalidRequestError(error.detail, [Problem(pointer, error.detail)]) from error
+    """Return the window of a model with these ``limits`` (None if unknown).
+
+    ``pointer`` is the place of the reserve in a request.
+
+    Raises:
+        InvalidRequestError: The reserve leaves nothing.
+    """
+    warnings: list[WarningRecord] = []
+    known = limits.max_input if limits else None
+    if model is None and max_tokens is None:
+        limit, reserve = DEFAULT_LIMIT, DEFAULT_RESERVE if reserve is None else reserve
+    elif known is None:
+        limit = max_tokens or UNKNOWN_MODEL_LIMIT
+        if model is not None:
+            detail = f"the limit of {shown(model)} is not known; {limit} tokens are assumed"
+            warnings.append(_warning("unknown_model", detail))
+    else:
+        limit = min(max_tokens or known, known)
+        if max_tokens and max_tokens > limit:
+            warnings.append(_warning("limit_lowered", f"{model} accepts {limit} tokens at most"))
+    if reserve is not None and reserve >= limit:
+        detail = f"a reserve of {reserve} tokens leaves nothing of {limit}"
+        raise InvalidRequestError(detail, [Problem(pointer, detail)] if pointer else ())
+    available = int(limit * USABLE_SHARE) if reserve is None else limit - reserve
+    return Window(limit=limit, available=available, warnings=tuple(warnings))
 
 
 def _tools_tokens(request: BuildRequest, settings: Settings, token_window: Window) -> int | None:
@@ -188,7 +250,14 @@ def _tools_tokens(request: BuildRequest, settings: Settings, token_window: Windo
     return int(share * token_window.available) if limit is None and share is not None else limit
 
 
+def _search_tokens(settings: Settings, token_window: Window) -> int | None:
+    most = int(SEARCH_SHARE * token_window.available)
+    return min(settings.tools.search_tokens, most) if settings.tools.defer else None
+
+
 def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) -> Strategy:
+    if isinstance(spec, str) and spec in strategies:
+        return strategies[spec]
     try:
         return read_strategy(spec, strategies)
     except UnknownStrategyError as error:

@@ -9,10 +9,11 @@ from typing import Final
 
 import structlog
 
+from formatters.guard import GUARD
 from service.budget.groups import Fit, Group, GroupDecision, Strategy
-from service.budget.strategies.count_summary import count_sentence
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.summarization import Summarization
+from service.budget.strategies.windows import count_sentence
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import Settings
 from service.errors import ConfigError
@@ -55,7 +56,7 @@ def configured_strategies(settings: Settings) -> Mapping[str, Strategy]:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginStrategy:
+class PluginStrategy(Strategy):
     """An untrusted strategy; if it fails, the oldest groups are dropped first."""
 
     strategy: Strategy
@@ -90,7 +91,7 @@ class PluginStrategy:
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             summary = error
         if isinstance(summary, str) and summary.isprintable():
-            return summary
+            return GUARD.quote(summary)
         log.warning("plugin.failed", plugin=self.name, reason=f"its summary is {summary!r}")
         return count_sentence(groups)
 

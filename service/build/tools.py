@@ -1,28 +1,136 @@
-"""The tools of a request: read them, and select those that fit into their share of the tokens."""
+"""The tools of a request: read them, cache their costs, and select those that fit their share."""
 
 import asyncio
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import Final
+from operator import add
+from typing import Any, Final, TypeVar
 
-from formatters.model import Block, Facts, Message, Role, Tool
+from cachetools import FIFOCache
+
+from formatters.deferred import STAND_INS
+from formatters.guard import Guard
+from formatters.model import Block, Facts, Role, Tool
 from prompts.capabilities import capabilities
+from prompts.recall_tool import NAME as RECALL_NAME
+from prompts.recall_tool import RECALL_TOOL
 from service.budget.counting import block_tokens, count_function, entry_tokens
-from service.budget.toolset import Toolset, Toolsets, tools_json
 from service.errors import InvalidRequestError, Problem, ToolError, shown
 from service.ports.services import TokenCounter, ToolRegistry
-from service.recall.tool_ranking import rank_tools
+from service.recall.tool_ranking import ToolIndex
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
-from service.wire.tools import check_definition
+from service.wire.tool_definitions import check_definition, tool_name
+
+T = TypeVar("T")
+
+#: Limit of the cached sets; requests can name any number of them.
+MAX_SETS: Final = 32
+#: Limit of the cached values of a set, some of which depend on what requests choose.
+MAX_VALUES: Final = 32
 
 
-async def read_tools(request: BuildRequest, registry: ToolRegistry, toolsets: Toolsets) -> Toolset:
+def tools_json(tools: Sequence[Tool]) -> str:
+    """Return the ``tools`` array as it is counted: without spaces, keys in their order."""
+    return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+
+
+class Toolset:
+    """An ordered set of tool definitions, which must not be modified."""
+
+    def __init__(
+        self, tools: Sequence[Tool] = (), *, chosen: bool = False, deferred: Sequence[Tool] = ()
+    ) -> None:
+        self.tools = tuple(tools)
+        #: The tools that a search finds; those above are offered in their place.
+        self.deferred = tuple(deferred)
+        #: Whether the tools were chosen for the input, so that another input may get others.
+        self.chosen = chosen
+        #: The ``tools`` array.
+        self.json = tools_json(self.tools)
+        #: How much work it is to count or search the tools, in characters.
+        self.size = len(self.json) + len(tools_json(self.deferred))
+        #: Values by the name of their kind and what they depend on.
+        self._cache: dict[tuple[object, ...], Any] = {}
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return the tokens of the array, 0 if it is empty."""
+        if not self.tools:
+            return 0
+        return self.cached(("tokens", counter.name), lambda: counter.count(self.json))
+
+    def block(self, facts: Facts) -> Block:
+        """Return the block that shows the tools, in the form and under the guard of the facts."""
+
+        def show() -> Block:
+            shown = replace(facts, tools=self.tools, deferred=self.deferred, tools_block=None)
+            block = capabilities(shown)
+            return replace(block, volatile=self.chosen)
+
+        return self.cached(("block", facts.guard, facts.capabilities), show)
+
+    def costs(self, counter: TokenCounter, facts: Facts) -> Sequence[int]:
+        """Return the tokens of each tool, in the array and in the block of the facts."""
+
+        def compute() -> Sequence[int]:
+            count, entries = count_function(counter), self.block(facts).entries
+            shown = [entry_tokens(entry, count) for entry in entries] or [0] * len(self.tools)
+            array = (count(tools_json([tool])) for tool in self.tools)
+            return tuple(map(add, array, shown))
+
+        return self.cached(("costs", counter.name, facts.guard, facts.capabilities), compute)
+
+    def with_recall(self) -> "Toolset":
+        """Return the set with the tool `recall` at its end."""
+
+        def add() -> Toolset:
+            tools = (*self.tools, RECALL_TOOL)
+            return Toolset(tools, chosen=self.chosen, deferred=self.deferred)
+
+        return self.cached(("recall",), add)
+
+    def rank(self, question: str, previous: Sequence[str] = ()) -> list[float]:
+        """Return a score for each tool, or for each deferred one if there are any."""
+        tools = self.deferred or self.tools
+        return self.cached(("index",), lambda: ToolIndex(tools)).rank(question, previous)
+
+    def subset(self, indices: Iterable[int]) -> "Toolset":
+        """Return the set of some of the tools, in their order, as chosen for an input."""
+        chosen = sorted(indices)
+        tools = [self.tools[index] for index in chosen]
+        return self.cached(("subset", *chosen), lambda: Toolset(tools, chosen=True))
+
+    def cached(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return the cached value of a key, computed on first use; a full cache is cleared."""
+        value: T | None = self._cache.get(key)
+        if value is None:
+            value = make()
+            if len(self._cache) >= MAX_VALUES:
+                self._cache.clear()
+            self._cache[key] = value
+        return value
+
+
+#: The sets of a registry, by its version, the requested names (none: all tools), and the guard.
+Toolsets = FIFOCache[tuple[int, tuple[str, ...], Guard], Toolset]
+
+
+async def read_tools(
+    request: BuildRequest,
+    registry: ToolRegistry,
+    toolsets: Toolsets,
+    guard: Guard,
+    *,
+    defer: bool = False,
+) -> Toolset:
     """Return the tools of the request; each version of the registry is read once.
 
-    A registry may block, so it is read in a thread.
+    A registry may block, so it is read in a thread. Special tokens in definitions are broken. If
+    tools are to be deferred, those of the whole registry are, but not those that a request chooses.
 
     Raises:
         InvalidRequestError: A tool is unknown, or its definition is invalid.
@@ -31,13 +139,14 @@ async def read_tools(request: BuildRequest, registry: ToolRegistry, toolsets: To
     if tools is None:
         return Toolset()
     if not _from_registry(request):
-        return Toolset(_check_definitions(tools))
+        return Toolset(_guard(_check_definitions(tools), guard))
     # read the version first: a change during the read belongs to the next version
     names, version = tuple(tools), registry.version
-    toolset = toolsets.get(version, names)
+    toolset = toolsets.get((version, names, guard))
     if toolset is None:
-        toolset = await asyncio.to_thread(_read_registry, names, registry)
-        toolsets.put(version, names, toolset)
+        read = _read_deferred if defer and not names else partial(_read, names)
+        toolset = await asyncio.to_thread(read, registry, guard)
+        toolsets[version, names, guard] = toolset
     return toolset
 
 
@@ -54,11 +163,9 @@ def _from_registry(request: BuildRequest) -> bool:
     return tools is not None and (not tools or isinstance(tools[0], str))
 
 
-def _read_registry(names: Sequence[str], registry: ToolRegistry) -> Toolset:
-    return Toolset(_select(names, registry) if names else registry.get_all_tool_definitions())
-
-
-def _select(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
+def _read(names: Sequence[str], registry: ToolRegistry, guard: Guard) -> Toolset:
+    if not names:
+        return Toolset(_guard(registry.get_all_tool_definitions(), guard))
     tools = {name: registry.get_tool_definition(name) for name in names}
     problems = [
         Problem(f"/content/tools/{index}", f"the registry has no tool {shown(name)}")
@@ -67,12 +174,27 @@ def _select(names: Sequence[str], registry: ToolRegistry) -> tuple[Tool, ...]:
     ]
     if problems:
         raise InvalidRequestError(problems[0].detail, problems)
-    return tuple(tool for tool in tools.values() if tool)
+    return Toolset(_guard([tool for tool in tools.values() if tool], guard))
+
+
+def _read_deferred(registry: ToolRegistry, guard: Guard) -> Toolset:
+    """Return what is offered in place of all tools of the registry, if it has any."""
+    own = set(map(tool_name, STAND_INS))
+    tools = _guard(registry.get_all_tool_definitions(), guard)
+    deferred = [tool for tool in tools if tool_name(tool) not in own]
+    return Toolset(STAND_INS if deferred else (), deferred=deferred)
+
+
+def _guard(definitions: Sequence[Tool], guard: Guard) -> Sequence[Tool]:
+    """Return definitions with the special tokens in them broken."""
+    written = tools_json(definitions)
+    broken = guard.shatter_json(written)
+    return definitions if broken == written else json.loads(broken)
 
 
 def _check_definitions(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
     problems: list[Problem] = []
-    names: set[object] = set()
+    names: set[str] = set()
     for index, definition in enumerate(definitions):
         pointer = f"/content/tools/{index}"
         try:
@@ -80,7 +202,7 @@ def _check_definitions(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
         except ToolError as error:
             problems += [Problem(pointer + p.pointer, p.detail) for p in error.problems]
             continue
-        name = _name_tools(definition)
+        name = tool_name(definition)
         if name in names:
             problems.append(Problem(pointer, f"another tool is called {shown(name)}"))
         names.add(name)
@@ -89,9 +211,32 @@ def _check_definitions(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
     return tuple(definitions)
 
 
-def _name_tools(definition: Tool) -> object:
-    function = definition["function"]
-    return function["name"] if isinstance(function, Mapping) else None
+#: Tokens that joining the tool `recall` to others may add, besides its own.
+JOINING: Final = 2
+
+
+def offer_tools(
+    gathered: Toolset, facts: Facts, limit: int | None, counter: TokenCounter
+) -> tuple[Toolset, WarningRecord | None]:
+    """Return the tools to offer: those that fit into ``limit`` tokens, and `recall` if wanted.
+
+    Deferred tools need no limit.
+    """
+    toolset, warning = gathered, None
+    if limit is not None and not toolset.deferred:
+        if facts.recall_tool:
+            limit -= Toolset().with_recall().costs(counter, facts)[0] + JOINING
+        toolset, warning = limit_tools(toolset, facts, max(limit, 0), counter)
+    return (toolset.with_recall() if facts.recall_tool else toolset), warning
+
+
+def find_recall_conflict(request: BuildRequest, toolset: Toolset) -> str | None:
+    """Return why the tool `recall` can't be offered; None if it can."""
+    if request.options.past is not None:
+        return "the history of the request isn't stored, so that nothing of it can be recalled"
+    if any(tool_name(tool) == RECALL_NAME for tool in (*toolset.tools, *toolset.deferred)):
+        return f"another tool is called {RECALL_NAME}"
+    return None
 
 
 #: Messages before the input that are searched for its subject too.
@@ -108,14 +253,15 @@ def limit_tools(
     """Drop tools until array and block together have at most ``limit`` tokens.
 
     Tools called in the run or in recent history are always kept. Of the others, those with the
-    best score for their tokens are kept. The warning names the tools that were dropped.
+    best score for their tokens are kept. The warning names the tools that were dropped. Deferred
+    tools take hardly any tokens, and are left alone.
     """
     selection = _Selection(toolset, facts, counter)
-    if not toolset.tools or selection.tokens(toolset) <= limit:
+    if not toolset.tools or toolset.deferred or selection.tokens(toolset) <= limit:
         return toolset, None
     selected = selection.select(limit)
-    kept = {_name(tool) for tool in selected.tools}
-    dropped = [name for name in map(_name, toolset.tools) if name not in kept]
+    kept = {tool_name(tool) for tool in selected.tools}
+    dropped = [name for name in map(tool_name, toolset.tools) if name not in kept]
     if not dropped:
         return toolset, None
     detail = f"tools are limited to {limit} tokens; left out: {', '.join(dropped)}"
@@ -132,9 +278,9 @@ class _Selection:
 
     def select(self, limit: int) -> Toolset:
         """Return the tools to keep, in their order."""
-        costs = self.toolset.costs(self.counter, self.facts.tags, self._costs)
+        costs = self.toolset.costs(self.counter, self.facts)
         called = set(_called(self.facts))
-        kept = [i for i, tool in enumerate(self.toolset.tools) if _name(tool) in called]
+        kept = [i for i, tool in enumerate(self.toolset.tools) if tool_name(tool) in called]
         required = len(kept)
         remaining = limit - self.tokens(Toolset()) - sum(costs[index] for index in kept)
         for index in self._rank(costs, kept):
@@ -148,8 +294,8 @@ class _Selection:
 
     def tokens(self, toolset: Toolset) -> int:
         """Return the tokens of tools: of the array and of the full block."""
-        block = self._block(toolset)
-        return toolset.tokens(self.counter) + block_tokens(block, count_function(self.counter))
+        block, count = toolset.block(self.facts), count_function(self.counter)
+        return toolset.tokens(self.counter) + (block_tokens(block, count) if block.has_text else 0)
 
     def _rank(self, costs: Sequence[int], kept: Sequence[int]) -> list[int]:
         """Return the indices of the other tools, the best score for its tokens first.
@@ -157,7 +303,7 @@ class _Selection:
         Scores are divided by the root of the tokens: divided by the tokens, the smallest tools
         would precede the right one.
         """
-        scores = rank_tools(self.facts.current_input, self._context(), self.toolset.tools)
+        scores = self.toolset.rank(self.facts.current_input, self._context())
         best = max(scores) or 1.0
         value = [
             (score / best + BASE_SCORE) / math.sqrt(max(cost, 1))
@@ -175,32 +321,11 @@ class _Selection:
         )
         return list(islice(texts, CONTEXT_MESSAGES))
 
-    def _costs(self) -> tuple[int, ...]:
-        count = count_function(self.counter)
-        entries = self._block(self.toolset).entries
-        return tuple(
-            count(tools_json([tool])) + entry_tokens(entry, count)
-            for tool, entry in zip(self.toolset.tools, entries, strict=True)
-        )
-
-    def _block(self, toolset: Toolset) -> Block:
-        facts = replace(self.facts, tools=toolset.tools)
-        return toolset.block(facts.tags, lambda: capabilities(facts))
-
 
 def _called(facts: Facts) -> Iterator[str]:
     """Yield the names of the tools whose calls the model sees or has just made."""
     shown = facts.history if facts.layout == "chat" else facts.history[-RECENT_ROWS:]
     for message in (*facts.run, *shown):
-        yield from _calls(message)
-
-
-def _calls(message: Message) -> Iterator[str]:
-    yield from (call.name for call in message.tool_calls)
-    if message.role is Role.TOOL and message.name:
-        yield message.name
-
-
-def _name(tool: Tool) -> str:
-    function = tool.get("function")
-    return str(function.get("name")) if isinstance(function, Mapping) else ""
+        yield from (call.name for call in message.tool_calls)
+        if message.role is Role.TOOL and message.name:
+            yield message.name

@@ -23,7 +23,10 @@ def main() -> None:
         from service.cli.healthcheck import probe
 
         sys.exit(probe(sys.argv[2:]))
-    _avoid_collections()
+    # collections take a quarter of a short command's CPU and find nothing; Python also collects as
+    # a process ends, where freezing all objects first leaves nothing to look at
+    gc.set_threshold(GC_THRESHOLD)
+    atexit.register(gc.freeze)
     from service.cli.root import app
 
     for stream in (sys.stdout, sys.stderr):
@@ -45,12 +48,3 @@ def _replace_closed_streams() -> None:
             stream = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115 - open to the end
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
-
-
-def _avoid_collections() -> None:
-    """Avoid garbage collections, which take a quarter of a short command's CPU and find nothing.
-
-    Python also collects when a process ends; freezing all objects first leaves nothing to look at.
-    """
-    gc.set_threshold(GC_THRESHOLD)
-    atexit.register(gc.freeze)

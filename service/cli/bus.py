@@ -1,20 +1,16 @@
-"""``ctxb bus``: the streams that requests are spread over."""
+"""``ctxb bus``: the streams of the bus, and how requests are spread over them."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
 from service.cli.options import Json
-from service.cli.output import console, print_json, printable, table
-from service.cli.start import require_shared_bus, start
-from service.config.settings import Settings
-from service.connect import open_bus
-from service.ports.bus import RequestStream
+from service.cli.output import console, print_json, table
+from service.cli.start import run_on_bus, start
+from service.ports.bus import RequestShards, RequestStream
 
-bus = typer.Typer(no_args_is_help=True, help="Show and set how requests are spread.")
+bus = typer.Typer(no_args_is_help=True)
 
 Count = Annotated[
     int | None,
@@ -22,14 +18,6 @@ Count = Annotated[
         min=1, max=64, metavar="[N]", help="The new number of streams.", show_default=False
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The number of streams in use, and all streams that exist."""
-
-    shards: int
-    streams: Sequence[RequestStream]
 
 
 @bus.command()
@@ -43,29 +31,44 @@ def shards(ctx: typer.Context, count: Count = None, as_json: Json = False) -> No
     no longer in use are still read and answered; producers that write to the
     streams themselves have to look the number up again.
     """
-    layout = asyncio.run(set_layout(require_shared_bus(start(ctx.obj)), count))
+    used, streams = run_on_bus(start(ctx.obj), lambda bus: set_shards(bus.request_shards, count))
     if as_json:
-        print_json(asdict(layout))
-    else:
-        print_layout(layout)
-
-
-async def set_layout(settings: Settings, count: int | None) -> Layout:
-    """Set the number of streams, unless ``count`` is None, and return the layout."""
-    async with open_bus(settings) as connected:
-        shards = connected.bus.request_shards
-        if count is not None:
-            await shards.set_count(count)
-        return Layout(shards=await shards.count(), streams=await shards.streams())
-
-
-def print_layout(layout: Layout) -> None:
-    """Print a table of the streams, and how many of them are no longer in use."""
-    rows = table("Stream", "Entries", "In work", numbers=["Entries", "In work"])
-    for stream in layout.streams:
-        rows.add_row(printable(stream.name), f"{stream.entries:,}", f"{stream.pending:,}")
-    console().print(rows)
-    typer.echo(f"{layout.shards} {'shard' if layout.shards == 1 else 'shards'}")
-    former = len(layout.streams) - layout.shards
+        print_json({"shards": used, "streams": streams})
+        return
+    numbers = ["Entries", "In work"]
+    rows = ((stream.name, stream.entries, stream.pending) for stream in streams)
+    console().print(table("Stream", *numbers, rows=rows, numbers=numbers))
+    typer.echo(f"{used} {'shard' if used == 1 else 'shards'}")
+    former = len(streams) - used
     if former > 0:
         typer.echo(f"{former} streams of an earlier layout have entries; workers still read them")
+
+
+@bus.command()
+def renumber(ctx: typer.Context, as_json: Json = False) -> None:
+    """Recreate streams that take no more entries, under the same names.
+
+    ctxb bus renumber
+
+    A stream takes no more after an entry with the greatest possible id,
+    18446744073709551615-18446744073709551615. All its entries stay, unread
+    and pending ones too; that one gets a new id. It is safe to run at any
+    time, also twice, and changes nothing of other streams.
+    """
+    renumbered = run_on_bus(start(ctx.obj), lambda bus: bus.renumber())
+    if as_json:
+        print_json({"renumbered": renumbered})
+        return
+    for name in renumbered:
+        typer.echo(f"{name} takes entries again")
+    if not renumbered:
+        typer.echo("no stream has run out of ids")
+
+
+async def set_shards(
+    shards: RequestShards, count: int | None
+) -> tuple[int, Sequence[RequestStream]]:
+    """Set the number of streams, unless ``count`` is None; return it, and all streams there are."""
+    if count is not None:
+        await shards.set_count(count)
+    return await shards.count(), await shards.streams()

@@ -1,29 +1,37 @@
 """``ctxb config``: write a file of settings, show the settings in effect, and check them."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from service.build.plugins import configured_strategies
-from service.cli.exits import Exit, print_error
+from service.cli.exits import CommandError
 from service.cli.options import Json
-from service.cli.output import console, printable, table
+from service.cli.output import console, print_json, table
 from service.cli.root import CommonOptions
 from service.cli.start import start
-from service.config.documents import config_schema, template
 from service.config.load import describe
+from service.config.presets import DESCRIPTIONS, Preset
+from service.config.settings_documents import config_schema, template
 from service.connect import open_prompts, open_registry
 
-config = typer.Typer(no_args_is_help=True, help="Write, show and check the settings.")
+config = typer.Typer(no_args_is_help=True)
 
 NewFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")]
 WithSchema = Annotated[
-    bool,
-    typer.Option("--with-schema", help="Write the JSON Schema next to it, and refer to it."),
+    bool, typer.Option("--with-schema", help="Write the JSON Schema next to it, and refer to it.")
+]
+ChosenPreset = Annotated[
+    Preset | None,
+    typer.Option(
+        "--preset",
+        help="; ".join(f"{name}: {text}" for name, text in DESCRIPTIONS.items()) + ".",
+        show_default=False,
+    ),
 ]
 CheckedFile = Annotated[
     Path | None, typer.Argument(help="The file to check; default: the one that commands read.")
@@ -39,32 +47,41 @@ def show(ctx: typer.Context, as_json: Json = False) -> None:
     """
     settings = describe(start(ctx.obj))
     if as_json:
-        typer.echo(json.dumps([asdict(setting) for setting in settings], indent=2, default=str))
+        print_json(settings)
         return
-    rows = table("Setting", "Value", "From")
-    for setting in settings:
-        value = json.dumps(setting.value, default=str, ensure_ascii=False)
-        rows.add_row(setting.path, printable(value), printable(setting.origin))
-    console().print(rows)
+    rows = (
+        (setting.path, json.dumps(setting.value, default=str, ensure_ascii=False), setting.origin)
+        for setting in settings
+    )
+    console().print(table("Setting", "Value", "From", rows=rows))
 
 
 @config.command()
-def init(file: NewFile = Path("config.yml"), with_schema: WithSchema = False) -> None:
+def init(
+    file: NewFile = Path("config.yml"), preset: ChosenPreset = None, with_schema: WithSchema = False
+) -> None:
     """Write a file of all settings with their defaults, each commented out.
 
     ctxb config init
+    ctxb config init --preset recall
     ctxb config init production.yml --with-schema
 
     A line that begins with "#" and a letter is a setting: remove the "#" to
-    change its value. No file is ever overwritten: if there is one already, the
-    exit code is 1.
+    change its value. With the preset "recall", the file sets it, and a small
+    system message. Without --preset you are asked at a terminal; elsewhere it
+    is "classic", which sets nothing. No file is ever overwritten: if there is
+    one already, the exit code is 1.
     """
-    files = {file: template()}
+    schema_file = file.with_suffix(".schema.json")
+    _require_new((file, schema_file) if with_schema else (file,))
+    if preset is None and is_terminal():
+        question = f"Use the preset recall: {DESCRIPTIONS['recall']}?"
+        preset = "recall" if typer.confirm(question, default=True, err=True) else "classic"
+    files = {file: template(preset or "classic")}
     if with_schema:
-        schema_file = file.with_suffix(".schema.json")
         # YAML language servers of editors look for this line
         files[file] = f"# yaml-language-server: $schema={schema_file.name}\n{files[file]}"
-        files[schema_file] = _schema_text()
+        files[schema_file] = f"{json.dumps(config_schema(), indent=2)}\n"
     _write_new(files)
     typer.echo(f"{', '.join(map(str, files))} written; ctxb config validate {file} checks it")
 
@@ -79,7 +96,7 @@ def schema() -> None:
 
     # yaml-language-server: $schema=config.schema.json
     """
-    typer.echo(_schema_text(), nl=False)
+    typer.echo(json.dumps(config_schema(), indent=2))
 
 
 @config.command()
@@ -101,23 +118,22 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
     typer.echo(f"ok: {file or 'the settings'} can be used; {len(tools)} tools")
 
 
-def _schema_text() -> str:
-    return json.dumps(config_schema(), indent=2) + "\n"
+def is_terminal() -> bool:
+    """Return whether stdin is a terminal, so that prompts can be answered."""
+    return sys.stdin.isatty()
+
+
+def _require_new(paths: Sequence[Path]) -> None:
+    if existing := [str(path) for path in paths if path.exists()]:
+        raise CommandError(f"{', '.join(existing)} exists already, and is not overwritten")
 
 
 def _write_new(files: Mapping[Path, str]) -> None:
-    """Write all files, or none if one exists already; raises `typer.Exit`."""
-    if existing := [path for path in files if path.exists()]:
-        _refuse(f"{', '.join(map(str, existing))} exists already, and is not overwritten")
+    """Write files that don't exist yet; raises `CommandError`."""
     for path, text in files.items():
         try:
             # "x" fails if another process has just written the file
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            _refuse(f"{path}: {error.strerror}")
-
-
-def _refuse(cause: str) -> NoReturn:
-    print_error("not written", cause)
-    raise typer.Exit(Exit.FAILED)
+            raise CommandError(f"{path} is not written: {error.strerror}") from error

@@ -7,7 +7,7 @@ import typer
 from service.cli.start import require_persistent_store, start
 from service.connect import check_store, reindex_store, store_revision, upgrade_store
 
-db = typer.Typer(no_args_is_help=True, help="Check the store's schema, and upgrade it.")
+db = typer.Typer(no_args_is_help=True)
 
 
 @db.command()
@@ -21,14 +21,7 @@ def upgrade(ctx: typer.Context) -> None:
     The exit code is 1 if the tables are not those of the store's revision, and
     5 if the store can't be opened.
     """
-    settings = require_persistent_store(start(ctx.obj))
-
-    async def upgraded() -> tuple[str | None, str]:
-        before = await store_revision(settings)
-        await upgrade_store(settings)
-        return before, await check_store(settings)
-
-    before, after = asyncio.run(upgraded())
+    before, after = asyncio.run(upgrade_store(require_persistent_store(start(ctx.obj))))
     typer.echo(f"{after} (was {before or 'empty'})" if before != after else f"{after} (no change)")
 
 

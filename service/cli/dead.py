@@ -1,31 +1,25 @@
 """``ctxb dead``: look at requests that could not be answered, and send them again or drop them."""
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import typer
 
 from formatters.rows import fix_surrogates
 from formatters.times import format_stamp
 from service.aio import batches
-from service.cli.exits import Exit, print_error
+from service.cli.exits import CommandError, Exit, print_error
 from service.cli.options import Json, ShowOwners, Yes
-from service.cli.output import console, print_json, printable, table
-from service.cli.start import require_shared_bus, start
-from service.config.settings import Settings
-from service.connect import open_bus
+from service.cli.output import console, hash_owner, print_json, printable, table
+from service.cli.start import run_on_bus, start
+from service.connect import require_shared_bus
 from service.errors import InvalidRequestError
-from service.observe.logs import owner_hash
 from service.ports.bus import DeadLetter, DeadLetters
 from service.wire.payload import MAX_ID, derive_id, read_json
 from service.wire.protocol import Topics
-
-T = TypeVar("T")
 
 #: Both numbers of an entry's id are below this.
 ID_LIMIT: Final = 2**64
@@ -36,41 +30,16 @@ BATCH: Final = 100
 #: Characters of a reason in a table; the service's own reasons are shorter.
 MAX_REASON: Final = 300
 
-dead = typer.Typer(no_args_is_help=True, help="List, show, retry and drop dead letters.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterSummary:
-    """An entry without its payload, except for what names the request."""
-
-    id: str
-    at: datetime | None
-    source: str
-    request_id: str | None
-    owner_key: str | None
-    reason: str
-    attempts: int
-    #: The size of the payload.
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which entries to retry or drop."""
-
-    #: Empty for all entries.
-    ids: tuple[str, ...] = ()
-    #: Of all entries, those whose reason contains this text, ignoring case.
-    reason: str | None = None
+dead = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """How many entries were retried or dropped."""
 
-    done: int
+    done: int = 0
     #: Entries that were gone, or could not be put back.
-    failed: int
+    failed: int = 0
     #: The ids of the failed entries, if entries were selected by id.
     failed_ids: tuple[str, ...] = ()
 
@@ -88,22 +57,13 @@ def check_id(letter_id: str) -> str:
     return letter_id
 
 
-def check_ids(ids: list[str] | None) -> list[str] | None:
-    """Return ids that entries can have; raises `typer.BadParameter` for other texts."""
-    for letter_id in ids or ():
-        check_id(letter_id)
-    return ids
-
-
-LetterId = Annotated[str, typer.Argument(metavar="ID", callback=check_id, help="An entry's id.")]
+LetterId = Annotated[str, typer.Argument(metavar="ID", parser=check_id, help="An entry's id.")]
 LetterIds = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ID", callback=check_ids, help="Ids of entries."),
+    list[str] | None, typer.Argument(metavar="ID", parser=check_id, help="Ids of entries.")
 ]
 All = Annotated[bool, typer.Option("--all", help="All entries on the stream now.")]
 Reason = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Only entries whose reason contains this text."),
+    str | None, typer.Option(metavar="TEXT", help="Only entries whose reason contains this text.")
 ]
 Limit = Annotated[int, typer.Option(min=1, help="How many entries, the newest.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Bytes of the payload to show.")]
@@ -125,12 +85,13 @@ def ls(
 
     An owner is shown as the hash that logs show.
     """
-    settings = require_shared_bus(start(ctx.obj))
-    summaries = _run(settings, lambda letters: newest(letters, limit, reason))
+    rows = run_on_bus(
+        start(ctx.obj), lambda bus: newest(bus.dead_letters, limit, reason, owners=owners)
+    )
     if as_json:
-        print_json([summary_dict(summary, owners=owners) for summary in summaries])
+        print_json(rows)
     else:
-        print_summaries(summaries, owners=owners)
+        print_rows(rows)
 
 
 @dead.command()
@@ -141,13 +102,11 @@ def show(
 
     ctxb dead show 1765353600000-0
     """
-    settings = require_shared_bus(start(ctx.obj))
-    letter = _run(settings, lambda letters: letters.find(letter_id))
+    letter = run_on_bus(start(ctx.obj), lambda bus: bus.dead_letters.find(letter_id))
     if letter is None:
-        print_error("not found", f"the dead-letter stream has no entry {letter_id}")
-        raise typer.Exit(Exit.FAILED)
+        raise CommandError(f"the dead-letter stream has no entry {letter_id}")
     if as_json:
-        print_json(letter_dict(letter, max_bytes))
+        print_json(letter_fields(letter, max_bytes))
     else:
         print_letter(letter, max_bytes)
 
@@ -165,9 +124,8 @@ def retry(
     A request whose answer is still stored (bus.result_ttl_seconds) gets that
     answer again; to have it built again, wait until the answer has expired.
     """
-    selection = _selection(ids, every, reason)
-    settings = require_shared_bus(start(ctx.obj))
-    settled = _run(settings, lambda letters: settle(letters, selection, letters.retry))
+    selected = check_selection(ids, every, reason)
+    settled = run_on_bus(start(ctx.obj), lambda bus: settle(bus.dead_letters, selected, reason))
     print_settled(settled, "put back", "gone, or from a stream that isn't ours")
 
 
@@ -187,64 +145,61 @@ def drop(
 
     The exit code is 1 if an entry given by its id is gone; the others are dropped.
     """
-    selection = _selection(ids, every, reason)
+    selected = check_selection(ids, every, reason)
     settings = require_shared_bus(start(ctx.obj))
     if not yes:
-        which = f"{len(selection.ids)} entries" if selection.ids else "all entries that match"
+        which = f"{len(selected)} entries" if selected else "all entries that match"
         typer.confirm(f"Delete {which} for good?", abort=True, err=True)
-    settled = _run(settings, lambda letters: settle(letters, selection, letters.drop))
+    settled = run_on_bus(
+        settings, lambda bus: settle(bus.dead_letters, selected, reason, drop=True)
+    )
     print_settled(settled, "dropped", "gone")
 
 
-def _run(settings: Settings, action: Callable[[DeadLetters], Awaitable[T]]) -> T:
-    """Run an action on the dead letters of the configured bus."""
-
-    async def run() -> T:
-        async with open_bus(settings) as connected:
-            return await action(connected.bus.dead_letters)
-
-    return asyncio.run(run())
-
-
-def _selection(ids: Sequence[str] | None, every: bool, reason: str | None) -> Selection:
-    """Return what the options select; raises `typer.BadParameter` if they contradict each other."""
+def check_selection(ids: Sequence[str] | None, every: bool, reason: str | None) -> list[str]:
+    """Return each id once; raises `typer.BadParameter` if the options contradict each other."""
     if bool(ids) == every:
         raise typer.BadParameter("give ids, or --all")
     if ids and reason is not None:
         raise typer.BadParameter("--reason goes with --all")
-    return Selection(ids=tuple(dict.fromkeys(ids or ())), reason=reason)
+    return list(dict.fromkeys(ids or ()))
 
 
 # --- reading and settling --------------------------------------------------------------------
 
 
-async def newest(letters: DeadLetters, limit: int, reason: str | None) -> list[LetterSummary]:
-    """Return the newest entries, the newest last.
+async def newest(
+    letters: DeadLetters, limit: int, reason: str | None, *, owners: bool
+) -> list[dict[str, Any]]:
+    """Return the `list_fields` of the newest entries, the newest last.
 
     Payloads are dropped as they are read, so only a few are in memory at a time.
     """
-    summaries: list[LetterSummary] = []
+    rows: list[dict[str, Any]] = []
     async with aclosing(_matching(letters.scan(newest_first=True), reason)) as matching:
         async for letter in matching:
-            summaries.append(summarize(letter))
-            if len(summaries) == limit:
+            rows.append(list_fields(letter, owners=owners))
+            if len(rows) == limit:
                 break
-    return summaries[::-1]
+    return rows[::-1]
 
 
-def summarize(letter: DeadLetter) -> LetterSummary:
-    """Return an entry's line in a list."""
+def list_fields(letter: DeadLetter, *, owners: bool) -> dict[str, Any]:
+    """Return what a list shows of an entry: of its payload the size, and the request's names.
+
+    The owner is shown by its key with ``owners``, else by its hash.
+    """
     request_id, owner_key = _request_names(letter)
-    return LetterSummary(
-        id=letter.id,
-        at=letter.at,
-        source=letter.source,
-        request_id=request_id,
-        owner_key=owner_key,
-        reason=letter.reason,
-        attempts=letter.attempts,
-        bytes=len(letter.payload),
-    )
+    return {
+        "id": letter.id,
+        "at": letter.at,
+        "source": letter.source,
+        "request_id": request_id,
+        **({"owner_key": owner_key} if owners else {"owner": hash_owner(owner_key)}),
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "bytes": len(letter.payload),
+    }
 
 
 def _request_names(letter: DeadLetter) -> tuple[str | None, str | None]:
@@ -263,34 +218,26 @@ def _request_names(letter: DeadLetter) -> tuple[str | None, str | None]:
 
 
 async def settle(
-    letters: DeadLetters,
-    selection: Selection,
-    action: Callable[[Sequence[str]], Awaitable[int]],
+    letters: DeadLetters, ids: Sequence[str], reason: str | None, *, drop: bool = False
 ) -> Settled:
-    """Retry or drop the selected entries; one that fails does not stop the others.
+    """Retry or drop entries: those with these ids, or without ids all with the reason.
 
-    ``action`` takes ids, and returns how many of their entries it has settled.
+    An entry that fails does not stop the others.
     """
-    if selection.ids:
+    action = letters.drop if drop else letters.retry
+    if ids:
         # one at a time, to know which ones failed
-        failed = tuple([letter_id for letter_id in selection.ids if not await action([letter_id])])
-        done = len(selection.ids) - len(failed)
-        return Settled(done=done, failed=len(failed), failed_ids=failed)
+        failed = tuple([letter_id for letter_id in ids if not await action([letter_id])])
+        return Settled(done=len(ids) - len(failed), failed=len(failed), failed_ids=failed)
     requested = done = 0
     async with (
-        aclosing(_matching_ids(letters, selection.reason)) as matching,
-        aclosing(batches(matching, BATCH)) as batched,
+        aclosing(_matching(letters.scan(), reason)) as matching,
+        aclosing(batches((letter.id async for letter in matching), BATCH)) as batched,
     ):
-        async for ids in batched:
-            requested += len(ids)
-            done += await action(ids)
+        async for batch in batched:
+            requested += len(batch)
+            done += await action(batch)
     return Settled(done=done, failed=requested - done)
-
-
-async def _matching_ids(letters: DeadLetters, reason: str | None) -> AsyncGenerator[str, None]:
-    async with aclosing(_matching(letters.scan(), reason)) as matching:
-        async for letter in matching:
-            yield letter.id
 
 
 async def _matching(
@@ -305,35 +252,28 @@ async def _matching(
 # --- output ----------------------------------------------------------------------------------
 
 
-def print_summaries(summaries: Sequence[LetterSummary], *, owners: bool) -> None:
-    """Print a table in the order given, with the owners' keys or their hashes."""
+def print_rows(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of `list_fields`, in the order given."""
     numbers = ["Attempts", "Bytes"]
-    rows = table("Id, time (UTC)", "Request, owner", "Reason", *numbers, numbers=numbers)
-    rows.columns[0].no_wrap = True
-    for letter in summaries:
-        owner = letter.owner_key if owners else _hash(letter.owner_key)
-        cells = (
-            f"{letter.id}\n{format_stamp(letter.at).strip('[]')}",
-            f"{letter.request_id or '-'}\n{owner or '-'}",
-            letter.reason[:MAX_REASON],
-            f"{letter.attempts}",
-            f"{letter.bytes:,}",
+    rows = []
+    for fields in listed:
+        owner = fields.get("owner_key") or fields.get("owner")
+        rows.append(
+            (
+                f"{fields['id']}\n{format_stamp(fields['at']).strip('[]')}",
+                f"{fields['request_id'] or '-'}\n{owner or '-'}",
+                fields["reason"][:MAX_REASON],
+                fields["attempts"],
+                fields["bytes"],
+            )
         )
-        rows.add_row(*map(printable, cells))
-    console().print(rows)
-
-
-def summary_dict(summary: LetterSummary, *, owners: bool) -> dict[str, Any]:
-    """Return a line of the list as JSON."""
-    fields = {**asdict(summary), "at": _iso(summary.at)}
-    if not owners:
-        fields["owner"] = _hash(fields.pop("owner_key"))
-    return fields
+    columns = ("Id, time (UTC)", "Request, owner", "Reason", *numbers)
+    console().print(table(*columns, rows=rows, numbers=numbers, unbroken=columns[:1]))
 
 
 def print_letter(letter: DeadLetter, max_bytes: int) -> None:
     """Print an entry's fields, and at most ``max_bytes`` bytes of its payload."""
-    fields = letter_dict(letter, max_bytes)
+    fields = letter_fields(letter, max_bytes)
     payload = fields.pop("payload")
     for name, value in fields.items():
         typer.echo(f"{name}: {printable('-' if value is None else value)}")
@@ -342,15 +282,11 @@ def print_letter(letter: DeadLetter, max_bytes: int) -> None:
         typer.echo(f"… {len(letter.payload) - max_bytes:,} more bytes")
 
 
-def letter_dict(letter: DeadLetter, max_bytes: int) -> dict[str, Any]:
-    """Return an entry as JSON, its payload as text cut to ``max_bytes`` bytes."""
+def letter_fields(letter: DeadLetter, max_bytes: int) -> dict[str, Any]:
+    """Return an entry's fields, its payload as text cut to ``max_bytes`` bytes."""
     return {
-        "id": letter.id,
-        "at": _iso(letter.at),
-        "source": letter.source,
-        "entry": letter.entry,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
+        **asdict(letter),
+        "at": letter.at and letter.at.isoformat(),
         "bytes": len(letter.payload),
         "payload": letter.payload[:max_bytes].decode(errors="replace"),
     }
@@ -362,11 +298,3 @@ def print_settled(settled: Settled, done: str, failed: str) -> None:
     if settled.failed_ids:
         print_error(f"not {done}", ", ".join(settled.failed_ids))
         raise typer.Exit(Exit.FAILED)
-
-
-def _hash(owner_key: str | None) -> str | None:
-    return None if owner_key is None else owner_hash(owner_key)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None

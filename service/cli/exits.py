@@ -65,13 +65,10 @@ BY_CODE: Final[Mapping[str, Exit]] = {
 
 #: By class, for errors that are never sent. The first match counts: a `SchemaError` is a
 #: `StoreError` too.
-BY_CLASS: Final[tuple[tuple[type[ContextBuilderError], Exit], ...]] = (
-    (ConfigError, Exit.CONFIGURATION),
-    (ToolError, Exit.CONFIGURATION),
-    (PromptError, Exit.CONFIGURATION),
-    (BusError, Exit.UNREACHABLE),
-    (SchemaError, Exit.FAILED),
-    (StoreError, Exit.UNREACHABLE),
+BY_CLASS: Final[tuple[tuple[tuple[type[ContextBuilderError], ...], Exit], ...]] = (
+    ((ConfigError, ToolError, PromptError), Exit.CONFIGURATION),
+    ((SchemaError,), Exit.FAILED),
+    ((BusError, StoreError), Exit.UNREACHABLE),
 )
 
 #: By the signal that ended a command before its work was done.
@@ -79,6 +76,10 @@ BY_SIGNAL: Final[Mapping[int, Exit]] = {
     signal.SIGINT: Exit.INTERRUPTED,
     signal.SIGTERM: Exit.STOPPED,
 }
+
+
+class CommandError(ContextBuilderError):
+    """A command can't do what was requested."""
 
 
 class ErrorsBecomeExits(TyperGroup):
@@ -89,7 +90,11 @@ class ErrorsBecomeExits(TyperGroup):
         try:
             return super().invoke(ctx)
         except ContextBuilderError as error:
-            print_error("error", _mark_lines(error), error.problems)
+            detail = error.detail
+            if isinstance(error, ConfigError):
+                # a line per problem is marked; an indented one belongs to the one before it
+                detail = re.sub(r"\n(?!\s)", "\nerror: ", detail)
+            print_error("error", detail, error.problems)
             raise typer.Exit(exit_code(error)) from error
 
 
@@ -97,7 +102,7 @@ def exit_code(error: ContextBuilderError) -> Exit:
     """Return the exit code for an error."""
     if error.code in BY_CODE:
         return BY_CODE[error.code]
-    return next((code for kind, code in BY_CLASS if isinstance(error, kind)), Exit.FAILED)
+    return next((code for kinds, code in BY_CLASS if isinstance(error, kinds)), Exit.FAILED)
 
 
 def print_error(label: str, detail: str, problems: Iterable[Problem] = ()) -> None:
@@ -107,14 +112,6 @@ def print_error(label: str, detail: str, problems: Iterable[Problem] = ()) -> No
         if problem.pointer not in detail:
             cause = "" if problem.detail in detail else f": {problem.detail}"
             typer.echo(f"  at {problem.pointer}{cause}", err=True)
-
-
-def _mark_lines(error: ContextBuilderError) -> str:
-    """Return the detail; of a configuration error, which has a line per problem, mark each line."""
-    if not isinstance(error, ConfigError):
-        return error.detail
-    # an indented line belongs to the one before it
-    return re.sub(r"\n(?!\s)", "\nerror: ", error.detail)
 
 
 def run_until_stopped(main: Coroutine[Any, Any, T], *, endless: bool = False) -> T:

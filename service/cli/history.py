@@ -1,38 +1,33 @@
 """``ctxb history``: import, export, show, summarise, prune and erase conversations."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
-from rich.text import Text
+from rich.progress import track
 
 from formatters.model import Message, Row
 from formatters.rows import read_row, read_rows
 from formatters.times import format_stamp
 from service.app import open_builder
-from service.cli.erasure import erase_owner, print_erased
-from service.cli.history_files import (
-    as_lines,
-    as_openai,
-    call_arguments,
-    read_history,
-)
+from service.cli.history_files import Form, as_openai, call_arguments, read_history
 from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
 from service.cli.output import console, print_json, printable, table
 from service.cli.request import read_bytes
-from service.cli.start import require_persistent_store, start
+from service.cli.start import has_persistent_store, require_persistent_store, start
 from service.compaction.compactor import find_compactor
 from service.compaction.job import find_job
 from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
-from service.connect import open_stores
+from service.connect import find_bus, has_shared_bus, open_bus, open_stores
 from service.errors import ConfigError
-from service.ports.stores import ArchivedRow, HistoryStore
+from service.ports.bus import Forgotten
+from service.ports.stores import HistoryStore
 from service.wire.request import BuildRequest
 
 T = TypeVar("T")
@@ -40,18 +35,24 @@ T = TypeVar("T")
 #: Rows that are stored in one transaction.
 BATCH: Final = 200
 
-history = typer.Typer(
-    no_args_is_help=True, help="Import, export, show, prune and erase conversations."
-)
+#: What an erasure counts, by its name in JSON.
+_IN_STORE: Final = {
+    "rows": "rows",
+    "fallen": "flags of rows left out",
+    "archived": "archived copies",
+    "summaries": "summaries",
+    "profiles": "profile",
+}
+_ON_BUS: Final = {
+    "results": "stored answers",
+    "reports": "build reports",
+    "dead_letters": "dead letters",
+}
 
-File = Annotated[
-    Path,
-    typer.Argument(help="JSONL rows or OpenAI messages; - reads stdin."),
-]
-ImportForm = Annotated[
-    Literal["auto", "jsonl", "openai"],
-    typer.Option("--format", help="auto detects it from the first line."),
-]
+history = typer.Typer(no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="JSONL rows or OpenAI messages; - reads stdin.")]
+ImportForm = Annotated[Form, typer.Option("--format", help="auto detects it from the first line.")]
 ExportForm = Annotated[Literal["jsonl", "openai"], typer.Option("--format", help="What to write.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the file and store nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Store the rows that can be read.")]
@@ -82,17 +83,9 @@ def import_(
     --conversation: missing ids are derived from position and content.
     """
     settings = start(ctx.obj)
-    found = read_history(
-        read_bytes(file),
-        None if form == "auto" else form,
-        owner_key=owner,
-        conversation_id=conversation,
-    )
-    if not skip_bad:
-        found.check(str(file))
-    for problem in found.problems:
-        typer.echo(f"skipped: {printable(problem)}", err=True)
-    found.report_instructions()
+    data = read_bytes(file)
+    found = read_history(data, form, owner_key=owner, conversation_id=conversation)
+    found.report(str(file), skip_bad=skip_bad)
     if dry_run:
         typer.echo(f"{len(found.rows)} rows can be stored; nothing was")
         return
@@ -102,10 +95,7 @@ def import_(
 
 @history.command()
 def export(
-    ctx: typer.Context,
-    owner: Owner,
-    conversation: Conversation = None,
-    form: ExportForm = "jsonl",
+    ctx: typer.Context, owner: Owner, conversation: Conversation = None, form: ExportForm = "jsonl"
 ) -> None:
     """Print a history, oldest first.
 
@@ -115,13 +105,12 @@ def export(
     The format openai is for other programs, not a backup: it drops ids and
     times.
     """
-    settings = start(ctx.obj)
-    rows = _run_on_history(settings, lambda store: read_newest(store, owner, conversation))
+    rows = _run_on_history(start(ctx.obj), lambda store: read_newest(store, owner, conversation))
     if form == "openai":
         print_json(as_openai(rows))
         return
-    for line in as_lines(rows):
-        typer.echo(line)
+    for row in rows:
+        typer.echo(json.dumps(row, ensure_ascii=False))
 
 
 @history.command()
@@ -136,12 +125,18 @@ def show(
 
     ctxb history show --owner ana --limit 5
     """
-    settings = start(ctx.obj)
-    rows = _run_on_history(settings, lambda store: read_newest(store, owner, conversation, limit))
+    rows = _run_on_history(
+        start(ctx.obj), lambda store: read_newest(store, owner, conversation, limit)
+    )
     if as_json:
         print_json(rows)
-    else:
-        print_history(rows)
+        return
+    cells = (
+        (format_stamp(message.timestamp).strip("[]"), message.role.value, _message_text(message))
+        for message in read_rows(rows)
+    )
+    columns = ("Time (UTC)", "Role", "Text")
+    console().print(table(*columns, rows=cells, unbroken=columns[:1]))
 
 
 @history.command()
@@ -197,13 +192,13 @@ def rm(
     again. An owner is always erased as a whole; to hide some rows, see `ctxb
     history prune`. docs/privacy.md says what remains, and when that expires.
     """
-    settings = start(ctx.obj)
+    settings = find_bus(start(ctx.obj))
     if not (dry_run or yes):
         question = f"Erase everything about {printable(owner)} for good?"
         typer.confirm(question, abort=True, err=True)
     erased = asyncio.run(erase_owner(settings, owner, dry_run=dry_run))
     if as_json:
-        print_json(asdict(erased))
+        print_json(erased)
     else:
         print_erased(erased)
 
@@ -220,9 +215,15 @@ def archive(
     """
     rows = _run_on_history(start(ctx.obj), lambda store: store.archived(owner, limit))
     if as_json:
-        print_json([archived_dict(row) for row in rows])
-    else:
-        print_archive(rows)
+        print_json(rows)
+        return
+    columns = ("Left out (UTC)", "Reason", "Id", "Role", "Text")
+    cells = []
+    for archived in rows:
+        message, time = read_row(archived.row), format_stamp(archived.at).strip("[]")
+        text = _message_text(message)
+        cells.append((time, archived.reason, message.id, message.role.value, text))
+    console().print(table(*columns, rows=cells, unbroken=columns[:1]))
 
 
 @history.command()
@@ -231,14 +232,22 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
 
     ctxb history stats ana
     """
-    counts = asdict(_run_on_history(start(ctx.obj), lambda store: store.stats(owner)))
+    counts = _run_on_history(start(ctx.obj), lambda store: store.stats(owner))
     if as_json:
         print_json(counts)
-        return
-    rows = table("What", "Number", numbers=["Number"])
-    for name, number in counts.items():
-        rows.add_row(name, f"{number:,}")
-    console().print(rows)
+    else:
+        rows = asdict(counts).items()
+        console().print(table("What", "Number", rows=rows, numbers=["Number"]))
+
+
+def _message_text(message: Message) -> str:
+    calls = [f"calls {call.name}({call_arguments(call)})" for call in message.tool_calls]
+    return "\n".join(filter(None, [message.content, *calls]))
+
+
+def _print_changed(changed: int, ids: Sequence[str], what: str) -> None:
+    others = len(set(ids)) - changed
+    typer.echo(f"{changed} rows {what}, {others} were {what} already or do not exist")
 
 
 # --- the store -------------------------------------------------------------------------------
@@ -258,14 +267,10 @@ def _run_on_history(settings: Settings, action: Callable[[HistoryStore], Awaitab
 async def store_rows(store: HistoryStore, owner_key: str, rows: Sequence[Row]) -> int:
     """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
     errors = Console(stderr=True)
-    new = 0
-    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as progress:
-        bar = progress.add_task("storing", total=len(rows))
-        for first in range(0, len(rows), BATCH):
-            batch = rows[first : first + BATCH]
-            new += await store.append(owner_key, batch)
-            progress.advance(bar, len(batch))
-    return new
+    batches = [rows[first : first + BATCH] for first in range(0, len(rows), BATCH)]
+    hidden = not errors.is_terminal
+    progress = track(batches, "storing", console=errors, disable=hidden, transient=True)
+    return sum([await store.append(owner_key, batch) for batch in progress])
 
 
 async def read_newest(
@@ -299,7 +304,7 @@ async def compact_history(
         compactor = find_compactor(builder.after_answer)
         if compactor is None:
             raise ConfigError("summaries.enabled: no summaries are made")
-        job = find_job(await builder.built(request), force=True)
+        job = find_job(await builder.build_or_raise(request), force=True)
         return await compactor.make(job) if job else SkipReason.NOT_NEEDED
 
 
@@ -318,45 +323,71 @@ def describe_summary(made: NewSummary | SkipReason) -> str:
     }[made]
 
 
-# --- output ----------------------------------------------------------------------------------
+# --- erasing ---------------------------------------------------------------------------------
 
 
-def print_history(rows: Sequence[Row]) -> None:
-    """Print rows in the order given."""
-    output = table("Time (UTC)", "Role", "Text")
-    output.columns[0].no_wrap = True
-    for message in read_rows(rows):
-        time = format_stamp(message.timestamp).strip("[]")
-        output.add_row(time, message.role.value, _message_text(message))
-    console().print(output)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """What there was of an owner; None for a store or bus that was skipped."""
+
+    dry_run: bool
+    store: Mapping[str, int] | None
+    bus: Forgotten | None
 
 
-def print_archive(rows: Sequence[ArchivedRow]) -> None:
-    """Print archived rows in the order given."""
-    output = table("Left out (UTC)", "Reason", "Id", "Role", "Text")
-    output.columns[0].no_wrap = True
-    for archived in rows:
-        message = read_row(archived.row)
-        output.add_row(
-            format_stamp(archived.at).strip("[]"),
-            archived.reason,
-            printable(message.id),
-            message.role.value,
-            _message_text(message),
+async def erase_owner(settings: Settings, owner_key: str, *, dry_run: bool) -> Erased:
+    """Erase an owner from a persistent store and a shared bus, or count with ``dry_run``.
+
+    Raises:
+        BusError: The bus does not answer; then nothing is erased.
+        ConfigError: Neither a persistent store nor a shared bus is configured.
+        StoreError: The store does not answer. The bus may have been erased already.
+    """
+    persistent, shared = has_persistent_store(settings), has_shared_bus(settings)
+    if not (persistent or shared):
+        raise ConfigError(
+            "neither a store nor a bus to erase from: store.url is memory://, and bus.url is not"
+            " set; set CTXB_STORE__URL or CTXB_BUS__URL as the workers have them"
         )
-    console().print(output)
+    bus = store = None
+    if shared:
+        async with open_bus(settings) as connected:
+            bus = await connected.bus.forget(owner_key, dry_run=dry_run)
+    if persistent:
+        async with open_stores(settings) as stores:
+            held = await stores.history.stats(owner_key)
+            rows, profile = held.rows + held.pruned, bool(await stores.profiles.get(owner_key))
+            if not dry_run:
+                rows = await stores.history.erase(owner_key)
+                profile = await stores.profiles.erase(owner_key)
+        counts = {"fallen": held.fallen, "archived": held.archived, "summaries": held.summaries}
+        store = {"rows": rows, **counts, "profiles": int(profile)}
+    return Erased(dry_run=dry_run, store=store, bus=bus)
 
 
-def archived_dict(row: ArchivedRow) -> dict[str, Any]:
-    """Return an archived row as JSON."""
-    return {**asdict(row), "at": row.at.isoformat()}
-
-
-def _message_text(message: Message) -> Text:
-    calls = [f"calls {call.name}({call_arguments(call)})" for call in message.tool_calls]
-    return Text(printable("\n".join(filter(None, [message.content, *calls]))))
-
-
-def _print_changed(changed: int, ids: Sequence[str], what: str) -> None:
-    others = len(set(ids)) - changed
-    typer.echo(f"{changed} rows {what}, {others} were {what} already or do not exist")
+def print_erased(erased: Erased) -> None:
+    """Print what was erased, and what was skipped or remains."""
+    heading = "Found" if erased.dry_run else "Erased"
+    rows: list[tuple[str, int]] = []
+    if store := erased.store:
+        rows += [(label, store[name]) for name, label in _IN_STORE.items()]
+    if bus := erased.bus:
+        rows += [(label, getattr(bus, name)) for name, label in _ON_BUS.items()]
+    console().print(table("What", heading, rows=rows, numbers=[heading]))
+    if store is None:
+        typer.echo(
+            "the store was skipped: it is in the memory of each worker, and ends with it"
+            " (store.url is memory://)"
+        )
+    if bus is None:
+        typer.echo("the bus was skipped: none is configured (bus.url)")
+        return
+    if bus.waiting:
+        typer.echo(
+            f"{bus.waiting} entries of the owner are still on the streams, and may be stored"
+            " when they are processed: run this again then"
+        )
+    if bus.unreadable:
+        typer.echo(
+            f"{bus.unreadable} dead letters have no readable owner, and remain: see `ctxb dead ls`"
+        )

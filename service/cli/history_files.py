@@ -1,21 +1,23 @@
 """History as files: JSONL rows and OpenAI messages, read and written."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from formatters.model import ChatMessage, Message, Role, Row, ToolCall
-from formatters.render import as_dict
+from formatters.model import Role, Row, ToolCall
 from formatters.rows import read_role, read_rows
 from formatters.times import parse_timestamp
+from service.cli.output import printable
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID, canonical_json, clean_json, digest
 
-Form = Literal["jsonl", "openai"]
+#: ``auto`` is detected from the first line.
+Form = Literal["auto", "jsonl", "openai"]
 
 #: Roles of messages that are instructions, and no part of a conversation.
 INSTRUCTIONS: Final = ("system", "developer")
@@ -34,9 +36,6 @@ _OPENAI_ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
 _METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name")
 
 
-# --- reading a file --------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFile:
     """The contents of a file."""
@@ -47,165 +46,170 @@ class HistoryFile:
     problems: list[str]
     #: How many instructions were left out.
     instructions: int
+    #: The messages as a request has them in ``past``: unchanged, with the instructions, but for
+    #: times in seconds since 1970.
+    past: list[dict[str, Any]]
 
-    def check(self, name: str) -> None:
-        """Raise `InvalidRequestError` with the problems if there are any."""
-        if self.problems:
+    def report(self, name: str, *, skip_bad: bool = False) -> None:
+        """Print on stderr what was left out; raise `InvalidRequestError` unless all else is read.
+
+        With ``skip_bad`` the problems are printed as well.
+        """
+        self.check(name, skip_bad=skip_bad)
+        for problem in self.problems:
+            typer.echo(f"skipped: {printable(problem)}", err=True)
+        if self.instructions:
+            typer.echo(f"left out: {self.instructions} system messages", err=True)
+
+    def check(self, name: str, *, skip_bad: bool = False) -> None:
+        """Raise `InvalidRequestError` if the file has problems, unless ``skip_bad``."""
+        if self.problems and not skip_bad:
             more = len(self.problems) - MAX_PROBLEMS
             listed = [*self.problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
             lines = "".join(f"\n  {problem}" for problem in listed)
             raise InvalidRequestError(f"{name} cannot be read:{lines}")
 
-    def report_instructions(self) -> None:
-        """Print on stderr how many instructions were left out, if any were."""
-        if self.instructions:
-            typer.echo(f"left out: {self.instructions} system messages", err=True)
-
 
 def read_history(
     data: bytes,
-    form: Form | None = None,
+    form: Form = "auto",
     *,
     owner_key: str | None = None,
     conversation_id: str | None = None,
 ) -> HistoryFile:
-    """Read a file in the given form, or in the one that its first line has.
+    """Read a file in the given form.
 
     A row without an id gets one derived from its position and content, so that the same file
     always gives the same ids. It is a problem if a row names another owner than ``owner_key``, or
     has a role that contexts don't show. Instructions are left out and counted.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
-    reader = _Reader(
-        form=form or _detect_form(data), owner_key=owner_key, conversation_id=conversation_id
-    )
-    for item in _read_messages(data) if reader.form == "openai" else _read_lines(data):
-        reader.add(item)
-    return HistoryFile(
-        rows=list(reader.rows.values()),
-        problems=reader.problems,
-        instructions=reader.instructions,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A value of the file, or the problem with it."""
-
-    position: str
-    value: object = None
-    problem: str | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reader:
-    """The rows read so far."""
-
-    form: Form
-    owner_key: str | None
-    conversation_id: str | None
-    #: By id, in the order of the file.
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    instructions: int = 0
-    _count: int = 0
-    _run_id: str | None = None
-
-    def add(self, item: _Item) -> None:
-        """Add an item's row, or the problem with it."""
-        self._count += 1
+    form = _detect_form(data) if form == "auto" else form
+    rows: dict[str, dict[str, Any]] = {}
+    past, problems, instructions, run_id = list[dict[str, Any]](), list[str](), 0, None
+    items = _read_messages(data) if form == "openai" else _read_lines(data)
+    for number, (position, value) in enumerate(items, 1):
         try:
-            given = _object(item)
-            if _is_instruction(given):
-                self.instructions += 1
-                return
+            given = _object(value)
+            past.append(_with_time(given))
+            if str(given.get("role")).strip().lower() in INSTRUCTIONS:
+                instructions += 1
+                continue
             role = _role(given)
-            row = self._add_row(_row_of_message(given, role) if self.form == "openai" else given)
+            if form == "openai":
+                given = _row_of_message(given, role)
+            row = _checked_row(given, owner_key, conversation_id)
+            if row["id"] is None:
+                content = canonical_json(given).decode()
+                row["id"] = f"imp_{digest(row['conversation_id'] or '', str(number), content)}"
+            _add_row(rows, row)
         except InvalidRequestError as error:
-            self.problems.append(f"{item.position}: {error.detail}")
-            return
-        if self.form == "openai":
-            self._set_run(row, role)
-
-    def _add_row(self, given: Mapping[str, object]) -> dict[str, Any]:
-        row = _checked_row(given, self.owner_key)
-        conversation = row["conversation_id"] or self.conversation_id or ""
-        row["conversation_id"] = conversation or None
-        row["id"] = row["id"] or _derive_id(conversation, self._count, given)
-        known = self.rows.setdefault(row["id"], row)
-        if known != row:
-            raise InvalidRequestError(f"the id {row['id']!r} is used by another row")
-        return known
-
-    def _set_run(self, row: dict[str, Any], role: Role) -> None:
-        """Put a row without a run id into the run that the last human message began."""
-        if self._run_id is None or role is Role.HUMAN:
-            self._run_id = f"run_{digest(row['id'])}"
-        row["run_id"] = row["run_id"] or self._run_id
+            problems.append(f"{position}: {error.detail}")
+            continue
+        if form == "openai":
+            # a row without a run id belongs to the run that the last human message began
+            if run_id is None or role is Role.HUMAN:
+                run_id = f"run_{digest(row['id'])}"
+            row["run_id"] = row["run_id"] or run_id
+    return HistoryFile(
+        rows=list(rows.values()), problems=problems, instructions=instructions, past=past
+    )
 
 
 def _detect_form(data: bytes) -> Form:
-    first = _parse("", _first_line(data))
-    value = first.value if first.problem is None else _parse("", data).value
+    value = _parse(_first_line(data))
+    if isinstance(value, InvalidRequestError):
+        value = _parse(data)
     array = isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
     return "openai" if array or data.lstrip().startswith(b"[") else "jsonl"
 
 
-def _read_lines(data: bytes) -> Iterator[_Item]:
+def _read_lines(data: bytes) -> Iterator[tuple[str, object]]:
+    """Yield the position and the value of each line, or the problem with it."""
     # not by `splitlines`: JSON may contain the other characters that it takes for line ends
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
-            yield _parse(f"line {number}", line)
+            yield f"line {number}", _parse(line)
 
 
-def _read_messages(data: bytes) -> Iterator[_Item]:
+def _read_messages(data: bytes) -> Iterator[tuple[str, object]]:
     """Yield the messages of one array, or of a file with an array or a message per line."""
-    by_line = _parse("", _first_line(data)).problem is None
-    for item in _read_lines(data) if by_line else [_parse("the file", data)]:
-        messages = _message_list(item.value)
-        if messages is None:
-            problem = item.problem or "neither messages nor a message"
-            yield _Item(item.position, problem=problem)
-            continue
-        for number, message in enumerate(messages, 1):
-            yield _Item(f"{item.position}, message {number}", message)
-
-
-def _message_list(value: object) -> list[object] | None:
-    if isinstance(value, dict) and "messages" in value:
-        value = value["messages"]
-    if isinstance(value, dict) and "role" in value:
-        value = [value]
-    return value if isinstance(value, list) else None
+    by_line = not isinstance(_parse(_first_line(data)), InvalidRequestError)
+    for position, value in _read_lines(data) if by_line else [("the file", _parse(data))]:
+        messages = value.get("messages", value) if isinstance(value, dict) else value
+        if isinstance(messages, dict) and "role" in messages:
+            messages = [messages]
+        if isinstance(messages, list):
+            for number, message in enumerate(messages, 1):
+                yield f"{position}, message {number}", message
+        elif isinstance(value, InvalidRequestError):
+            yield position, value
+        else:
+            yield position, InvalidRequestError("neither messages nor a message")
 
 
 def _first_line(data: bytes) -> bytes:
     return data.lstrip().partition(b"\n")[0]
 
 
-def _parse(position: str, raw: bytes) -> _Item:
+def _parse(raw: bytes) -> object:
+    """Return the value of a JSON text, or the problem with it as an `InvalidRequestError`."""
     try:
-        return _Item(position, clean_json(json.loads(raw.decode())))
+        return clean_json(json.loads(raw.decode()))
     except InvalidRequestError as error:
-        return _Item(position, problem=error.detail)
+        return error
     except (ValueError, RecursionError) as error:
-        return _Item(position, problem=f"no JSON: {error}")
+        return InvalidRequestError(f"no JSON: {error}")
 
 
-def _object(item: _Item) -> Mapping[str, object]:
-    if item.problem is not None:
-        raise InvalidRequestError(item.problem)
-    if not isinstance(item.value, dict):
+def _object(value: object) -> Mapping[str, object]:
+    if isinstance(value, InvalidRequestError):
+        raise value
+    if not isinstance(value, dict):
         raise InvalidRequestError("an object is needed")
-    return item.value
+    return value
 
 
-# --- rows ------------------------------------------------------------------------------------
+def _check_timestamp(value: object) -> object:
+    if value is not None and parse_timestamp(value) is None:
+        raise ValueError("not a timestamp")
+    return value
 
 
-def _is_instruction(given: Mapping[str, object]) -> bool:
-    role = given.get("role")
-    return isinstance(role, str) and role.strip().lower() in INSTRUCTIONS
+_Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+
+
+class _Row(BaseModel, strict=True):
+    """A row of a file, in the form of the wire."""
+
+    # other stores often number their rows
+    id: Annotated[_Id | None, BeforeValidator(lambda v: str(v) if type(v) is int else v)] = None
+    run_id: _Id | None = None
+    role: str
+    content: str | list[Any] | None = None
+    timestamp: Annotated[Any, AfterValidator(_check_timestamp)] = None
+    metadata: dict[str, Any] | None = None
+    conversation_id: _Id | None = None
+
+
+def _checked_row(
+    given: Mapping[str, object], owner_key: str | None, conversation_id: str | None
+) -> dict[str, Any]:
+    """Return a row with all keys; raises `InvalidRequestError` if it is invalid."""
+    if owner_key is not None and given.get("owner_key") not in (None, owner_key):
+        raise _unusable("owner_key", given)
+    try:
+        row = _Row.model_validate(given).model_dump()
+    except ValidationError as error:
+        raise _unusable(str(error.errors()[0]["loc"][0]), given) from error
+    row["conversation_id"] = row["conversation_id"] or conversation_id
+    metadata = {**_call_fields(given), **(row["metadata"] or {})}
+    return {**row, "content": row["content"] or "", "metadata": metadata}
+
+
+def _add_row(rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
+    if rows.setdefault(row["id"], row) != row:
+        raise InvalidRequestError(f"the id {row['id']!r} is used by another row")
 
 
 def _role(given: Mapping[str, object]) -> Role:
@@ -221,9 +225,20 @@ def _row_of_message(message: Mapping[str, object], role: Role) -> dict[str, obje
     return {
         **{key: message.get(key) for key in same},
         "role": role.name,
-        "timestamp": _timestamp(message.get("timestamp", message.get("created_at"))),
-        "metadata": {key: message[key] for key in _METADATA_KEYS if message.get(key) is not None},
+        "timestamp": _with_time(message).get("timestamp"),
+        "metadata": _call_fields(message),
     }
+
+
+def _call_fields(message: Mapping[str, object]) -> dict[str, object]:
+    """Return what a chat message has next to its content, and a row in its metadata."""
+    return {key: message[key] for key in _METADATA_KEYS if message.get(key) is not None}
+
+
+def _with_time(message: Mapping[str, object]) -> dict[str, Any]:
+    """Return a message with its time, if it has one, where and as rows have it."""
+    time = _timestamp(message.get("timestamp", message.get("created_at")))
+    return {**message, **({} if time is None else {"timestamp": time})}
 
 
 def _timestamp(value: object) -> object:
@@ -236,82 +251,32 @@ def _timestamp(value: object) -> object:
         return value
 
 
-def _checked_row(given: Mapping[str, object], owner_key: str | None) -> dict[str, Any]:
-    """Return a row in the form of the wire; raises `InvalidRequestError` if it is invalid."""
-    for key, is_valid in _VALID.items():
-        if given.get(key) is not None and not is_valid(given[key]):
-            raise _unusable(key, given)
-    if owner_key is not None and given.get("owner_key") not in (None, owner_key):
-        raise _unusable("owner_key", given)
-    row_id = given.get("id")
-    return {
-        "id": None if row_id is None else str(row_id),
-        "run_id": given.get("run_id"),
-        "role": given["role"],
-        "content": given.get("content") or "",
-        "timestamp": given.get("timestamp"),
-        "metadata": given.get("metadata") or {},
-        "conversation_id": given.get("conversation_id"),
-    }
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and 1 <= len(value) <= MAX_ID
-
-
-def _is_row_id(value: object) -> bool:
-    # other stores often number their rows
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return _is_id(str(value) if is_number else value)
-
-
-#: By key of a row: whether it may have a value, if it has one.
-_VALID: Final[Mapping[str, Callable[[object], bool]]] = {
-    "id": _is_row_id,
-    "run_id": _is_id,
-    "conversation_id": _is_id,
-    "content": lambda value: isinstance(value, str | list),
-    "timestamp": lambda value: parse_timestamp(value) is not None,
-    "metadata": lambda value: isinstance(value, dict),
-}
-
-
 def _unusable(key: str, given: Mapping[str, object]) -> InvalidRequestError:
     text = json.dumps(given.get(key), ensure_ascii=False)
     shortened = text if len(text) <= 40 else f"{text[:37]}..."
     return InvalidRequestError(f"{key}: {shortened} cannot be used")
 
 
-def _derive_id(conversation: str, number: int, given: Mapping[str, object]) -> str:
-    return f"imp_{digest(conversation, str(number), canonical_json(given).decode())}"
-
-
-# --- writing a file --------------------------------------------------------------------------
-
-
-def as_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield rows as lines of JSON."""
-    for row in rows:
-        yield json.dumps(row, ensure_ascii=False)
-
-
 def as_openai(rows: Iterable[Row]) -> list[dict[str, object]]:
     """Return rows as messages of OpenAI's API, without rows whose role the API doesn't have."""
-    messages = (message for message in read_rows(rows) if message.role in _OPENAI_ROLES)
-    return [as_dict(_chat_message(message)) for message in messages]
-
-
-def _chat_message(message: Message) -> ChatMessage:
-    role = _OPENAI_ROLES[message.role]
-    calls = [
-        replace(call, id=call.id or "", text=call_arguments(call)) for call in message.tool_calls
-    ]
-    return ChatMessage(
-        role=role,
-        content=message.content,
-        tool_calls=tuple(calls) if role == "assistant" else (),
-        tool_call_id=message.tool_call_id or "" if role == "tool" else None,
-    )
+    messages = []
+    for message in read_rows(rows):
+        role = _OPENAI_ROLES.get(message.role)
+        fields: dict[str, object] = {"role": role, "content": message.content}
+        if role == "assistant" and message.tool_calls:
+            fields["tool_calls"] = [
+                {
+                    "id": call.id or "",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call_arguments(call)},
+                }
+                for call in message.tool_calls
+            ]
+        if role == "tool":
+            fields["tool_call_id"] = message.tool_call_id or ""
+        if role is not None:
+            messages.append(fields)
+    return messages
 
 
 def call_arguments(call: ToolCall) -> str:

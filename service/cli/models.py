@@ -1,20 +1,17 @@
 """``ctxb models``: the token limits of models, and how their tokens are counted."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from service.budget.limits import ModelLimits, Models, ModelTable
 from service.build.plan import limits_of
-from service.cli.exits import Exit, print_error
+from service.cli.exits import CommandError
 from service.cli.options import Json
-from service.cli.output import console, print_json, printable, table
+from service.cli.output import console, print_json, table
 from service.cli.start import start
-from service.config.settings import BudgetSettings
 from service.connect import open_models
 
-models = typer.Typer(no_args_is_help=True, help="List the limits of models.")
+models = typer.Typer(no_args_is_help=True)
 
 
 def complete_model(incomplete: str) -> list[str]:
@@ -46,51 +43,31 @@ def ls(ctx: typer.Context, name: Prefix = None, as_json: Json = False) -> None:
     """
     settings = start(ctx.obj)
     shipped = open_models()
-    rows = find_models(name or "", shipped.models, settings.budget)
+    prefix = (name or "").lower()
+    known = sorted({*shipped.models, *map(str.lower, settings.budget.model_limits)})
+    # a name that no row begins with may begin with a row's
+    matching = [row for row in known if row.startswith(prefix)] or [prefix]
+    found = {row: limits_of(row, shipped.models, settings.budget) for row in matching}
+    rows = {row: limits for row, limits in found.items() if limits}
     if not rows:
-        print_error("unknown", f"no limits of a model {name!r}; budget.model_limits can add them")
-        raise typer.Exit(Exit.FAILED)
+        raise CommandError(f"no limits of a model {name!r}; budget.model_limits can add them")
     if as_json:
-        print_json(models_dict(rows, shipped))
-    else:
-        print_models(rows, shipped)
-
-
-def find_models(prefix: str, models: Models, budget: BudgetSettings) -> dict[str, ModelLimits]:
-    """Return the rows whose names begin with a prefix, or else the limits of that model, if any."""
-    prefix = prefix.lower()
-    names = sorted({*models, *map(str.lower, budget.model_limits)})
-    matching = [name for name in names if name.startswith(prefix)] or [prefix]
-    limits = {name: limits_of(name, models, budget) for name in matching}
-    return {name: known for name, known in limits.items() if known}
-
-
-def print_models(rows: Mapping[str, ModelLimits], shipped: ModelTable) -> None:
-    """Print a table, and the source of the shipped rows."""
+        listed = [
+            {
+                "name": name,
+                "max_input": limits.max_input,
+                "max_output": limits.max_output,
+                "tokenizer": limits.counter,
+                "exact": limits.exact,
+            }
+            for name, limits in rows.items()
+        ]
+        print_json({"date": shipped.date, "source": shipped.source, "models": listed})
+        return
     numbers = ["Input", "Output"]
-    output = table("Model", *numbers, "Tokenizer", "Counts", numbers=numbers)
-    for name, limits in rows.items():
-        sizes = map(_number, (limits.max_input, limits.max_output))
-        counts = "exact" if limits.exact else "estimated"
-        output.add_row(*map(printable, (name, *sizes, limits.counter, counts)))
-    console().print(output)
+    cells = (
+        (name, row.max_input, row.max_output, row.counter, "exact" if row.exact else "estimated")
+        for name, row in rows.items()
+    )
+    console().print(table("Model", *numbers, "Tokenizer", "Counts", rows=cells, numbers=numbers))
     typer.echo(f"{len(rows)} rows; shipped limits: {shipped.source}, {shipped.date}")
-
-
-def models_dict(rows: Mapping[str, ModelLimits], shipped: ModelTable) -> dict[str, object]:
-    """Return the rows as JSON."""
-    models = [
-        {
-            "name": name,
-            "max_input": limits.max_input,
-            "max_output": limits.max_output,
-            "tokenizer": limits.counter,
-            "exact": limits.exact,
-        }
-        for name, limits in rows.items()
-    ]
-    return {"date": shipped.date, "source": shipped.source, "models": models}
-
-
-def _number(tokens: int | None) -> str:
-    return "-" if tokens is None else f"{tokens:,}"

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from service.wire.payload import MAX_OWNER_KEY
 
@@ -14,16 +15,20 @@ def check_owner(key: str | None) -> str | None:
     return key
 
 
+def owner_option(text: str) -> OptionInfo:
+    """Return an option for an owner's key."""
+    option: OptionInfo = typer.Option(
+        "--owner", "-o", metavar="KEY", callback=check_owner, help=text
+    )
+    return option
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 
-Owner = Annotated[
-    str,
-    typer.Option("--owner", "-o", metavar="KEY", callback=check_owner, help="The owner's key."),
-]
+Owner = Annotated[str, owner_option("The owner's key.")]
 
 OwnerArgument = Annotated[
-    str,
-    typer.Argument(metavar="OWNER", callback=check_owner, help="The owner's key."),
+    str, typer.Argument(metavar="OWNER", callback=check_owner, help="The owner's key.")
 ]
 
 ShowOwners = Annotated[bool, typer.Option("--owners", help="Show owner keys, not their hashes.")]

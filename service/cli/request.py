@@ -6,26 +6,26 @@ import inspect
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from formatters.model import Message
+from formatters.rows import read_rows
 from service.app import open_builder
 from service.budget.strategies import STRATEGIES
+from service.cli.build_output import print_context, print_explanation, print_response, print_summary
 from service.cli.exits import run_until_stopped
 from service.cli.history_files import read_history
 from service.cli.models import complete_model
-from service.cli.options import Json, check_owner
-from service.cli.output import print_context, print_explanation, print_response, print_summary
-from service.cli.start import require_shared_bus, start
-from service.connect import connect_client, open_bus, open_tracer
-from service.wire.payload import MAX_BYTES, read_json
-from service.wire.request import set_options
-from service.wire.response import BuildResponse
-
-# --- options ---------------------------------------------------------------------------------
+from service.cli.options import Json, owner_option
+from service.cli.start import start
+from service.connect import connect_client, open_tracer, require_shared_bus
+from service.wire.payload import read_json
+from service.wire.request import BuildRequest, ContextOptions, set_options
+from service.wire.response import BuildResponse, BuildSuccess
 
 
 def complete_strategy(incomplete: str) -> list[str]:
@@ -33,28 +33,21 @@ def complete_strategy(incomplete: str) -> list[str]:
     return [name for name in STRATEGIES if name.startswith(incomplete)]
 
 
+RequestOwner = Annotated[str | None, owner_option("The owner whose history and profile are used.")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
     """The options that make a request."""
 
-    owner: Annotated[
-        str | None,
-        typer.Option(
-            "--owner",
-            "-o",
-            metavar="KEY",
-            callback=check_owner,
-            help="The owner whose history and profile are used.",
-        ),
-    ] = None
+    owner: RequestOwner = None
     text: Annotated[
-        str | None, typer.Option("--input", "-i", metavar="TEXT", help="What the human says.")
+        str | None, typer.Option("--input", "-i", metavar="TEXT", help="The message of the human.")
     ] = None
     request: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="A request in JSON in place of --input; - reads it from stdin.",
+            metavar="FILE", help="A request in JSON in place of --input; - reads it from stdin."
         ),
     ] = None
     conversation: Annotated[
@@ -78,13 +71,11 @@ class RequestOptions:
     ] = None
     layout: Annotated[
         Literal["tagged", "chat"] | None,
-        typer.Option(help="History as a block, or as native messages.", show_choices=True),
+        typer.Option(help="History as a block, or as native messages."),
     ] = None
     form: Annotated[
         Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
-        typer.Option(
-            "--format", help="A provider whose API call to write as well.", show_choices=True
-        ),
+        typer.Option("--format", help="A provider whose API call to write as well."),
     ] = None
     memory_limit: Annotated[int | None, typer.Option(help="Rows of history shown at most.")] = None
     memory_tokens: Annotated[
@@ -100,10 +91,12 @@ class RequestOptions:
     history: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="History in place of the store's: JSONL rows or OpenAI messages.",
+            metavar="FILE", help="History in place of the store's: JSONL rows or OpenAI messages."
         ),
     ] = None
+    recall_tool: Annotated[
+        bool, typer.Option("--recall-tool", help="Offer the model a tool to fetch the rest.")
+    ] = False
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the tokens of each block, and every decision.")
     ] = False
@@ -133,9 +126,6 @@ def takes_request_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-# --- commands --------------------------------------------------------------------------------
-
-
 @takes_request_options
 def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False) -> None:
     """Build one context here, without a bus, and print its messages.
@@ -155,7 +145,7 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
             return await builder.handle_build_request(request)
 
     response = run_until_stopped(built())
-    show = print_explanation if options.explain else print_context
+    show = _explain(request) if options.explain else print_context
     raise typer.Exit(print_response(response, as_json=as_json, show=show))
 
 
@@ -192,8 +182,7 @@ def send(
     async def sent() -> tuple[BuildResponse, float]:
         async with (
             open_tracer(settings) as tracer,
-            open_bus(settings) as connected,
-            connect_client(settings, connected.bus, tracer) as client,
+            connect_client(settings, tracer=tracer) as client,
         ):
             before = time.perf_counter()
             response = await client.send(request, timeout_seconds=timeout, via=via)
@@ -202,11 +191,8 @@ def send(
     response, seconds = asyncio.run(sent())
     if not as_json:
         typer.echo(f"{response.content.status} in {seconds * 1000:.0f} ms: {response.id}")
-    show = print_explanation if options.explain else print_summary
+    show = _explain(request) if options.explain else print_summary
     raise typer.Exit(print_response(response, as_json=as_json, show=show))
-
-
-# --- the request -----------------------------------------------------------------------------
 
 
 def make_request(options: RequestOptions) -> dict[str, Any]:
@@ -216,29 +202,41 @@ def make_request(options: RequestOptions) -> dict[str, Any]:
         typer.BadParameter: The options contradict each other.
         InvalidRequestError: A file has no request, or no history, in it.
     """
-    if options.request is not None and options.text is None:
-        if options.profile is not None or options.timezone_offset is not None:
-            raise typer.BadParameter("--profile and --timezone-offset go with --input only")
-        request = read_request(options.request)
-    elif options.request is None and options.text is not None:
-        request = {"content": _short_content(options.text, options)}
-    else:
+    if (options.request is None) == (options.text is None):
         raise typer.BadParameter("one of --input and --request is needed")
-    request.update(
-        _without_none({"owner_key": options.owner, "conversation_id": options.conversation})
-    )
-    set_options(request, _without_none(_context_options(options)))
+    content: dict[str, Any] = {}
+    if options.timezone_offset is not None:
+        content["timezone_offset"] = options.timezone_offset
+    if options.profile is not None:
+        content["user_profile"] = {"prompt_overrides": {"friends_profile": options.profile}}
+    if options.request is None:
+        if options.owner is None:
+            raise typer.BadParameter("--owner is needed")
+        request: dict[str, Any] = {"content": {"current_input": options.text, **content}}
+    elif content:
+        raise typer.BadParameter("--profile and --timezone-offset go with --input only")
+    else:
+        request = read_json(read_bytes(options.request))
+    names = {"owner_key": options.owner, "conversation_id": options.conversation}
+    request.update({name: value for name, value in names.items() if value is not None})
+    set_options(request, _context_options(options))
     return request
 
 
-def read_request(path: Path) -> dict[str, Any]:
-    """Read a request from a file, or from stdin for ``-``.
+def _explain(request: dict[str, Any]) -> Callable[[BuildSuccess], None]:
+    """Return what prints the explanation of a build, with the words of the request's own rows."""
 
-    Raises:
-        typer.BadParameter: The file can't be read.
-        InvalidRequestError: It is no JSON object.
-    """
-    return read_json(read_bytes(path), max_bytes=MAX_BYTES)
+    def explain(content: BuildSuccess) -> None:
+        past = BuildRequest.model_validate(request).options.past or ()
+        print_explanation(content, {message.id: _words(message) for message in read_rows(past)})
+
+    return explain
+
+
+def _words(message: Message) -> str:
+    """Return the text of a message, or else the tools that it calls."""
+    calls = ", ".join(f"{call.name}()" for call in message.tool_calls)
+    return message.content.strip() or calls
 
 
 def read_bytes(path: Path) -> bytes:
@@ -249,39 +247,15 @@ def read_bytes(path: Path) -> bytes:
         raise typer.BadParameter(f"{path}: {error.strerror}") from error
 
 
-def _short_content(text: str, options: RequestOptions) -> dict[str, Any]:
-    if options.owner is None:
-        raise typer.BadParameter("--owner is needed")
-    content: dict[str, Any] = {"current_input": text}
-    if options.timezone_offset is not None:
-        content["timezone_offset"] = options.timezone_offset
-    if options.profile is not None:
-        content["user_profile"] = {"prompt_overrides": {"friends_profile": options.profile}}
-    return content
-
-
 def _context_options(options: RequestOptions) -> dict[str, Any]:
-    """Return the options of the context by their names on the wire; None for those not given."""
-    return {
-        "model": options.model,
-        "max_tokens": options.max_tokens,
-        "reserve_tokens": options.reserve_tokens,
-        "strategy": options.strategy,
-        "memory_limit": options.memory_limit,
-        "memory_tokens": options.memory_tokens,
-        "layout": options.layout,
-        "format": options.form,
-        "past": None if options.history is None else _read_past(options.history),
-        "explain": options.explain or None,
-    }
-
-
-def _read_past(path: Path) -> list[dict[str, Any]]:
-    history = read_history(read_bytes(path))
-    history.check(str(path))
-    history.report_instructions()
-    return history.rows
-
-
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+    """Return the given options of the context by their names on the wire."""
+    fields = ContextOptions.model_fields
+    named = {name: value for name, value in asdict(options).items() if name in fields}
+    switches = {"explain": options.explain, "recall_tool": options.recall_tool}
+    named |= {"format": options.form, **{name: on or None for name, on in switches.items()}}
+    given = {name: value for name, value in named.items() if value is not None}
+    if options.history is not None:
+        history = read_history(read_bytes(options.history))
+        history.check(str(options.history))
+        given["past"] = history.past
+    return given

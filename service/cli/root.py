@@ -17,43 +17,32 @@ import typer.main
 from service.cli.exits import EPILOG, Command, Context, ErrorsBecomeExits
 from service.cli.healthcheck import probe
 
-#: By name: the module that has the command under this name, and the first line of its help.
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": (
-        "service.cli.demo.command",
-        "Take a tour: start a bus and a worker, send requests, show the contexts.",
-    ),
-    "build": (
-        "service.cli.request",
-        "Build one context here, without a bus, and print its messages.",
-    ),
-    "diff": ("service.cli.diff", "Compare two builds, or one request built in two ways."),
-    "worker": ("service.cli.worker", "Answer the requests of a bus, until SIGTERM or Ctrl-C."),
-    "send": (
-        "service.cli.request",
-        "Publish a request on the bus and wait for a worker's answer.",
-    ),
-    "tail": (
-        "service.cli.tail",
-        "Follow builds and events as they come over the bus, until Ctrl-C.",
-    ),
+#: By name: the first line of its help.
+COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "Take a tour: start a bus and a worker, send requests, show the contexts.",
+    "build": "Build one context here, without a bus, and print its messages.",
+    "recall": "Fetch earlier messages: what a context has left out, by words, ids or place.",
+    "diff": "Compare two builds, or one request built in two ways.",
+    "worker": "Answer the requests of a bus, until SIGTERM or Ctrl-C.",
+    "send": "Publish a request on the bus and wait for a worker's answer.",
+    "tail": "Follow builds and events as they come over the bus, until Ctrl-C.",
     "stats": (
-        "service.cli.stats",
-        "Show what waits on the bus, which workers there are, dead letters, and the store's size.",
+        "Show what waits on the bus, which workers there are, dead letters, and the store's size."
     ),
     "doctor": (
-        "service.cli.doctor",
-        "Check an installation: settings, bus, store, tokenizers, tools, prompts, HTTP, disks.",
+        "Check an installation: settings, bus, store, tokenizers, tools, prompts, HTTP, disks."
     ),
-    "bus": ("service.cli.bus", "Show and set how requests are spread."),
-    "dead": ("service.cli.dead", "List, show, retry and drop dead letters."),
-    "history": ("service.cli.history", "Import, export, show, prune and erase conversations."),
-    "tools": ("service.cli.tools", "List and check tool definitions."),
-    "models": ("service.cli.models", "List the limits of models."),
-    "schema": ("service.cli.schema", "Print the wire contract as documents."),
-    "config": ("service.cli.config", "Write, show and check the settings."),
-    "db": ("service.cli.db", "Check the store's schema, and upgrade it."),
+    "bus": "Show and set how requests are spread, and mend streams.",
+    "dead": "List, show, retry and drop dead letters.",
+    "history": "Import, export, show, prune and erase conversations.",
+    "tools": "List and check tool definitions.",
+    "models": "List the limits of models.",
+    "schema": "Print the wire contract as documents.",
+    "config": "Write, show and check the settings.",
+    "db": "Check the store's schema, and upgrade it.",
 }
+#: The modules of `service.cli` that don't have the name of their command.
+MODULES: Final[Mapping[str, str]] = {"demo": "demo.command", "build": "request", "send": "request"}
 
 
 class LazyCommands(ErrorsBecomeExits):
@@ -71,12 +60,12 @@ class LazyCommands(ErrorsBecomeExits):
 
 def load_command(name: str) -> Command:
     """Import the module of a command, and return the command."""
-    module, _ = COMMANDS[name]
-    command = getattr(import_module(module), name)
+    module = import_module(f"{__package__}.{MODULES.get(name, name)}")
+    command = getattr(module, name)
     # with a callback typer makes a group, also of a single command
     parent = typer.Typer(add_completion=False, callback=lambda: None)
     if isinstance(command, typer.Typer):
-        parent.add_typer(command, name=name)
+        parent.add_typer(command, name=name, help=COMMANDS[name])
     else:
         parent.command(name)(command)
     group: Command = typer.main.get_command(parent)
@@ -90,29 +79,20 @@ ConfigFile = Annotated[
     ),
 ]
 
-LogLevel = Literal["debug", "info", "warning", "error", "critical"]
-LogLevelOption = Annotated[
-    LogLevel | None,
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"] | None,
     typer.Option(
-        "--log-level",
+        metavar="LEVEL",
         help=(
-            "What to log; default: info for the worker, error for the demo, else warning."
+            "Lowest level to log; default: info for the worker, error for the demo, else warning."
             " Also: CTXB_LOG__LEVEL."
         ),
-        show_choices=False,
-        metavar="LEVEL",
     ),
 ]
 
-LogFormat = Literal["auto", "json", "console"]
-LogFormatOption = Annotated[
-    LogFormat | None,
-    typer.Option(
-        "--log-format",
-        help="auto, json or console. Also: CTXB_LOG__FORMAT.",
-        show_choices=False,
-        metavar="FORMAT",
-    ),
+LogFormat = Annotated[
+    Literal["auto", "json", "console"] | None,
+    typer.Option(metavar="FORMAT", help="auto, json or console. Also: CTXB_LOG__FORMAT."),
 ]
 
 
@@ -121,8 +101,8 @@ class CommonOptions:
     """The options that precede a command."""
 
     config: Path | None = None
-    log_level: LogLevel | None = None
-    log_format: LogFormat | None = None
+    log_level: str | None = None
+    log_format: str | None = None
 
 
 app = typer.Typer(
@@ -138,7 +118,7 @@ app = typer.Typer(
 
 def _show_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"context-builder {version('context-builder')}")
+        typer.echo(f"ctxb {version('ctxb')}")
         raise typer.Exit
 
 
@@ -146,8 +126,8 @@ def _show_version(requested: bool) -> None:
 def common_options(
     ctx: typer.Context,
     config: ConfigFile = None,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
@@ -168,7 +148,7 @@ def _placeholder() -> None:
     """Take a command's place in the list of commands, until `LazyCommands` loads it."""
 
 
-for _name, (_, _help) in COMMANDS.items():
+for _name, _help in COMMANDS.items():
     app.command(_name, help=_help)(_placeholder)
 
 

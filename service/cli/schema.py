@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from service.cli.exits import Exit, print_error
+from service.cli.exits import CommandError
 from service.wire.documents import asyncapi_document, error_registry, schemas
 
-schema = typer.Typer(no_args_is_help=True, help="Print the wire contract as documents.")
+schema = typer.Typer(no_args_is_help=True)
 
 MessageName = Annotated[
     str | None,
@@ -34,8 +34,7 @@ def json_schema(message: MessageName = None) -> None:
     """
     by_name = schemas()
     if message and message not in by_name:
-        print_error("unknown", f"{message!r} is no message; there are {', '.join(by_name)}")
-        raise typer.Exit(Exit.FAILED)
+        raise CommandError(f"{message!r} is no message; there are {', '.join(by_name)}")
     _print(by_name[message] if message else by_name)
 
 

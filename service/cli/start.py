@@ -1,17 +1,19 @@
-"""What a command does first: read the settings, set up logging, and check what it needs."""
+"""The start of every command: read the settings, set up logging, and check what it needs."""
 
+import asyncio
 import os
-from collections.abc import Mapping
-
-import structlog
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from service.cli.root import CommonOptions
 from service.config.load import load_settings
 from service.config.settings import Settings
+from service.connect import open_bus, require_shared_bus
 from service.errors import ConfigError
 from service.observe.logs import configure_logging
+from service.ports.bus import Bus
 
-log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 def start(
@@ -37,29 +39,21 @@ def start(
         section: {name: value for name, value in values.items() if value is not None}
         for section, values in sections.items()
     }
-    settings = load_settings(
-        common.config, **{section: values for section, values in given.items() if values}
-    )
+    settings = load_settings(common.config, **given)
     configure_logging(
         settings.log.level if "log.level" in settings.origins else level,
         settings.log.format,
         content=settings.log.content,
         colors="NO_COLOR" not in os.environ,
     )
-    for warning in settings.warnings if log_outdated else ():
-        log.warning("settings.outdated", warning=warning)
+    if log_outdated:
+        settings.log_warnings()
     return settings
 
 
 def has_persistent_store(settings: Settings) -> bool:
     """Return whether the store outlives this process."""
     return not settings.store.url.get_secret_value().startswith("memory:")
-
-
-def has_shared_bus(settings: Settings) -> bool:
-    """Return whether other processes can reach the bus."""
-    url = settings.bus.url
-    return url is not None and not url.get_secret_value().startswith("memory:")
 
 
 def require_persistent_store(settings: Settings) -> Settings:
@@ -72,11 +66,11 @@ def require_persistent_store(settings: Settings) -> Settings:
     return settings
 
 
-def require_shared_bus(settings: Settings) -> Settings:
-    """Return the settings; raises `ConfigError` if other processes can't reach their bus."""
-    if not has_shared_bus(settings):
-        raise ConfigError(
-            "no bus to reach a worker by; set CTXB_BUS__URL, or bus.url in config.yml"
-            " (a worker with a bus of its own prints its URL)"
-        )
-    return settings
+def run_on_bus(settings: Settings, action: Callable[[Bus], Awaitable[T]]) -> T:
+    """Run an action on the shared bus; raises `BusError`, or `ConfigError` if there is none."""
+
+    async def run() -> T:
+        async with open_bus(require_shared_bus(settings)) as connected:
+            return await action(connected.bus)
+
+    return asyncio.run(run())

@@ -1,27 +1,25 @@
 """``ctxb stats``: what waits on the bus, the workers, and the sizes of bus and store."""
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from service.cli.exits import run_until_stopped
 from service.cli.options import Json
-from service.cli.output import console, printable, table
-from service.cli.start import has_persistent_store, has_shared_bus, require_shared_bus, start
+from service.cli.output import console, print_json, printable, table
+from service.cli.start import has_persistent_store, start
 from service.config.settings import Settings
-from service.connect import open_survey, store_state
+from service.connect import find_bus, has_shared_bus, open_survey, require_shared_bus, store_state
 from service.errors import BusError, StoreError
-from service.ports.status import BusState, ServerState, StoreState, StreamState
+from service.ports.status import BusState, ServerState, StoreState
 
 Watch = Annotated[
     float | None,
@@ -57,7 +55,7 @@ def stats(ctx: typer.Context, watch: Watch = None, as_json: Json = False) -> Non
     each JSON document on one line, and goes on while bus or store are away,
     with the cause. Over Postgres, numbers of rows are estimates.
     """
-    settings = start(ctx.obj)
+    settings = find_bus(start(ctx.obj))
     if not has_persistent_store(settings):
         require_shared_bus(settings)
     if watch is None:
@@ -66,14 +64,30 @@ def stats(ctx: typer.Context, watch: Watch = None, as_json: Json = False) -> Non
         run_until_stopped(watch_overview(settings, watch, as_json=as_json), endless=True)
 
 
-# --- reading ---------------------------------------------------------------------------------
+async def read_overview(settings: Settings, *, watching: bool = False) -> Overview:
+    """Read the state of bus and store once.
+
+    Raises `BusError` or `StoreError`; while ``watching`` only if trying again can't help.
+    """
+    bus, servers, store, away = None, list[ServerState](), None, dict[str, str]()
+    if has_shared_bus(settings):
+        with _collect_error("bus", away if watching else None):
+            async with open_survey(settings) as survey:
+                bus, servers = await survey.state(), await survey.servers()
+    if has_persistent_store(settings):
+        with _collect_error("store", away if watching else None):
+            store = await store_state(settings)
+    return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store, away=away)
 
 
-async def read_overview(settings: Settings) -> Overview:
-    """Read the state of bus and store once; raises `BusError` or `StoreError`."""
-    bus, servers = await _read_bus(settings)
-    store = await _read_store(settings)
-    return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store)
+@contextmanager
+def _collect_error(name: str, away: dict[str, str] | None) -> Iterator[None]:
+    try:
+        yield
+    except (BusError, StoreError) as error:
+        if away is None or not error.retryable:
+            raise
+        away[name] = error.detail
 
 
 async def watch_overview(settings: Settings, seconds: float, *, as_json: bool) -> None:
@@ -86,46 +100,15 @@ async def watch_overview(settings: Settings, seconds: float, *, as_json: bool) -
     in_place = console().is_terminal and not as_json
     with Live(console=console(), auto_refresh=False) if in_place else nullcontext() as live:
         while True:
-            overview, now = await _read_available(settings), time.monotonic()
-            added = _requests_added(overview.bus)
-            overview = replace(overview, rate=_rate(before, (now, added)))
+            overview = await read_overview(settings, watching=True)
+            current = time.monotonic(), _requests_added(overview.bus)
+            overview = replace(overview, rate=_rate(before, current))
             if live is None:
                 print_overview(overview, as_json=as_json, line=True)
             else:
                 live.update(Group(*_parts(overview)), refresh=True)
-            before = now, added
+            before = current
             await asyncio.sleep(seconds)
-
-
-async def _read_available(settings: Settings) -> Overview:
-    """Read what can be read now, with the causes of what can't."""
-    bus, servers, store, away = None, list[ServerState](), None, dict[str, str]()
-    with _collect_errors(away, "bus"):
-        bus, servers = await _read_bus(settings)
-    with _collect_errors(away, "store"):
-        store = await _read_store(settings)
-    return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store, away=away)
-
-
-@contextmanager
-def _collect_errors(away: dict[str, str], name: str) -> Iterator[None]:
-    try:
-        yield
-    except (BusError, StoreError) as error:
-        if not error.retryable:
-            raise
-        away[name] = error.detail
-
-
-async def _read_bus(settings: Settings) -> tuple[BusState | None, list[ServerState]]:
-    if not has_shared_bus(settings):
-        return None, []
-    async with open_survey(settings) as survey:
-        return await survey.state(), await survey.servers()
-
-
-async def _read_store(settings: Settings) -> StoreState | None:
-    return await store_state(settings) if has_persistent_store(settings) else None
 
 
 def _requests_added(bus: BusState | None) -> int | None:
@@ -141,14 +124,10 @@ def _rate(before: tuple[float, int | None] | None, now: tuple[float, int | None]
     return max(0, now[1] - before[1]) / (now[0] - before[0])
 
 
-# --- output ----------------------------------------------------------------------------------
-
-
 def print_overview(overview: Overview, *, as_json: bool, line: bool = False) -> None:
     """Print an overview as tables or as JSON, on one ``line`` or indented."""
     if as_json:
-        document = {**asdict(overview), "at": overview.at.isoformat()}
-        typer.echo(json.dumps(document, indent=None if line else 2))
+        print_json(overview, indent=None if line else 2)
         return
     for part in _parts(overview):
         console().print(part)
@@ -156,59 +135,47 @@ def print_overview(overview: Overview, *, as_json: bool, line: bool = False) -> 
 
 def _parts(overview: Overview) -> Iterator[RenderableType]:
     if overview.bus:
-        yield _stream_table([*overview.bus.requests, *overview.bus.results])
-        if overview.bus.workers:
-            yield _worker_table(overview.bus)
-        yield from map(Text, _bus_lines(overview.bus, overview.rate))
-    yield from map(Text, map(_server_line, overview.servers))
-    if overview.store:
-        yield Text(_store_line(overview.store))
+        yield from _bus_parts(overview.bus, overview.rate)
+    for server in overview.servers:
+        limit = f" of {_megabytes(server.most_bytes)}" if server.most_bytes else ""
+        used, persistence = _megabytes(server.used_bytes), "AOF" if server.durable else "no AOF"
+        yield printable(f"server: {server.product} {server.version}, {used}{limit}, {persistence}")
+    if store := overview.store:
+        about = "" if store.exact else "about "
+        connections = "" if store.connected is None else f", {store.connected} connections"
+        yield (
+            f"store: {about}{store.rows:,} rows of {store.owners:,} owners,"
+            f" {store.summaries:,} summaries, {_megabytes(store.bytes)}{connections}"
+        )
     for name, cause in overview.away.items():
-        yield Text(printable(f"{name} away: {cause}"))
+        yield printable(f"{name} away: {cause}")
 
 
-def _stream_table(streams: Sequence[StreamState]) -> RenderableType:
+def _bus_parts(bus: BusState, rate: float | None) -> Iterator[RenderableType]:
     numbers = ["Waiting", "In work", "Oldest", "Ever added"]
-    rows = table("Stream", *numbers, numbers=numbers)
-    for stream in streams:
-        waiting = "?" if stream.lag is None else f"{stream.lag:,}"
-        oldest = f"{stream.oldest_pending_seconds:.1f} s" if stream.pending else "-"
-        added = "?" if stream.added is None else f"{stream.added:,}"
-        rows.add_row(printable(stream.name), waiting, f"{stream.pending:,}", oldest, added)
-    return rows
-
-
-def _worker_table(bus: BusState) -> RenderableType:
-    numbers = ["In work", "Last read"]
-    rows = table("Worker", *numbers, numbers=numbers)
-    for worker in bus.workers:
-        last_read = f"{worker.silent_seconds:.1f} s ago"
-        rows.add_row(printable(worker.name), f"{worker.pending:,}", last_read)
-    return rows
-
-
-def _bus_lines(bus: BusState, rate: float | None) -> Iterator[str]:
+    rows = (
+        (
+            stream.name,
+            "?" if stream.lag is None else stream.lag,
+            stream.pending,
+            f"{stream.oldest_pending_seconds:.1f} s" if stream.pending else "-",
+            "?" if stream.added is None else stream.added,
+        )
+        for stream in (*bus.requests, bus.recalls, *bus.results)
+    )
+    yield table("Stream", *numbers, rows=rows, numbers=numbers)
+    if bus.workers:
+        numbers = ["In work", "Last read"]
+        workers = (
+            (worker.name, worker.pending, f"{worker.silent_seconds:.1f} s ago")
+            for worker in bus.workers
+        )
+        yield table("Worker", *numbers, rows=workers, numbers=numbers)
     if rate is not None:
         yield f"requests: {rate:,.1f} per second"
     yield (
         f"workers: {bus.listening} listening; shards: {bus.shards};"
         f" dead letters: {bus.dead_letters:,}"
-    )
-
-
-def _server_line(server: ServerState) -> str:
-    limit = f" of {_megabytes(server.most_bytes)}" if server.most_bytes else ""
-    persistence = "AOF" if server.durable else "no AOF"
-    used = _megabytes(server.used_bytes)
-    return printable(f"server: {server.product} {server.version}, {used}{limit}, {persistence}")
-
-
-def _store_line(store: StoreState) -> str:
-    about = "" if store.exact else "about "
-    connections = "" if store.connected is None else f", {store.connected} connections"
-    return (
-        f"store: {about}{store.rows:,} rows of {store.owners:,} owners,"
-        f" {store.summaries:,} summaries, {_megabytes(store.bytes)}{connections}"
     )
 
 

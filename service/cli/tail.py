@@ -10,18 +10,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from formatters.rows import fix_surrogates
+from formatters.rows import as_mapping, fix_surrogates
 from service.cli.exits import run_until_stopped
-from service.cli.options import ShowOwners, check_owner
-from service.cli.output import printable
-from service.cli.start import require_shared_bus, start
+from service.cli.options import ShowOwners, owner_option
+from service.cli.output import hash_owner, printable
+from service.cli.start import start
 from service.config.settings import Settings
-from service.connect import open_survey
+from service.connect import open_survey, require_shared_bus
 from service.errors import InvalidRequestError
-from service.observe.logs import owner_hash
 from service.ports.status import ChannelMessage
 from service.wire.payload import MAX_ID, read_json
 from service.wire.protocol import Topics
+from service.wire.response import COUNTS
 
 #: Characters that would break a line, or change the direction in which it is read.
 _INVISIBLE: Final = re.compile("[\t\n\u2028\u2029\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
@@ -32,25 +32,19 @@ _EVENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     Topics.CONTEXT_SUMMARIZED: ("summarized", ("summarized", "kept")),
     Topics.CONTEXT_COMPACTED: ("compacted", ("original_tokens", "new_tokens")),
 }
-#: The numbers of a build, and those of its usage, that are shown.
-_BUILD_NUMBERS: Final = ("kept", "dropped")
-_USAGE_NUMBERS: Final = ("total", "available")
 
-OnlyOwner = Annotated[
-    str | None,
-    typer.Option("--owner", "-o", metavar="KEY", callback=check_owner, help="Only this owner's."),
-]
+OnlyOwner = Annotated[str | None, owner_option("Only this owner's.")]
 Failed = Annotated[bool, typer.Option("--failed", help="Only requests answered with an error.")]
 Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after N lines.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """What is shown of a message on a channel."""
+class TailLine:
+    """The part of a channel's message that is shown."""
 
     at: datetime
-    #: ``built``, ``refused``, the name of an event, or ``unreadable``.
+    #: ``built``, ``recalled``, ``refused``, the name of an event, or ``unreadable``.
     kind: str
     owner_key: str | None = None
     run_id: str | None = None
@@ -59,21 +53,6 @@ class Message:
     #: The code of an error.
     error: str | None = None
     numbers: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which messages are shown, and how many."""
-
-    owner_key: str | None = None
-    failed: bool = False
-    count: int | None = None
-
-    def matches(self, message: Message) -> bool:
-        """Return whether a message is shown."""
-        if self.failed and message.kind != "refused":
-            return False
-        return self.owner_key is None or message.owner_key == self.owner_key
 
 
 def tail(
@@ -91,49 +70,67 @@ def tail(
     ctxb tail --owner ana
     ctxb tail --failed --json | jq .error
 
-    A line describes a build, or rows that were pruned or summarised, without
+    A line describes a build, a recall, or rows pruned or summarised, without
     any of the text. Answers are shown if they go to channels, those of
     bus.reply_prefixes included, but not if they go to lists or streams.
     Events always go to channels. For earlier builds, open a worker's
     inspector (docs/http.md).
     """
     settings = require_shared_bus(start(ctx.obj))
-    wanted = Filter(owner_key=owner, failed=failed, count=count)
+    wanted = partial(is_wanted, owner_key=owner, failed=failed)
     render = partial(as_json_line if as_json else as_line, owners=owners)
-    run_until_stopped(follow(settings, wanted, render), endless=True)
+    run_until_stopped(follow(settings, wanted, render, count), endless=True)
 
 
-async def follow(settings: Settings, wanted: Filter, render: Callable[[Message], str]) -> None:
-    """Print a line for each wanted message; raises `BusError`."""
-    remaining = wanted.count
+def is_wanted(line: TailLine, *, owner_key: str | None = None, failed: bool = False) -> bool:
+    """Return whether a line is about the owner, if given, and a failure if requested."""
+    if failed and line.kind != "refused":
+        return False
+    return owner_key is None or line.owner_key == owner_key
+
+
+async def follow(
+    settings: Settings,
+    wanted: Callable[[TailLine], bool],
+    render: Callable[[TailLine], str],
+    count: int | None,
+) -> None:
+    """Print the wanted lines, at most ``count``; raises `BusError`."""
+    shown = 0
     async with open_survey(settings) as survey, survey.monitor() as heard:
         typer.echo("following; Ctrl-C ends it", err=True)
         async for received in heard:
-            message = read_message(received, datetime.now(UTC))
-            if not wanted.matches(message):
+            line = read_line(received, datetime.now(UTC))
+            if not wanted(line):
                 continue
-            typer.echo(render(message))
-            if remaining is not None:
-                remaining -= 1
-                if remaining == 0:
-                    return
+            typer.echo(render(line))
+            shown += 1
+            if shown == count:
+                return
 
 
-def read_message(received: ChannelMessage, at: datetime) -> Message:
+def read_line(received: ChannelMessage, at: datetime) -> TailLine:
     """Return what is shown of a message, which may be anything: any client can publish."""
     try:
         message = read_json(received.payload, max_bytes=len(received.payload))
     except InvalidRequestError:
-        return Message(at=at, kind="unreadable", numbers={"bytes": len(received.payload)})
-    content, metadata = _mapping(message.get("content")), _mapping(message.get("metadata"))
-    kind, names = _EVENTS.get(received.topic, ("built", _BUILD_NUMBERS))
+        return TailLine(at=at, kind="unreadable", numbers={"bytes": len(received.payload)})
+    content, metadata = as_mapping(message.get("content")), as_mapping(message.get("metadata"))
+    kind, names = _EVENTS.get(received.topic, ("built", COUNTS))
     numbers = _integers(content, names)
     error = None
     if kind == "built":
-        numbers |= _integers(_mapping(content.get("usage")), _USAGE_NUMBERS)
+        numbers = {
+            name: rows for name, rows in numbers.items() if rows or name in ("kept", "dropped")
+        }
+        numbers |= _integers(as_mapping(content.get("usage")), ("total", "available"))
+        if "left_out" in content:
+            kind, messages = "recalled", content.get("messages")
+            shown = {"shown": len(messages)} if isinstance(messages, list) else {}
+            numbers = shown | _integers(content, ("left_out",)) | numbers
         if content.get("status") == "error":
-            kind, numbers, error = "refused", {}, _mapping(content.get("error")).get("code")
-    return Message(
+            kind, numbers, error = "refused", {}, as_mapping(content.get("error")).get("code")
+    return TailLine(
         at=at,
         kind=kind,
         owner_key=_text(message.get("owner_key")),
@@ -145,34 +142,25 @@ def read_message(received: ChannelMessage, at: datetime) -> Message:
     )
 
 
-def as_json_line(message: Message, *, owners: bool) -> str:
-    """Return a message as a line of ASCII JSON, safe for terminals."""
-    fields = asdict(message)
+def as_json_line(line: TailLine, *, owners: bool) -> str:
+    """Return a line of ASCII JSON, safe for terminals."""
+    fields = {**asdict(line), "at": line.at.isoformat()}
     if not owners:
-        fields["owner"] = _owner(fields.pop("owner_key"), owners=False)
-    return json.dumps({**fields, "at": message.at.isoformat()})
+        fields["owner"] = hash_owner(fields.pop("owner_key"))
+    return json.dumps(fields)
 
 
-def as_line(message: Message, *, owners: bool) -> str:
-    """Return a message as a line of text, safe for terminals."""
-    numbers = [f"{name.replace('_', ' ')} {value:,}" for name, value in message.numbers.items()]
-    names = (message.error, message.build_id, message.request_id and f"of {message.request_id}")
+def as_line(line: TailLine, *, owners: bool) -> str:
+    """Return a line of text, safe for terminals."""
+    owner = line.owner_key if owners else hash_owner(line.owner_key)
     parts = [
-        f"{message.at:%H:%M:%S}",
-        f"{message.kind:<10}",
-        _owner(message.owner_key, owners=owners) or "-",
-        *numbers,
-        *filter(None, names),
+        f"{line.at:%H:%M:%S}",
+        f"{line.kind:<10}",
+        owner or "-",
+        *(f"{name.replace('_', ' ')} {value:,}" for name, value in line.numbers.items()),
+        *filter(None, (line.error, line.build_id, line.request_id and f"of {line.request_id}")),
     ]
     return "  ".join(_INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", printable(part)) for part in parts)
-
-
-def _owner(owner_key: str | None, *, owners: bool) -> str | None:
-    return owner_key if owners or owner_key is None else owner_hash(owner_key)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: object) -> str | None:

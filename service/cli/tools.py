@@ -1,14 +1,15 @@
 """``ctxb tools``: the tools that are offered to the model, and whether their sources are valid."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from formatters.model import Count, Tool
-from service.budget.toolset import tools_json
+from formatters.rows import as_mapping
+from service.build.tools import tools_json
 from service.cli.exits import Exit, print_error, run_until_stopped
 from service.cli.options import Json
 from service.cli.output import console, print_json, printable, table
@@ -17,7 +18,7 @@ from service.connect import list_servers, open_counter, tool_sources
 from service.errors import ToolError
 from service.ports.services import ServerTools, ToolSource
 
-tools = typer.Typer(no_args_is_help=True, help="List and check tool definitions.")
+tools = typer.Typer(no_args_is_help=True)
 
 Paths = Annotated[
     list[Path] | None,
@@ -41,7 +42,7 @@ class ListedTool:
 
 @tools.command()
 def ls(ctx: typer.Context, as_json: Json = False) -> None:
-    """List the tools of the settings with their size in tokens; servers are asked for theirs.
+    """List the tools of the settings and of their servers, with their size in tokens.
 
     CTXB_TOOLS__PATHS='["tools"]' ctxb tools ls
 
@@ -52,9 +53,20 @@ def ls(ctx: typer.Context, as_json: Json = False) -> None:
     servers = run_until_stopped(list_servers(settings))
     listed = read_tools(tool_sources(settings), servers, open_counter(settings).count)
     if as_json:
-        print_json([asdict(tool) for tool in listed])
+        print_json(listed)
         return
-    print_tools(listed)
+    rows = (
+        (
+            tool.name,
+            tool.tokens,
+            ", ".join(tool.parameters) or "-",
+            f"{tool.source} (stale)" if tool.stale else tool.source,
+        )
+        for tool in listed
+    )
+    console().print(table("Tool", "Tokens", "Parameters", "Source", rows=rows, numbers=["Tokens"]))
+    total = sum(tool.tokens for tool in listed)
+    typer.echo(f"{len(listed)} tools, {total:,} tokens; * marks required parameters")
     print_servers(servers, listed)
 
 
@@ -66,11 +78,12 @@ def check(ctx: typer.Context, paths: Paths = None) -> None:
     ctxb tools check tools/ more.yml
 
     A server is invalid if it does not answer, or lists a tool that can't be offered.
+    A source without any tool is a warning.
     """
     only: list[object] | None = [] if paths else None
     settings = start(ctx.obj, tools={"paths": paths, "modules": only, "mcp": only})
     count = open_counter(settings).count
-    valid = [check_source(source, count) for source in tool_sources(settings)]
+    valid = [check_server(read_source(source), count) for source in tool_sources(settings)]
     valid += [check_server(server, count) for server in run_until_stopped(list_servers(settings))]
     if not valid:
         typer.echo("no tools in the settings (tools.paths, tools.modules, tools.mcp)", err=True)
@@ -98,19 +111,6 @@ def read_tools(
     return list(by_name.values())
 
 
-def print_tools(listed: Sequence[ListedTool]) -> None:
-    """Print a table, the total last."""
-    rows = table("Tool", "Tokens", "Parameters", "Source", numbers=["Tokens"])
-    for tool in listed:
-        parameters = ", ".join(tool.parameters) or "-"
-        source = f"{tool.source} (stale)" if tool.stale else tool.source
-        cells = (tool.name, f"{tool.tokens:,}", parameters, source)
-        rows.add_row(*map(printable, cells))
-    console().print(rows)
-    total = sum(tool.tokens for tool in listed)
-    typer.echo(f"{len(listed)} tools, {total:,} tokens; * marks required parameters")
-
-
 def print_servers(servers: Iterable[ServerTools], listed: Sequence[ListedTool]) -> None:
     """Print a line per server with the size of its tools, and why it is away if it is."""
     for server in servers:
@@ -122,45 +122,37 @@ def print_servers(servers: Iterable[ServerTools], listed: Sequence[ListedTool]) 
             print_error("away", printable(f"{line} of an earlier listing: {server.error}"))
 
 
-def check_source(source: ToolSource, count: Count) -> bool:
-    """Print a line for a file or module, and return whether it is valid."""
+def read_source(source: ToolSource) -> ServerTools:
+    """Read a file or module, as if a server listed its tools."""
     try:
-        definitions = source.read()
+        return ServerTools(source.name, source.read())
     except ToolError as error:
-        print_error("invalid", printable(error.detail))
-        return False
-    _print_valid(source.name, definitions, count)
-    return True
+        return ServerTools(source.name, refused=[error.detail])
 
 
 def check_server(server: ServerTools, count: Count) -> bool:
     """Print a line for a server and for each problem with it, and return whether it is valid."""
-    unanswered = [f"{server.name}: {server.error}"] if server.error else []
-    for problem in (*unanswered, *server.refused):
+    problems = server.refused if server.error is None else [f"{server.name}: {server.error}"]
+    for problem in problems:
         print_error("invalid", printable(problem))
-    if server.error is None:
-        _print_valid(server.name, server.tools, count)
-    return server.error is None and not server.refused
-
-
-def _print_valid(name: str, definitions: Sequence[Tool], count: Count) -> None:
-    size = count(tools_json(definitions))
-    typer.echo(f"ok: {name}: {len(definitions)} tools, {size:,} tokens")
+    if server.tools and server.error is None:
+        size = count(tools_json(server.tools))
+        typer.echo(f"ok: {server.name}: {len(server.tools)} tools, {size:,} tokens")
+    elif not problems:
+        hint = "a module's are its dicts whose names end in _TOOL"
+        print_error("warning", printable(f"{server.name}: no tools found; {hint}"))
+    return not problems
 
 
 def _listed(tool: Tool, source: str, count: Count) -> ListedTool:
-    function = _mapping(tool.get("function"))
-    schema = _mapping(function.get("parameters"))
+    function = as_mapping(tool.get("function"))
+    schema = as_mapping(function.get("parameters"))
     required = schema.get("required")
     starred = set(required) if isinstance(required, list) else set()
-    names = _mapping(schema.get("properties"))
+    names = as_mapping(schema.get("properties"))
     return ListedTool(
         name=str(function.get("name")),
         tokens=count(tools_json([tool])),
         parameters=tuple(f"{name}*" if name in starred else name for name in names),
         source=source,
     )
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}

@@ -12,7 +12,9 @@ from service.aio import reduce_garbage_collection, run
 from service.app import ConnectedBus, open_bus, open_observed_worker
 from service.cli.exits import Exit
 from service.cli.start import start
+from service.config.presets import DESCRIPTIONS, Preset, is_chosen
 from service.config.settings import Settings
+from service.connect import SERVERS
 from service.observe.logs import mask_urls
 
 Concurrency = Annotated[
@@ -66,7 +68,9 @@ async def serve(settings: Settings) -> Exit:
     """Run a worker until a signal; raises as `open_bus` and `open_observed_worker` do."""
     stop = asyncio.Event()
     stop_on_signals(stop)
-    async with open_bus(settings) as connected:
+    if not is_chosen(settings.origins):
+        _print_preset(settings.preset)
+    async with open_bus(settings, shared=True) as connected:
         _print_bus(connected, configured=settings.bus.url is not None)
         async with open_observed_worker(settings, connected.bus) as opened:
             reduce_garbage_collection()
@@ -87,14 +91,29 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(signal.SIGINT, set_stop)
 
 
+def _print_preset(preset: Preset) -> None:
+    """Print which preset is in effect, and what the other one does."""
+    (other,) = DESCRIPTIONS.keys() - {preset}
+    typer.echo(
+        f"preset: {preset} ({DESCRIPTIONS[preset]}); CTXB_PRESET={other} for {DESCRIPTIONS[other]}",
+        err=True,
+    )
+
+
 def _print_bus(connected: ConnectedBus, *, configured: bool) -> None:
     """Print which bus it is, with its password only if this process started the server."""
     if connected.url is None:
         typer.echo("bus: in the memory of this process, out of reach of others", err=True)
+        if not configured:
+            typer.echo(f"  to send requests to it, set CTXB_BUS__URL; or {SERVERS}", err=True)
     elif configured:
         typer.echo(f"bus: {mask_urls(connected.url)}", err=True)
+    elif connected.joined:
+        where = f"another worker ({connected.address}), and ends with it"
+        typer.echo(f"bus: the server of {where}", err=True)
     else:
         url = connected.url
         typer.echo(f"bus: a server of its own ({connected.origin}); to reach it:", err=True)
         typer.echo(f"  redis-cli -u {url}", err=True)
-        typer.echo(f"  CTXB_BUS__URL={url} ctxb send --owner me --input Hello", err=True)
+        variable = "" if connected.address else f"CTXB_BUS__URL={url} "
+        typer.echo(f"  {variable}ctxb send --owner me --input Hello", err=True)

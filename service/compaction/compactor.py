@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -16,8 +15,7 @@ from service.compaction.job import Job, find_job
 from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
 from service.errors import StoreError, SummarizerError
 from service.observe.metrics import UNMEASURED, Metrics
-from service.observe.tracing import current_span, record_failure
-from service.ports.summaries import FailedScopes, Scope
+from service.ports.stores import FailedScopes, Scope
 from service.wire.events import Compacted, Events, Summarized
 from service.wire.protocol import Topics
 
@@ -58,11 +56,14 @@ class Compactor:
     def keep(self, built: Built) -> None:
         """Queue the summary that a build needs, if any; neither waits nor raises."""
         job = find_job(built) if self._settings.enabled else None
-        if job is None or job.scope in self._pending or self._is_unneeded(job):
+        if job is None or job.scope in self._pending:
+            return
+        rows = self._unneeded.get(job.key)
+        if rows is not None and rows <= job.rows < rows + GROWTH:
             return
         if self._backoff.skip(job.scope):
             return
-        if not self._backlog.put(job):  # the next build of this history asks again
+        if not self._backlog.put(job):  # the next build of this history requests it again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
             self._metrics.count_summary("postponed")
             return
@@ -84,15 +85,9 @@ class Compactor:
         await self._backlog.drain()
 
     async def make(self, job: Job) -> NewSummary | SkipReason:
-        """Make the next summary of a history and publish it, or return why there is none.
-
-        Raises:
-            StoreError: History or summaries can't be read or written.
-            SummarizerError: The summarizer failed, or its summary is unusable.
-        """
+        """Make the next summary of a history and publish it; returns and raises as the maker."""
         made = await self._maker.make(job)
-        if isinstance(made, NewSummary):
-            await self._publish(made, job)
+        await self._publish(made, job)
         return made
 
     async def _run_jobs(self, jobs: Sequence[Job]) -> None:
@@ -100,31 +95,20 @@ class Compactor:
             made = None
             try:
                 with summary_span(self._tracer, job.cause):
-                    made = await self._attempt(job)
-                if isinstance(made, NewSummary):
+                    made = await self._maker.make(job)
+                    self._note_outcome(made, job)
                     await self._publish(made, job)
-            except Exception:  # whatever a summarizer does, builds go on
+            except (StoreError, SummarizerError) as error:
+                log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
+                self._note_failure(job.scope)
+            except Exception:  # builds go on even if a summarizer fails
                 log.exception("summary.broken", owner_key=job.scope.owner_key)
                 if made is None:
                     self._note_failure(job.scope)
             finally:
                 self._pending.discard(job.scope)
 
-    async def _attempt(self, job: Job) -> NewSummary | SkipReason | None:
-        """Make a summary and record the outcome; None if that failed."""
-        try:
-            made = await self._maker.make(job)
-        except (StoreError, SummarizerError) as error:
-            record_failure(current_span(), error)
-            log.warning("summary.failed", owner_key=job.scope.owner_key, reason=error.detail)
-            self._note_failure(job.scope)
-            return None
-        if made is SkipReason.NOT_NEEDED:
-            self._unneeded[job.key] = job.rows
-        if made is SkipReason.NOT_NEEDED or isinstance(made, NewSummary):
-            self._failed_scopes.discard(job.scope)
-            self._backoff.reset(job.scope)
-        self._metrics.count_summary("made" if isinstance(made, NewSummary) else made.value)
+    def _note_outcome(self, made: NewSummary | SkipReason, job: Job) -> None:
         if isinstance(made, NewSummary):
             log.info(
                 "summary.made",
@@ -134,19 +118,20 @@ class Compactor:
                 tokens=made.summary.tokens,
                 summarizer=made.summary.summarizer,
             )
-        return made
+        elif made is SkipReason.NOT_NEEDED:
+            self._unneeded[job.key] = job.rows
+        if isinstance(made, NewSummary) or made is SkipReason.NOT_NEEDED:
+            self._failed_scopes.pop(job.scope, None)
+            self._backoff.reset(job.scope)
+        self._metrics.count_summary("made" if isinstance(made, NewSummary) else made.value)
 
     def _note_failure(self, scope: Scope) -> None:
         self._metrics.count_summary("failed")
-        self._failed_scopes.add(scope)
+        self._failed_scopes[scope] = None
         self._backoff.fail(scope)
 
-    def _is_unneeded(self, job: Job) -> bool:
-        rows = self._unneeded.get(job.key)
-        return rows is not None and rows <= job.rows < rows + GROWTH
-
-    async def _publish(self, made: NewSummary, job: Job) -> None:
-        if self._events is None:
+    async def _publish(self, made: NewSummary | SkipReason, job: Job) -> None:
+        if self._events is None or not isinstance(made, NewSummary):
             return
         summary = made.summary
         summarized = Summarized(
@@ -166,11 +151,11 @@ class Compactor:
             messages_kept=made.kept,
             summarizer=summary.summarizer,
         )
-        events = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
-        for topic, event in events.items():
+        contents = {Topics.CONTEXT_SUMMARIZED: summarized, Topics.CONTEXT_COMPACTED: compacted}
+        for topic, content in contents.items():
             await self._events.publish(
                 topic,
-                event.model_dump(mode="json"),
+                content.model_dump(mode="json"),
                 owner_key=summary.owner_key,
                 run_id=job.run_id,
                 cause=job.cause,
@@ -195,32 +180,25 @@ def find_compactor(work: Iterable[AfterAnswer]) -> Compactor | None:
     return next((item for item in work if isinstance(item, Compactor)), None)
 
 
-@dataclass(slots=True)
-class _Skips:
-    #: Builds to skip after the last failure, and how many of these are still to come.
-    builds: int = 0
-    remaining: int = 0
-
-
 class Backoff:
     """Skips 0, 1, 3, 7 and so on up to 63 builds of a history between attempts that fail."""
 
     def __init__(self) -> None:
-        self._skips: LRUCache[Scope, _Skips] = LRUCache(MAX_REMEMBERED)
+        #: Builds to skip after the last failure, and how many of these are still to come.
+        self._skips: LRUCache[Scope, tuple[int, int]] = LRUCache(MAX_REMEMBERED)
 
     def skip(self, scope: Scope) -> bool:
         """Return whether to skip this build, and count it if so."""
-        skips = self._skips.get(scope)
-        if skips is None or not skips.remaining:
-            return False
-        skips.remaining -= 1
-        return True
+        builds, remaining = self._skips.get(scope, (0, 0))
+        if remaining:
+            self._skips[scope] = builds, remaining - 1
+        return remaining > 0
 
     def fail(self, scope: Scope) -> None:
         """Record a failed attempt."""
-        skips = self._skips.get(scope)
-        builds = min(2 * skips.builds + 1, MAX_SKIPPED) if skips else 0
-        self._skips[scope] = _Skips(builds, builds)
+        last = self._skips.get(scope)
+        builds = min(2 * last[0] + 1, MAX_SKIPPED) if last else 0
+        self._skips[scope] = builds, builds
 
     def reset(self, scope: Scope) -> None:
         """Forget a history's failures."""

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from formatters.model import BEYOND_LIMIT, MemoryView, Tag
-from service.budget.groups import uses_summaries
 from service.build.account import Built
-from service.ports.summaries import Scope
+from service.ports.stores import Scope
 from service.wire.events import NO_CAUSE, EventMetadata
 
 #: Blocks that hold history.
@@ -41,14 +40,15 @@ class Job:
 def find_job(built: Built, *, force: bool = False) -> Job | None:
     """Return the job for a build's history; None if it needs no summary, or is not stored."""
     request, plan = built.request, built.plan
-    if not uses_summaries(plan.strategy) or request.options.past is not None:
+    if not plan.strategy.uses_summaries or request.options.past is not None:
         return None
     if not force and not _needs_summary(built):
         return None
-    history = built.gathered.history
+    history, usage = built.gathered.history, built.content.usage
+    room = usage.available - usage.total + sum(usage.blocks.get(tag, 0) for tag in _HISTORY_TAGS)
     return Job(
         scope=Scope(request.owner_key, plan.conversation_id),
-        room=_room(built),
+        room=min(room, plan.memory_tokens or room),
         tokenizer=plan.tokenizer,
         layout=plan.layout,
         memory=plan.memory,
@@ -62,7 +62,7 @@ def find_job(built: Built, *, force: bool = False) -> Job | None:
 def _needs_summary(built: Built) -> bool:
     """Return whether the strategy wanted a summary, or rows that it never saw have none."""
     fitted = built.fitted.history
-    if fitted and fitted.outcome.fit.wanted_summary:
+    if fitted and fitted.fit.wanted_summary:
         return True
     summaries = built.gathered.summaries
     history = built.gathered.history
@@ -70,18 +70,10 @@ def _needs_summary(built: Built) -> bool:
     unread = sum(len(summary.covers) - len(summary.covers & read) for summary in summaries)
     if history.not_read > unread:
         return True
-    omissions = fitted.outcome.block.omissions if fitted else ()
+    omissions = fitted.original.omissions if fitted else ()
     return any(
         not any(row_id in summary.covers for summary in summaries)
         for omission in omissions
         if omission.reason == BEYOND_LIMIT
         for row_id in omission.message_ids
     )
-
-
-def _room(built: Built) -> int:
-    """Return the tokens that were available to history."""
-    usage = built.content.usage
-    used = sum(usage.blocks.get(tag, 0) for tag in _HISTORY_TAGS)
-    room = usage.available - usage.total + used
-    return min(room, built.plan.memory_tokens or room)

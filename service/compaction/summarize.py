@@ -6,28 +6,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 from formatters.model import Block, Count, Facts, Message, Row, Summary
 from formatters.native import native_history
-from formatters.rows import fix_surrogates, read_rows
+from formatters.rows import fix_surrogates, read_rows, sort_messages
 from formatters.shared_memory import shared_memory
-from formatters.turns import sort_messages
 from prompts.summary import format_summary
 from service.budget.counting import make_groups
 from service.budget.groups import Group, cost
+from service.budget.strategies.summarization import MIN_TOKENS, allowance
 from service.compaction.job import Job
 from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
-from service.ports.stores import Clock, HistoryReader
-from service.ports.summaries import Expected, SummaryStore, fingerprint
+from service.ports.stores import Clock, Expected, HistoryReader, SummaryStore, fingerprint
 
-#: A summary of fewer tokens says nothing, and isn't made.
-MIN_TOKENS: Final = 32
-#: A new summary takes half of the tokens that summaries have left, so that later ones have room.
-#: Once that is less than this fraction of their share, one summary replaces them all.
-MIN_SHARE: Final = 1 / 8
 #: Seconds besides the summarizer's own for reading and storing, after which the lease expires.
 LEASE_MARGIN: Final = 30.0
 
@@ -68,12 +63,12 @@ class Segment:
     kept: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Draft:
-    """What a summary is made of, and the limits that it has to keep."""
+    """The messages of a summary, and its limits."""
 
     segment: Segment
-    #: Tokens that the summarizer is asked for.
+    #: Tokens requested from the summarizer.
     tokens: int
     #: Tokens of a context for all summaries together.
     share: int
@@ -124,26 +119,27 @@ class SummaryMaker:
             return None
         covered = set(segment.ids)
         last = max(index for index, row in enumerate(rows) if row["id"] in covered)
-        header = count(format_summary("", self.clock()))
-        share = int(job.room * self.settings.summary_budget_ratio) - header
+        share = int(job.room * self.settings.summary_budget_ratio)
+        share -= count(format_summary("", self.clock()))
         room = allowance(share, sum(summary.tokens for summary in stored))
-        draft = _Draft(
-            segment=segment,
-            tokens=share // 2 if room is None else room,
-            share=share,
-            replaces=(),
-            replaced=segment.tokens,
-            rows=[row for row in rows if row["id"] in covered],
-            expected=Expected(
-                summaries=frozenset(summary.id for summary in stored),
-                last_id=str(rows[last]["id"]),
-                rows=positions[last],
-            ),
+        replaces = stored if room is None else ()
+        replaced = segment.tokens + sum(summary.tokens for summary in replaces)
+        tokens = min(share // 2 if room is None else room, replaced // 2)
+        if tokens < MIN_TOKENS:
+            return None
+        expected = Expected(
+            summaries=frozenset(summary.id for summary in stored),
+            last_id=str(rows[last]["id"]),
+            rows=positions[last],
         )
-        if room is None:
-            draft = await self._replace_all(job, draft, stored, count)
-        tokens = min(draft.tokens, draft.replaced // 2)
-        return replace(draft, tokens=tokens) if tokens >= MIN_TOKENS else None
+        rows = [row for row in rows if row["id"] in covered]
+        if replaces:  # a summary is made of rows, never of other summaries
+            ids = [row_id for summary in replaces for row_id in summary.message_ids]
+            older = await self.history.rows(job.scope.owner_key, ids)
+            rows = await asyncio.to_thread(sort_rows, [*older, *rows])
+            whole = await asyncio.to_thread(whole_segment, rows, job, count)
+            segment = replace(whole, kept=segment.kept)
+        return _Draft(segment, tokens, share, replaces, replaced, rows, expected)
 
     async def _rows_without_summary(
         self, job: Job, stored: Sequence[Summary]
@@ -168,35 +164,24 @@ class SummaryMaker:
         oldest_first = newest_first[::-1]
         return [row for row, _ in oldest_first], [position for _, position in oldest_first]
 
-    async def _replace_all(
-        self, job: Job, draft: _Draft, stored: Sequence[Summary], count: Count
-    ) -> _Draft:
-        """Extend a draft by the rows of all stored summaries, which it replaces.
-
-        A summary is made of rows, never of other summaries.
-        """
-        ids = [row_id for summary in stored for row_id in summary.message_ids]
-        older = await self.history.rows(job.scope.owner_key, ids)
-        rows = await asyncio.to_thread(sort_rows, [*older, *draft.rows])
-        segment = await asyncio.to_thread(whole_segment, rows, job, count)
-        return replace(
-            draft,
-            segment=replace(segment, kept=draft.segment.kept),
-            replaces=tuple(stored),
-            replaced=sum(summary.tokens for summary in stored) + draft.segment.tokens,
-            rows=rows,
-        )
-
     async def _summarize(self, job: Job, draft: _Draft) -> NewSummary | SkipReason:
         """Have a draft summarised, and store the summary unless the history has changed."""
-        text = await self._summary_text(draft)
+        messages, seconds = draft.segment.messages, self.settings.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                text = await self.summarizer.summarize(messages, max_tokens=draft.tokens)
+        except TimeoutError as error:
+            raise SummarizerError(f"no summary within {seconds:g} seconds") from error
+        text = fix_surrogates(text).strip()
+        if not text:
+            raise SummarizerError("the summary is empty")
         tokens = self.tokenizers.counter(job.tokenizer).count(text)
         if tokens >= draft.replaced or tokens > draft.share:
             raise SummarizerError(
                 f"the summary is too long: it has {tokens} tokens, replaces {draft.replaced},"
                 f" and there is room for {draft.share}"
             )
-        times = [message.timestamp for message in draft.segment.messages if message.timestamp]
+        times = [message.timestamp for message in messages if message.timestamp]
         summary = Summary(
             id=f"sum_{uuid.uuid4().hex}",
             owner_key=job.scope.owner_key,
@@ -215,21 +200,6 @@ class SummaryMaker:
             return SkipReason.OVERTAKEN
         return NewSummary(summary=summary, replaced=draft.replaced, kept=draft.segment.kept)
 
-    async def _summary_text(self, draft: _Draft) -> str:
-        messages, seconds = draft.segment.messages, self.settings.timeout_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                text = await self.summarizer.summarize(messages, max_tokens=draft.tokens)
-        except TimeoutError as error:
-            raise SummarizerError(f"no summary within {seconds:g} seconds") from error
-        text = fix_surrogates(text).strip()
-        if not text:
-            raise SummarizerError("the summary is empty")
-        return text
-
-
-# --- what to summarise -----------------------------------------------------------------------
-
 
 def select_segment(
     rows: Sequence[Row], job: Job, settings: SummariesSettings, count: Count
@@ -241,11 +211,13 @@ def select_segment(
     """
     messages = read_rows(rows)
     groups = make_groups(_shown_block(messages, job), count)
-    selected = _before_run(groups[: _count_selected(groups, job, settings)], job.run_id)
+    oldest = groups[: _count_selected(groups, job, settings)]
+    in_run = {m.id for m in messages if m.run_id == job.run_id and job.run_id is not None}
+    before_run = takewhile(lambda group: all(m.id not in in_run for m in group.messages), oldest)
+    selected = list(before_run)
     inside = {message.id for group in selected for message in group.messages}
     last = max((index for index, m in enumerate(messages) if m.id in inside), default=-1)
-    outside = {m.id for group in groups[len(selected) :] for m in group.messages}
-    outside |= {m.id for m in messages if m.run_id == job.run_id and job.run_id is not None}
+    outside = in_run | {m.id for group in groups[len(selected) :] for m in group.messages}
     covered = tuple(m.id for m in messages[: last + 1] if m.id not in outside or m.id in inside)
     return Segment(
         messages=tuple(message for group in selected for message in group.messages),
@@ -256,7 +228,7 @@ def select_segment(
 
 
 def whole_segment(rows: Sequence[Row], job: Job, count: Count) -> Segment:
-    """Return a segment of all these rows, whatever they cost."""
+    """Return a segment of all these rows, at any cost."""
     messages = read_rows(rows)
     groups = make_groups(_shown_block(messages, job), count)
     return Segment(
@@ -274,28 +246,11 @@ def sort_rows(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: indexes.get(str(row["id"]), len(indexes)))
 
 
-def allowance(share: int, used: int) -> int | None:
-    """Return the tokens for a new summary where the stored ones use some of their share.
-
-    None if too few are left, so that one summary has to replace them all.
-    """
-    half = (share - used) // 2
-    return None if used and half < max(int(share * MIN_SHARE), MIN_TOKENS) else half
-
-
 def _shown_block(messages: Sequence[Message], job: Job) -> Block:
     """Return the block that shows messages in the job's builds, without a limit."""
     memory = replace(job.memory, limit=None)
     facts = Facts(current_input="", history=tuple(messages), memory=memory)
     return native_history(facts) if job.layout == "chat" else shared_memory(facts)
-
-
-def _before_run(groups: Sequence[Group], run_id: str | None) -> Sequence[Group]:
-    """Return the groups before the first one of the current run."""
-    for index, group in enumerate(groups):
-        if run_id is not None and any(message.run_id == run_id for message in group.messages):
-            return groups[:index]
-    return groups
 
 
 def _count_selected(groups: Sequence[Group], job: Job, settings: SummariesSettings) -> int:

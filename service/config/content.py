@@ -1,4 +1,4 @@
-"""Settings of what goes into contexts besides history: tools, prompts and summaries."""
+"""Settings of what goes into contexts, and of the models that help to choose it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,6 +64,8 @@ class ToolsSettings(Section):
     modules: tuple[Text, ...] = ()
     mcp: tuple[McpServerSettings, ...] = ()
     snapshots: Path | None = None
+    defer: bool = False
+    search_tokens: Annotated[int, Field(ge=256)] = 3_000
 
     @field_validator("mcp")
     @classmethod
@@ -116,7 +118,9 @@ class Injection(Section):
 class PromptsSettings(Section):
     """The operator's instructions to models."""
 
+    identity: Literal["nexus", "plain", "none"] = "nexus"
     identity_file: Path | None = None
+    capabilities: Literal["full", "names", "none"] = "full"
     allow_request_identity: bool = False
     project_folder: Path | None = None
     instruction_files: tuple[Text, ...] = ("NEXUS.md", "AGENTS.md", "CLAUDE.md", "README.md")
@@ -125,8 +129,25 @@ class PromptsSettings(Section):
     reload_seconds: Seconds = 5.0
 
 
+def _require_model(value: str | None, info: ValidationInfo) -> str | None:
+    if value is None and info.data.get("kind") == "openai":
+        raise ValueError("must be given where kind is openai")
+    return value
+
+
+def _check_api_key(value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+    if value is None:
+        if info.data.get("kind") == "openai" and info.data.get("base_url", "") is None:
+            raise ValueError("must be given where base_url is not")
+        return None
+    key = value.get_secret_value()
+    if not key.isascii() or not key.isprintable() or " " in key or not key:
+        raise ValueError("must be ASCII characters without blanks")
+    return value
+
+
 class SummarizerSettings(Section):
-    """What writes summaries: an extractive summarizer, or a model over HTTP."""
+    """The writer of summaries: an extractive summarizer, or a model over HTTP."""
 
     kind: Literal["extractive", "openai"] = "extractive"
     model: Text | None = None
@@ -142,24 +163,8 @@ class SummarizerSettings(Section):
     breaker_failures: Count = 3
     breaker_seconds: Seconds = 60.0
 
-    @field_validator("model")
-    @classmethod
-    def _require_a_model(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and info.data.get("kind") == "openai":
-            raise ValueError("must be given where summaries.summarizer.kind is openai")
-        return value
-
-    @field_validator("api_key")
-    @classmethod
-    def _check_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        if value is None:
-            if info.data.get("kind") == "openai" and info.data.get("base_url", "") is None:
-                raise ValueError("must be given where summaries.summarizer.base_url is not")
-            return None
-        key = value.get_secret_value()
-        if not key.isascii() or not key.isprintable() or " " in key or not key:
-            raise ValueError("must be ASCII characters without blanks")
-        return value
+    _check_model = field_validator("model")(_require_model)
+    _check_key = field_validator("api_key")(_check_api_key)
 
 
 class SummariesSettings(Section):
@@ -177,3 +182,26 @@ class SummariesSettings(Section):
     concurrency: Annotated[int, Field(ge=1, le=100)] = 1
     max_waiting: Count = 256
     summarizer: SummarizerSettings = SummarizerSettings()
+
+
+class EmbedderSettings(Section):
+    """The model that computes vectors of rows and questions."""
+
+    kind: Literal["minilm", "openai"] = "minilm"
+    model: Text | None = None
+    base_url: WebUrl | None = None
+    api_key: SecretStr | None = None
+    #: To compare a question with rows; a build goes on without after it.
+    timeout_seconds: Seconds = 2.0
+
+    _check_model = field_validator("model")(_require_model)
+    _check_key = field_validator("api_key")(_check_api_key)
+
+
+class RecallSettings(Section):
+    """How rows are ranked that may be recalled, and how models get back what isn't shown."""
+
+    tool: bool = False
+    max_tokens: Annotated[int, Field(ge=64, le=100_000)] = 1_000
+    semantic: bool = False
+    embedder: EmbedderSettings = EmbedderSettings()

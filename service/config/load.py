@@ -4,15 +4,14 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from service.config.layers import Layer, arguments_layer, merge, preset_layer
 from service.config.paths import Keys, dotted, known_keys, leaves
 from service.config.settings import Settings
+from service.config.settings_layers import Layer, arguments_layer, merge, preset_layer
 from service.config.sources import (
     CONFIG_VARIABLE,
     ENV_FILE_VARIABLE,
@@ -20,7 +19,7 @@ from service.config.sources import (
     variables_layer,
     yaml_layer,
 )
-from service.errors import ConfigError
+from service.errors import ConfigError, did_you_mean
 from service.observe.logs import MASK, mask_urls
 
 #: Read if no file is named.
@@ -57,8 +56,11 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
         arguments_layer(overrides),
         variables_layer(environ),
         variables_layer(from_file, env_name),
-        _config_file_layer(path, known),
     ]
+    named = known.get(CONFIG_VARIABLE)
+    file = path or (Path(named) if named else DEFAULT_FILE)
+    if file is not DEFAULT_FILE or file.is_file():
+        layers.append(yaml_layer(file, known))
     problems = [problem for layer in layers for problem in layer.problems]
     try:
         settings = Settings.model_validate(merge(layers))
@@ -70,14 +72,6 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
     locations = {dotted(keys): _locate(keys, layers) for keys, _ in leaves(settings)}
     origins = {name: location for name, location in locations.items() if location is not None}
     return settings.loaded(origins, [warning for layer in layers for warning in layer.warnings])
-
-
-def _config_file_layer(path: Path | None, variables: dict[str, str]) -> Layer:
-    named = variables.get(CONFIG_VARIABLE)
-    file = path or (Path(named) if named else DEFAULT_FILE)
-    if file is DEFAULT_FILE and not file.is_file():
-        return Layer()
-    return yaml_layer(file, variables)
 
 
 def _locate(keys: Keys, layers: Sequence[Layer]) -> str | None:
@@ -98,9 +92,8 @@ def _describe_error(error: ErrorDetails, layers: Sequence[Layer]) -> str:
 def _message(error: ErrorDetails, keys: Keys) -> str:
     if error["type"] == "extra_forbidden":
         *parents, last = keys
-        close = get_close_matches(last, known_keys(tuple(parents)), n=1)
-        suggestions = [f"; did you mean {dotted((*parents, key))}?" for key in close]
-        return "".join(["unknown key", *suggestions])
+        known = known_keys(tuple(parents))
+        return f"unknown key{did_you_mean(last, known, lambda key: dotted((*parents, key)))}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     return MESSAGES.get(error["type"]) or error["msg"][:1].lower() + error["msg"][1:]

@@ -1,4 +1,4 @@
-"""What all sections of the settings share: their base class, and the types of values."""
+"""The basis of all sections of the settings: their base class, and the types of values."""
 
 import json
 from collections.abc import Mapping

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+import structlog
 from pydantic import (
     BeforeValidator,
     Field,
@@ -18,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from service.config.content import PromptsSettings, SummariesSettings, ToolsSettings
+from service.config.content import PromptsSettings, RecallSettings, SummariesSettings, ToolsSettings
 from service.config.endpoints import (
     HealthSettings,
     HttpSettings,
@@ -26,23 +27,18 @@ from service.config.endpoints import (
     TelemetrySettings,
     TlsSettings,
 )
-from service.config.presets import Preset, with_preset
-from service.config.section import (
-    Count,
-    Days,
-    Factor,
-    Ratio,
-    Seconds,
-    Section,
-    StrategySpec,
-    Text,
-)
+from service.config.presets import Preset, with_environment, with_preset
+from service.config.section import Count, Days, Factor, Ratio, Seconds, Section, StrategySpec, Text
+
+log = structlog.get_logger(__name__)
 
 #: How the service's own topics and keys begin, after the bus prefix.
 OWN_KEYS: Final = (
     "context.build.",
+    "context.recall.",
     "llm.results",
     "tools.results",
+    "history.import",
     "context.pruned",
     "context.summarized",
     "context.compacted",
@@ -90,6 +86,7 @@ class WorkerSettings(Section):
     """The process that builds contexts."""
 
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 16
+    max_inflight_bytes: Count = 4_194_304
     shutdown_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
     heartbeat_file: Path | None = None
     consumer: Text | None = None
@@ -138,8 +135,12 @@ class MemorySettings(Section):
 
     limit: Annotated[int, Field(ge=0)] | None = 20
     message_chars: Annotated[int, Field(ge=20)] | None = 500
+    tool_results: Literal["annotated", "printed"] = "annotated"
+    tool_result_chars: Annotated[int, Field(ge=20)] | None = 500
+    offload_tokens: Annotated[int, Field(ge=100)] | None = None
     timezone: Literal["utc", "client"] = "utc"
     header: Literal["counted", "still"] = "counted"
+    assistant_name: Annotated[str, Field(pattern=r"^\w[\w .-]{0,39}$")] = "Nexus"
     max_rows: Count = 5000
     whole_rows: Count = 1000
 
@@ -190,7 +191,7 @@ class PromptDefaults(Section):
 
 
 class UserDefaults(Section):
-    """What new owners start with."""
+    """Defaults of new owners."""
 
     prompts: PromptDefaults = PromptDefaults()
 
@@ -200,7 +201,7 @@ def _lower(value: object) -> object:
 
 
 class LogSettings(Section):
-    """What is logged, and how; always to stderr."""
+    """Level and form of the log, which goes to stderr."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
@@ -209,10 +210,19 @@ class LogSettings(Section):
     content: bool = False
 
 
+def _read_switch(value: object) -> object:
+    """Read a switch that YAML may have read as a boolean."""
+    if isinstance(value, bool):
+        return "gutter" if value else "off"
+    return "gutter" if (word := _lower(value)) == "on" else word
+
+
 class Settings(Section):
     """The configuration of a process; made directly, it reads no files and no environment."""
 
     preset: Preset = "classic"
+    guard: Annotated[Literal["gutter", "off"], BeforeValidator(_read_switch)] = "gutter"
+    role_marks: bool = True
     bus: BusSettings = BusSettings()
     worker: WorkerSettings = WorkerSettings()
     health: HealthSettings = HealthSettings()
@@ -220,6 +230,7 @@ class Settings(Section):
     store: StoreSettings = StoreSettings()
     budget: BudgetSettings = BudgetSettings()
     memory: MemorySettings = MemorySettings()
+    recall: RecallSettings = RecallSettings()
     gather: GatherSettings = GatherSettings()
     recorder: RecorderSettings = RecorderSettings()
     summaries: SummariesSettings = SummariesSettings()
@@ -233,11 +244,12 @@ class Settings(Section):
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _logged: bool = PrivateAttr(default=False)
 
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return with_preset(values)
+        return with_environment(with_preset(values))
 
     @property
     def origins(self) -> Mapping[str, str]:
@@ -248,6 +260,12 @@ class Settings(Section):
     def warnings(self) -> tuple[str, ...]:
         """Return a line for each outdated setting that a source has, with its location."""
         return self._warnings
+
+    def log_warnings(self) -> None:
+        """Log the warnings, unless that was done before."""
+        for warning in () if self._logged else self._warnings:
+            log.warning("settings.outdated", warning=warning)
+        self._logged = True
 
     def loaded(self, origins: Mapping[str, str], warnings: Sequence[str]) -> "Settings":
         """Return the same settings with the origins of their values and the warnings."""

@@ -3,23 +3,23 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 import yaml
 from dotenv import dotenv_values
 
-from service.config.layers import Layer, has_section, replace_outdated, set_value
 from service.config.paths import Keys, dotted, is_nested, leaves
 from service.config.settings import Settings
-from service.errors import ConfigError
+from service.config.settings_layers import Layer, has_section, replace_outdated, set_value
+from service.errors import ConfigError, did_you_mean
 
 PREFIX: Final = "CTXB_"
 
 #: These name the YAML file and the .env file, and are no settings themselves.
 CONFIG_VARIABLE: Final = "CTXB_CONFIG"
 ENV_FILE_VARIABLE: Final = "CTXB_ENV_FILE"
+NO_SETTINGS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE)
 
 
 def read_env_file(name: str | None) -> tuple[str, dict[str, str]]:
@@ -49,21 +49,17 @@ def variables_layer(variables: Mapping[str, str], file: str = "") -> Layer:
     # shortest first: a variable of a section precedes those of its settings
     for name in sorted(variables, key=len):
         value = variables[name]
-        if not value or not _is_setting(name):
+        is_setting = name.upper().startswith(PREFIX) and name.upper() not in NO_SETTINGS
+        if not value or not is_setting:
             continue
         location = f"{file}: {name}" if file else name
         keys = tuple(name[len(PREFIX) :].lower().split("__"))
         if has_section(keys[0]):
             layer.locations[keys] = location
             set_value(layer.values, keys, _parse(value, keys))
-        elif len(keys) > 1 or _similar_names(keys):
-            layer.problems.append(f"{location}: unknown variable{_suggest(keys)}")
+        elif (suggestion := _suggest_name(keys)) or len(keys) > 1:
+            layer.problems.append(f"{location}: unknown variable{suggestion}")
     return replace_outdated(layer)
-
-
-def _is_setting(name: str) -> bool:
-    upper = name.upper()
-    return upper.startswith(PREFIX) and upper not in {CONFIG_VARIABLE, ENV_FILE_VARIABLE}
 
 
 def _parse(value: str, keys: Keys) -> object:
@@ -78,16 +74,12 @@ def _parse(value: str, keys: Keys) -> object:
         return value
 
 
-def _similar_names(keys: Keys) -> list[str]:
+def _suggest_name(keys: Keys) -> str:
     # Kubernetes adds variables of its own, such as CTXB_PORT, which never have two underscores.
     # A name without two is a mistake only if it is a setting's but for an underscore.
     known = {"_".join(path): "__".join(path) for path, _ in leaves(Settings())}
-    close = get_close_matches("_".join(keys), known, n=1, cutoff=0.7 if len(keys) > 1 else 1.0)
-    return [PREFIX + known[name].upper() for name in close]
-
-
-def _suggest(keys: Keys) -> str:
-    return "".join(f"; did you mean {name}?" for name in _similar_names(keys))
+    cutoff = 0.7 if len(keys) > 1 else 1.0
+    return did_you_mean("_".join(keys), known, lambda name: PREFIX + known[name].upper(), cutoff)
 
 
 def yaml_layer(path: Path, variables: Mapping[str, str]) -> Layer:

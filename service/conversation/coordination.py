@@ -1,15 +1,17 @@
 """One shared conversation for a coordinator and its subagents (SPADE_LLM's)."""
 
 from collections.abc import Iterable
-from typing import Final, Unpack
+from typing import Unpack
 
+from formatters.guard import one_line
 from formatters.model import Row
 from service.conversation.manager import ContextManager, ManagerOptions
-from service.conversation.message_log import SpadeMessage
-from service.conversation.messages import bare_address, create_user_message, speaker_name
-
-#: Keys of a message that name agents.
-_AGENTS: Final = ("sender", "receiver")
+from service.conversation.messages import (
+    SpadeMessage,
+    bare_address,
+    create_user_message,
+    speaker_name,
+)
 
 
 class CoordinationContextManager(ContextManager):
@@ -37,14 +39,17 @@ class CoordinationContextManager(ContextManager):
 
     def add_message_dict(self, message: Row, conversation_id: str | None = None) -> None:
         """Add a message; ``sender`` and ``receiver``, if it has them, are agents."""
-        agents = [str(message.get(key) or "") for key in _AGENTS]
+        agents = [str(message.get(key) or "") for key in ("sender", "receiver")]
         super().add_message_dict(message, self._session(*agents) or conversation_id)
 
-    def add_coordination_command(self, target_agent: str, command: str) -> None:
-        """Add a command of the coordinator to an agent to the session."""
-        text = f"[TO: {target_agent}] {command}"
+    def add_coordination_command(
+        self, target_agent: str, command: str, conversation_id: str | None = None
+    ) -> None:
+        """Add a command of the coordinator to an agent, to the session if none is named."""
+        text = f"[TO: {one_line(target_agent)}] {command}"
         row = create_user_message(text, speaker_name(target_agent))
-        super().add_message_dict(row, self.coordination_session)
+        session = self.coordination_session if conversation_id is None else conversation_id
+        self._add_from_user(row, session)
 
     def _session(self, *agents: str) -> str | None:
         """Return the coordination session if one of the agents is a subagent."""

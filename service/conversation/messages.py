@@ -1,14 +1,14 @@
-"""Messages in OpenAI's chat form, under SPADE_LLM's names; and reading fields of messages."""
+"""Messages in OpenAI's chat form, under SPADE_LLM's names, and marks of who wrote them."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal, NotRequired, TypedDict, TypeGuard
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict
 
-from formatters.guard import quoted
-from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import is_partial, read_role, read_tool_calls
+from formatters.guard import GUARD
+from formatters.model import Row, ToolCall
+from formatters.rows import as_mapping, read_tool_calls
 
 
 class SystemMessage(TypedDict):
@@ -26,27 +26,13 @@ class UserMessage(TypedDict):
     name: NotRequired[str]
 
 
-class FunctionCall(TypedDict):
-    """A function's name, and its arguments as JSON."""
-
-    name: str
-    arguments: str
-
-
-class ToolCallDict(TypedDict):
-    """A call in an assistant's message."""
-
-    id: str
-    type: Literal["function"]
-    function: FunctionCall
-
-
 class AssistantMessage(TypedDict):
     """An answer of the model; content is None if it only calls tools."""
 
     role: Literal["assistant"]
     content: str | None
-    tool_calls: NotRequired[list[ToolCallDict]]
+    #: Each with ``id``, ``type`` and ``function``, whose arguments are JSON.
+    tool_calls: NotRequired[list[dict[str, Any]]]
 
 
 class ToolResultMessage(TypedDict):
@@ -61,6 +47,34 @@ ContextMessage = SystemMessage | UserMessage | AssistantMessage | ToolResultMess
 
 #: A call as callers have it: parsed, flat (``id``, ``name``, ``arguments``) or as OpenAI nests it.
 AnyCall = ToolCall | Mapping[str, object]
+
+
+class ContextLogger(Protocol):
+    """Is called with each message, in their order (NEXUS3's session log).
+
+    A logger that has ``log_warning(message)`` also gets the reasons why messages were left out.
+    """
+
+    def log_system(self, content: str) -> None:
+        """Log the system prompt, whenever it is set."""
+
+    def log_user(self, content: str) -> None:
+        """Log a message of the user."""
+
+    def log_assistant(self, content: str, tool_calls: Sequence[AnyCall]) -> None:
+        """Log an answer of the model."""
+
+    def log_tool_result(self, tool_call_id: str, name: str, result: str) -> None:
+        """Log a tool's result."""
+
+
+class SpadeMessage(Protocol):
+    """A message between agents, as SPADE has it; addresses may have a resource (``a@x/phone``)."""
+
+    body: str | None
+    sender: Any
+    to: Any
+    thread: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +124,12 @@ def result_text(result: object) -> str:
     return str(error or ("" if output is None else output))
 
 
-def _create_call(given: AnyCall) -> ToolCallDict:
+def _create_call(given: AnyCall) -> dict[str, Any]:
     if not isinstance(given, ToolCall | Mapping):
         kind = type(given).__name__
         raise TypeError(f"a call is a ToolCall or a mapping, not a {kind}; is it conversation_id=?")
     call = given if isinstance(given, ToolCall) else read_tool_calls([given])[0]
-    function: FunctionCall = {"name": call.name, "arguments": arguments_json(call)}
+    function = {"name": call.name, "arguments": arguments_json(call)}
     return {"id": call.id or "", "type": "function", "function": function}
 
 
@@ -132,17 +146,17 @@ MAX_NAME: Final = 64
 #: Characters that APIs refuse in a speaker's name.
 _NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
 
-#: Characters that names don't need, and that structure and role marks consist of.
+#: Characters that names don't need, and that special tokens consist of.
 _SIGNS: Final = re.compile(r"[^\w@.-]")
 
 
 def speaker_name(address: str) -> str:
     """Return a name or an agent's address as APIs accept it, without its resource.
 
-    If it could be read as structure of a context, only letters, digits and ``@._-`` remain.
+    If it has a special token of a chat template, only letters, digits and ``@._-`` remain.
     """
     name = _NOT_IN_NAMES.sub("_", bare_address(address))[:MAX_NAME]
-    return name if quoted(name) == name else _SIGNS.sub("_", name)
+    return name if GUARD.shatter(name) == name else _SIGNS.sub("_", name)
 
 
 def bare_address(address: str) -> str:
@@ -150,64 +164,73 @@ def bare_address(address: str) -> str:
     return address.partition("/")[0]
 
 
-#: Roles of instructions, which no strategy drops.
-_SYSTEM: Final = frozenset({"system", "developer"})
+#: A key of a message's metadata: marks messages that the system wrote itself. Messages from outside
+#: lose the mark (`without_mark`), and no text can set it.
+WRITTEN_BY: Final = "written_by"
+SUMMARY: Final = "summary"
+SESSION: Final = "session"
 
 
-def is_system(row: Row) -> bool:
-    """Return whether a message instructs the model and is no part of the dialogue."""
-    return _role_name(row) in _SYSTEM
+def written_by(row: Row) -> str | None:
+    """Return the part of the system that wrote a message: `SUMMARY`, `SESSION` or None."""
+    mark = as_mapping(row.get("metadata")).get(WRITTEN_BY)
+    return mark if isinstance(mark, str) else None
 
 
-def role_of(row: Row) -> Role:
-    """Return the role of a message; REPLOID's ``model`` is AI."""
-    return Role.AI if _role_name(row) == "model" else read_role(row.get("role"))
+def is_summary(row: Row) -> bool:
+    """Return whether a message is a summary of others."""
+    return "metadata" in row and written_by(row) == SUMMARY
 
 
-def _role_name(row: Row) -> str:
-    return str(row.get("role")).strip().lower()
+#: Keys of a summary's metadata. Of two summaries the newer one has the higher number.
+NUMBER: Final = "summary_number"
+#: 1 if a summary is made of messages; one more than theirs if of other summaries as well.
+GENERATION: Final = "generation"
 
 
-def as_mapping(value: object) -> Mapping[str, object]:
-    """Return a value if it is a mapping, else an empty mapping."""
-    return value if isinstance(value, Mapping) else {}
+def as_summary(row: Row, generation: int = 1) -> Row:
+    """Return a message marked as a summary."""
+    metadata = {**as_mapping(row.get("metadata")), GENERATION: generation}
+    return with_mark({**row, "metadata": metadata}, SUMMARY)
 
 
-def is_list(content: object) -> TypeGuard[Sequence[object]]:
-    """Return whether content is a list of parts; to Python, text and bytes are sequences too."""
-    return isinstance(content, Sequence) and not isinstance(content, str | bytes | bytearray)
+def generation(row: Row) -> int:
+    """Return the generation of a summary, 0 of any other message."""
+    return _number(row, GENERATION) if is_summary(row) else 0
 
 
-def is_valid_part(part: object) -> bool:
-    """Return whether a part of content is a text, or an object that a provider may know."""
-    if isinstance(part, str):
-        return True
-    fields = as_mapping(part)
-    return bool(fields) and (fields.get("type") != "text" or isinstance(fields.get("text"), str))
+def summary_number(row: Row) -> int:
+    """Return the number of a summary; a newer one has a higher number."""
+    return _number(row, NUMBER)
 
 
-def is_opaque(content: object) -> bool:
-    """Return whether content has anything besides text and images."""
-    return is_partial([*filter(is_valid_part, content)] if is_list(content) else content)
+def _number(row: Row, key: str) -> int:
+    value = as_mapping(row.get("metadata")).get(key)
+    return value if isinstance(value, int) else 0
 
 
-def check_content(row: Row) -> None:
-    """Raise `TypeError` for bytes in place of text, which only their sender could decode."""
-    for key in ("content", "parts"):
-        if isinstance(row.get(key), bytes | bytearray | memoryview):
-            raise TypeError(f"{key} is a text, a list of parts, or None; bytes have to be decoded")
+def with_summaries(kept: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Return messages with those summaries among ``rows`` that they lack, each in its place.
+
+    It is placed after all messages that precede it in ``rows``.
+    """
+    merged, present = list(kept), set(map(id, kept))
+    missing = [at for at, row in enumerate(rows) if is_summary(row) and id(row) not in present]
+    places = {id(row): at for at, row in enumerate(rows)} if missing else {}
+    for place in missing:
+        older = [at for at, row in enumerate(merged, 1) if places.get(id(row), place) < place]
+        merged.insert(max(older, default=0), rows[place])
+    return merged
 
 
-def is_same_call(call: ToolCall, other: ToolCall) -> bool:
-    """Return whether two calls are equal, however their arguments were written."""
-    return (call.id, call.name, call.arguments) == (other.id, other.name, other.arguments)
+def with_mark(row: Row, writer: str) -> Row:
+    """Return a message marked as written by the system itself."""
+    return {**row, "metadata": {**as_mapping(row.get("metadata")), WRITTEN_BY: writer}}
 
 
-def is_same_message(message: Message, other: Message) -> bool:
-    """Return whether two messages are equal, however arguments of calls were written."""
-    calls, others = message.tool_calls, other.tool_calls
-    return (
-        replace(message, tool_calls=()) == replace(other, tool_calls=())
-        and len(calls) == len(others)
-        and all(map(is_same_call, calls, others))
-    )
+def without_mark(row: Row) -> Row:
+    """Return a message without a mark; the same object if it has none."""
+    metadata = as_mapping(row.get("metadata"))
+    if WRITTEN_BY not in metadata:
+        return row
+    return {**row, "metadata": {key: metadata[key] for key in metadata if key != WRITTEN_BY}}

@@ -1,34 +1,23 @@
 """REPLOID's functions: prune or summarise a history, and report how full a context is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import is_, itemgetter
 from typing import Final, Literal, TypedDict
 
-from formatters.model import Role, Row
+from formatters.model import Role, Row, kept
 from service.budget.estimates import estimate_tokens
 from service.budget.limits import SEED_LIMITS
-from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.importance import ROLE_WEIGHT_SYSTEM, Importance
-from service.conversation.messages import is_system
-from service.conversation.shapes import read_messages
-from service.conversation.units import Item, read_units
+from service.budget.strategies.windows import CountSummary
+from service.conversation.shapes import is_system, read_messages
+from service.conversation.units import Item, RowCost, Units, dropped_groups, read_units
 
 #: The share of a model's limit that a history may use; REPLOID's name for it.
 TARGET_UTILIZATION: Final = 0.8
 
 #: Scores with the source's weights.
 IMPORTANCE: Final = Importance()
-
-
-class PruneStats(TypedDict):
-    """Tokens before and after, and the numbers of items removed and kept."""
-
-    original: int
-    final: int
-    items_removed: int
-    items_kept: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +28,8 @@ class PrunedHistory:
     pruned: Sequence[Row]
     #: Whole messages, and the rest of messages whose results were kept with their call.
     removed: list[Row]
-    stats: PruneStats
+    #: Tokens before and after as ``original`` and ``final``; ``items_removed`` and ``items_kept``.
+    stats: Mapping[str, int]
     #: Whether the items that are always kept exceed the target.
     over_budget: bool = False
 
@@ -56,21 +46,19 @@ def prune_context(
     Without ``max_tokens``, the target is 80 % of the model's limit. System items, the newest item
     and the user's newest are always kept, and calls stay with their results.
     """
-    target = int(_limit(model_name) * TARGET_UTILIZATION) if max_tokens is None else max_tokens
+    limit = SEED_LIMITS.get(model_name, SEED_LIMITS["default"])
+    target = int(limit * TARGET_UTILIZATION) if max_tokens is None else max_tokens
     units = read_units(history)
-    groups = units.groups(estimate_tokens)
-    whole = kept = units.items(groups)
-    if _tokens(item.row for item in whole) > target:
-        instructions = _tokens(item.row for item in units.items(()))
-        kept = units.items(importance.fit(groups, target - instructions).kept)
-    removed = _removed(history, whole, kept)
+    row_cost = _estimate_once(units.all_items())
+    kept = keep_important(units, target, row_cost, importance)
     rows = _same(history, [item.row for item in kept])
-    final = _tokens(rows)
+    removed = _removed(history, units.all_items(), kept)
+    final = sum(map(row_cost, rows))
     return PrunedHistory(
         pruned=rows,
         removed=removed,
         stats={
-            "original": _tokens(history),
+            "original": sum(map(row_cost, history)),
             "final": final,
             "items_removed": len(removed),
             "items_kept": len(rows),
@@ -79,27 +67,46 @@ def prune_context(
     )
 
 
+def _estimate_once(items: Iterable[Item]) -> RowCost:
+    """Return `estimate_tokens`, with what is known of these items."""
+    known = {
+        id(item.row): kept(item.messages[0].made, estimate_tokens, estimate_tokens, item.row)
+        for item in items
+        if item.is_unchanged
+    }
+
+    def row_cost(row: Row) -> int:
+        tokens = known.get(id(row))
+        return estimate_tokens(row) if tokens is None else tokens
+
+    return row_cost
+
+
+def keep_important(
+    units: Units, target: int, row_cost: RowCost, importance: Importance = IMPORTANCE
+) -> list[Item]:
+    """Return the items with the highest scores that have at most ``target`` tokens together."""
+    groups = units.groups(row_cost)
+    instructions = sum(map(row_cost, units.rows(())))
+    if sum(group.tokens for group in groups) + instructions <= target:
+        return units.all_items()
+    return units.items(importance.fit(groups, target - instructions).kept)
+
+
 def _removed(history: Sequence[Row], whole: Sequence[Item], kept: Sequence[Item]) -> list[Row]:
     """Return what was pruned, and what repair left out, in the order of the history."""
-    kept_ids = set(map(id, kept))
-    read = frozenset(chain.from_iterable(item.indexes for item in whole))
-    pruned = [
-        (min(item.indexes), item.row) for item in whole if id(item) not in kept_ids and item.indexes
+    kept_ids, read = set(map(id, kept)), {index for item in whole for index in item.indexes}
+    removed = [(index, row) for index, row in enumerate(history) if index not in read]
+    # a placeholder has no index: it never was in the history
+    removed += [
+        (min(item.indexes), item.row) for item in whole if item.indexes and id(item) not in kept_ids
     ]
-    left_out = [(index, row) for index, row in enumerate(history) if index not in read]
-    return [row for _, row in sorted([*pruned, *left_out], key=itemgetter(0))]
+    return [row for _, row in sorted(removed, key=itemgetter(0))]
 
 
 def auto_manage_context(history: Sequence[Row], model_name: str = "default") -> PrunedHistory:
     """Prune a history that has more than 80 % of the model's limit."""
     return prune_context(history, model_name=model_name)
-
-
-class SummaryStats(TypedDict):
-    """The numbers of items that were summarised and kept."""
-
-    summarized_items: int
-    kept_items: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +117,8 @@ class SummarizedHistory:
     summarized: Sequence[Row]
     #: The message with the sentence; None if nothing was dropped.
     summary: Row | None
-    stats: SummaryStats
+    #: The numbers of ``summarized_items`` and ``kept_items``.
+    stats: Mapping[str, int]
 
 
 def summarize_context(history: Sequence[Row], max_items: int = 10) -> SummarizedHistory:
@@ -121,13 +129,9 @@ def summarize_context(history: Sequence[Row], max_items: int = 10) -> Summarized
     units = read_units(history)
     groups = units.groups(estimate_tokens)
     fit = CountSummary(max_items=max_items).fit(groups, 0)
-    kept = {group.index for group in fit.kept}
-    dropped = [group for group in groups if group.index not in kept]
+    dropped = dropped_groups(groups, fit.kept)
     rows = units.rows(fit.kept)
-    stats: SummaryStats = {
-        "summarized_items": sum(group.size for group in dropped),
-        "kept_items": len(rows),
-    }
+    stats = {"summarized_items": sum(group.size for group in dropped), "kept_items": len(rows)}
     if fit.summary is None or not dropped:
         return SummarizedHistory(summarized=_same(history, rows), summary=None, stats=stats)
     summary = _system_message(fit.summary(dropped), history)
@@ -162,7 +166,8 @@ class ContextStats(TypedDict):
 
 def get_context_stats(history: Sequence[Row], model_name: str = "default") -> ContextStats:
     """Return how full a model's window is; above 80 % of the limit a history needs pruning."""
-    tokens, limit = _tokens(history), _limit(model_name)
+    tokens = _tokens(history)
+    limit = SEED_LIMITS.get(model_name, SEED_LIMITS["default"])
     return {
         "items": len(history),
         "tokens": tokens,
@@ -207,10 +212,6 @@ def score_context_importance(
         system = replace(importance, role_weights={Role.OTHER: ROLE_WEIGHT_SYSTEM})
         return system.score(messages[0], 0, 1)
     return max(importance.score(message, index, total) for message in messages)
-
-
-def _limit(model_name: str) -> int:
-    return SEED_LIMITS.get(model_name, SEED_LIMITS["default"])
 
 
 def _tokens(rows: Iterable[Row]) -> int:

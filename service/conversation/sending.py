@@ -1,56 +1,30 @@
-"""How messages are sent: in chat form, with text from outside escaped; and what they cost."""
+"""How messages are sent: in chat form, with special tokens broken; and what they cost."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from formatters.guard import quoted
+from formatters.guard import GUARD, Guard
 from formatters.model import Count, Message, Role, Row
-from formatters.native import guard_arguments
-from formatters.rows import fix_surrogates
-from service.budget.counting import MESSAGE_OVERHEAD
+from formatters.rows import as_mapping, is_list, read_text
+from service.budget.counting import MESSAGE_OVERHEAD, MessageCounts
 from service.conversation.messages import (
     arguments_json,
-    as_mapping,
     create_assistant_tool_call_message,
-    is_list,
-    is_system,
-    is_valid_part,
-    role_of,
+    is_summary,
     speaker_name,
 )
-from service.conversation.shapes import ROWS, read_messages, shape_of
-
-#: A key of a message's metadata: marks messages that the system wrote itself, whose text is not
-#: escaped. Messages from outside lose the mark (`without_mark`), and no text can set it.
-WRITTEN_BY: Final = "written_by"
-SUMMARY: Final = "summary"
-SESSION: Final = "session"
-
-
-def written_by(row: Row) -> str | None:
-    """Return the part of the system that wrote a message: `SUMMARY`, `SESSION` or None."""
-    mark = as_mapping(row.get("metadata")).get(WRITTEN_BY)
-    return mark if isinstance(mark, str) else None
-
-
-def is_summary(row: Row) -> bool:
-    """Return whether a message is a summary of others."""
-    return written_by(row) == SUMMARY
-
-
-def with_mark(row: Row, writer: str) -> Row:
-    """Return a message marked as written by the system itself."""
-    return {**row, "metadata": {**as_mapping(row.get("metadata")), WRITTEN_BY: writer}}
-
-
-def without_mark(row: Row) -> Row:
-    """Return a message without a mark; the same object if it has none."""
-    metadata = as_mapping(row.get("metadata"))
-    if WRITTEN_BY not in metadata:
-        return row
-    return {**row, "metadata": {key: metadata[key] for key in metadata if key != WRITTEN_BY}}
+from service.conversation.shapes import (
+    ROWS,
+    is_system,
+    is_valid_part,
+    read_messages,
+    role_of,
+    shape_of,
+)
+from service.ports.services import TokenCounter
 
 
 def can_be_sent(row: Row) -> bool:
@@ -61,114 +35,127 @@ def can_be_sent(row: Row) -> bool:
     return any(message.role is not Role.OTHER for message in read_messages(row))
 
 
-#: Keys besides the content in which providers have more of an answer.
+#: Keys where providers put further parts of an answer, besides the content.
 _MORE: Final = ("provider_parts", "refusal", "audio", "function_call")
 
 _ROLES: Final = {Role.HUMAN: "user", Role.AI: "assistant", Role.TOOL: "tool"}
 
 
-def prepare(row: Row) -> dict[str, Any]:
+def prepare(row: Row, guard: Guard = GUARD) -> dict[str, Any]:
     """Return a message as models' APIs accept it, without fields that only the caller needs.
 
-    Rows and chat messages become chat messages; those of blocks or parts keep their shape. Lines
-    that could be read as structure of a context are escaped, at any depth of a user's parts, and
-    respelt in the arguments of calls; but not in a model's blocks and parts, which providers may
-    have signed. A speaker's name becomes one that APIs accept, and invalid parts are left out.
+    Rows and chat messages become chat messages; those of blocks or parts keep their shape. Special
+    tokens in texts from outside are broken, at any depth of parts, but for parts of answers that a
+    provider has signed: anybody can write the word "signature" into a tool's result. A speaker's
+    name becomes one that APIs accept, and invalid parts are left out.
     """
     if "parts" in row:
         role = {Role.AI: "model", Role.HUMAN: "user"}.get(role_of(row), row.get("role"))
-        return {"role": role, "parts": _escape_parts(row, row["parts"])}
+        return {"role": role, "parts": _guard_parts(row["parts"], role_of(row), guard)}
     if shape_of(row) is not ROWS:
-        role = _ROLES.get(role_of(row), "system")
-        return {"role": role, "content": _escape_parts(row, row["content"])}
+        role = _send_role(row, role_of(row))
+        return {"role": role, "content": _guard_parts(row["content"], role_of(row), guard)}
     (message,) = ROWS.read(row, "")
-    role = _ROLES.get(message.role, "system")
-    chat: dict[str, Any] = {"role": role, "content": _prepare_content(row, message)}
+    role = _send_role(row, message.role)
+    chat: dict[str, Any] = {"role": role, "content": _prepare_content(row, message, guard)}
     if role == "user" and (name := speaker_name(message.name or "")):
         chat["name"] = name
     if message.tool_calls and role == "assistant":
         calls = create_assistant_tool_call_message(message.tool_calls)["tool_calls"]
-        chat["tool_calls"] = [
-            {**call, "function": _escape_arguments(call["function"])} for call in calls
-        ]
+        chat["tool_calls"] = [_guard_call(call, guard) for call in calls]
     if role == "tool":
-        chat["tool_call_id"] = message.tool_call_id
-    return chat | _prepare_more(row)
+        chat["tool_call_id"] = guard.shatter(message.tool_call_id or "") or None
+    return chat | _prepare_more(row, guard)
 
 
-def _prepare_content(row: Row, message: Message) -> object:
+def _send_role(row: Row, role: Role) -> str:
+    """Return the role to send; an unknown one never becomes the system's."""
+    return "system" if is_system(row) else _ROLES.get(role, "user")
+
+
+def _prepare_content(row: Row, message: Message, guard: Guard) -> object:
     content = row.get("content")
     if isinstance(content, str):
-        trusted = is_system(row) or written_by(row) is not None
-        return content if trusted else quoted(content)
+        # the text of a summary was guarded when it was made
+        return content if is_system(row) or is_summary(row) else guard.shatter(content)
     if content is None:
         return None if message.tool_calls else ""
     if message.role is Role.TOOL or not is_list(content):
         # in another form: sent as the text that was read from it, else as JSON
         text = message.content or json.dumps(content, ensure_ascii=False, default=str)
-        return quoted(text)
-    escape = _escape_answer if message.role is Role.AI else _escape
-    parts = [escape(part) for part in content if is_valid_part(part)]
-    return parts or (None if message.tool_calls else "")
+        return guard.shatter(text)
+    return _guard_parts(content, message.role, guard) or (None if message.tool_calls else "")
 
 
-def _prepare_more(row: Row) -> dict[str, Any]:
-    """Return what an answer has besides its content, with a refusal escaped like any text."""
+def _prepare_more(row: Row, guard: Guard) -> dict[str, Any]:
+    """Return what an answer has besides its content, guarded but for what its provider reads."""
     given = {**row, **as_mapping(row.get("metadata"))}
     more = {key: deepcopy(given[key]) for key in _MORE if given.get(key) is not None}
-    if isinstance(refusal := more.get("refusal"), str):
-        more["refusal"] = quoted(refusal)
+    more |= {key: _guard(more[key], guard) for key in ("refusal", "audio") if key in more}
     if isinstance(function := more.get("function_call"), Mapping):
-        more["function_call"] = _escape_arguments(function)
+        more["function_call"] = _guard_function(function, guard)
     return more
 
 
-def _escape_arguments(function: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):
-        return dict(function)
-    return {**function, "arguments": guard_arguments(arguments)}
+def _guard_call(call: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
+    function = _guard_function(call["function"], guard)
+    return {**call, "id": guard.shatter(call["id"]), "function": function}
 
 
-def _escape_parts(row: Row, value: object) -> object:
-    if role_of(row) is Role.AI:
-        return deepcopy(value)
+def _guard_function(function: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
+    """Break the special tokens in the name and the arguments of a call."""
+    guards = {"name": guard.shatter, "arguments": guard.shatter_json}
+    texts = {key: function[key] for key in guards if isinstance(function.get(key), str)}
+    return {**function, **{key: guards[key](text) for key, text in texts.items()}}
+
+
+def _guard_parts(value: object, role: Role, guard: Guard) -> object:
     if not is_list(value):
-        return _escape(value)
-    return [_escape(part) for part in value if is_valid_part(part)]
+        return _guard(value, guard)
+    parts = list(filter(is_valid_part, value))
+    if role is not Role.AI or not any(map(_is_signed, parts)):
+        return _guard(parts, guard)
+    return [deepcopy(part) if _is_signed(part) else _guard(part, guard) for part in parts]
 
 
-def _escape_answer(part: object) -> object:
-    """Escape only the text of a model's part; the rest may be signed."""
-    if isinstance(part, str):
-        return quoted(part)
-    fields = as_mapping(part)
-    texts = {key: fields[key] for key in ("text", "content") if key in fields}
-    escaped = {key: quoted(text) for key, text in texts.items() if isinstance(text, str)}
-    return {**deepcopy(fields), **escaped}
-
-
-#: Keys of parts whose values are identifiers, which must not change.
-_IDENTIFIERS: Final = frozenset(
-    {
-        *("type", "id", "tool_use_id", "name", "role", "detail", "mimeType", "mime_type"),
-        *("media_type", "url", "uri", "fileUri", "file_uri", "file_id"),
-    }
+#: Keys and types of parts that a provider may have signed.
+_SIGNED: Final = re.compile(
+    "signature|thinking|thought|encrypted|compaction|redacted", re.IGNORECASE
 )
 
 
-def _escape(value: object, key: object = None) -> object:
-    """Escape the texts in a part at any depth, such as those of results."""
+def _is_signed(part: object) -> bool:
+    fields = as_mapping(part)
+    return any(_SIGNED.search(str(key)) for key in (*fields, fields.get("type")))
+
+
+def _guard(value: object, guard: Guard) -> object:
+    """Break the special tokens in a part at any depth, its keys among it."""
     if isinstance(value, str):
-        return value if key in _IDENTIFIERS else quoted(value)
+        return guard.shatter(value)
     if isinstance(value, Mapping):
-        return {
-            quoted(name) if isinstance(name, str) else name: _escape(item, name)
-            for name, item in value.items()
-        }
-    if is_list(value):
-        return [_escape(item, key) for item in value]
-    return deepcopy(value)
+        return {_guard(name, guard): _guard(item, guard) for name, item in value.items()}
+    return _guard_list(value, guard) if is_list(value) else deepcopy(value)
+
+
+#: More characters than any special token has.
+_LONGEST_TOKEN: Final = 256
+
+
+def _guard_list(values: Sequence[object], guard: Guard) -> list[object]:
+    """Guard a list; templates join the texts in it, which must form no special token together."""
+    guarded: list[object] = []
+    before = ""
+    for value in values:
+        part = _guard(value, guard)
+        fields = as_mapping(part)
+        text = part if isinstance(part, str) else read_text(fields.get("text"))
+        if text and guard.finds_token(before + text[:_LONGEST_TOKEN]):
+            text = f"\\{text}"
+            part = text if isinstance(part, str) else {**fields, "text": text}
+        guarded.append(part)
+        before = (before + text)[-_LONGEST_TOKEN:]
+    return guarded
 
 
 def message_tokens(row: Row, count: Count) -> int:
@@ -177,44 +164,73 @@ def message_tokens(row: Row, count: Count) -> int:
     The name and the arguments of a call count separately; ids are free (NEXUS3's rule), and so is
     what only its provider can read: sounds, images, signed parts.
     """
-    tokens = MESSAGE_OVERHEAD + sum(map(count, _other_texts(row)))
+    function = as_mapping(row.get("function_call"))
+    others = (row.get("name"), row.get("refusal"), function.get("name"), function.get("arguments"))
+    tokens = MESSAGE_OVERHEAD + sum(map(count, filter(None, map(read_text, others))))
     for message in read_messages(row):
         tokens += count(message.content)
         tokens += sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
     return tokens
 
 
-def _other_texts(row: Row) -> Iterator[str]:
-    """Yield what is sent as text besides content and calls."""
-    function = as_mapping(row.get("function_call"))
-    values = (
-        row.get("name"),
-        *(row.get(key) for key in _MORE),
-        function.get("name"),
-        function.get("arguments"),
-    )
-    return (fix_surrogates(value) for value in values if isinstance(value, str))
-
-
-#: Messages whose tokens are remembered at most; about 1 MB of memory.
+#: Messages that are remembered at most; about 10 MB of memory, besides their texts.
 MAX_REMEMBERED: Final = 10_000
 
 
 class RowCosts:
-    """Counts the tokens of messages, once each: they are never changed, only replaced."""
+    """Prepares messages and counts their tokens, once each: they are never changed, only replaced.
 
-    def __init__(self, count: Count) -> None:
-        self.count = count
+    A counter that has ``count_messages`` of its own counts messages by it, one by one.
+    """
+
+    def __init__(self, counter: TokenCounter, guard: Guard = GUARD) -> None:
+        self.count = counter.count
+        #: What is done to messages before they are sent.
+        self.guard = guard
+        self._count_messages = _own_count(counter)
+        #: What the counter adds once to the tokens of any number of messages.
+        self.fixed = self._count_messages([]) if self._count_messages else 0
         #: By the id of the message, which is kept so that no other one gets its id.
-        self._known: dict[int, tuple[Row, int]] = {}
+        self._known: dict[int, tuple[Row, dict[str, Any], int]] = {}
 
     def __call__(self, row: Row) -> int:
         """Return the tokens of a message as it is sent."""
         known = self._known.get(id(row))
-        if known is not None:
-            return known[1]
+        return known[2] if known else self._read(row)[2]
+
+    def prepared(self, row: Row) -> dict[str, Any]:
+        """Return a message as it is sent, which the caller may change."""
+        known = self._known.get(id(row)) or self._read(row)
+        return {key: _copy(value) for key, value in known[1].items()}
+
+    def count_sent(self, message: Row) -> int:
+        """Return the tokens of a message that is sent as it is."""
+        if self._count_messages is None or shape_of(message) is not ROWS:
+            return message_tokens(message, self.count)
+        return self._count_messages([message]) - self.fixed
+
+    def _read(self, row: Row) -> tuple[Row, dict[str, Any], int]:
         if len(self._known) >= MAX_REMEMBERED:
             self._known.clear()
-        tokens = message_tokens(prepare(row), self.count)
-        self._known[id(row)] = (row, tokens)
-        return tokens
+        sent = prepare(row, self.guard)
+        known = self._known[id(row)] = (row, sent, self.count_sent(sent))
+        return known
+
+
+def _copy(value: object) -> object:
+    """Copy a value of a message, most of which are texts and lists of mappings."""
+    if isinstance(value, str):
+        return value
+    if type(value) is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    return [*map(_copy, value)] if type(value) is list else deepcopy(value)
+
+
+def _own_count(counter: TokenCounter) -> Callable[[Sequence[Row]], int] | None:
+    """Return the function of a caller's counter that counts messages; None if it has none.
+
+    Our own counters would count less than is sent: no names, and no refusals.
+    """
+    count_messages = getattr(counter, "count_messages", None)
+    is_ours = getattr(count_messages, "__func__", None) is MessageCounts.count_messages
+    return None if is_ours else count_messages

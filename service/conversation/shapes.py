@@ -1,15 +1,28 @@
 """The shapes of callers' messages: how each is read, and written again with changes."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from formatters.model import Message, Role, Row, ToolCall
-from formatters.rows import read_row
-from service.conversation.messages import as_mapping, is_list, is_opaque, is_same_call, role_of
-from service.conversation.part_shapes import BLOCKS, PARTS, PartShape
+from formatters.rows import (
+    ROLES,
+    as_mapping,
+    is_list,
+    is_partial,
+    read_content,
+    read_id,
+    read_message,
+    read_text,
+)
+from service.conversation.messages import (
+    create_assistant_message,
+    create_assistant_tool_call_message,
+    create_tool_result_message,
+    create_user_message,
+)
 
 #: Types of blocks that only neuron-context's messages have.
 _BLOCK_TYPES: Final = frozenset({"tool_use", "tool_result"})
@@ -20,16 +33,44 @@ def shape_of(row: Row) -> "Shape":
     if "parts" in row:
         return PARTS
     content = row.get("content")
-    if is_list(content):
-        types = (part.get("type") for part in content if isinstance(part, Mapping))
-        if not _BLOCK_TYPES.isdisjoint(map(str, types)):
-            return BLOCKS
-    return ROWS
+    if isinstance(content, str):  # most are, and what follows takes five times as long
+        return ROWS
+    blocks = content if is_list(content) else ()
+    types = {str(block.get("type")) for block in blocks if isinstance(block, Mapping)}
+    return ROWS if _BLOCK_TYPES.isdisjoint(types) else BLOCKS
 
 
 def read_messages(row: Row) -> tuple[Message, ...]:
     """Return what is in a message of any shape."""
     return shape_of(row).read(row, "")
+
+
+def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
+    """Return the messages in dictionaries of any shape; one with several results has several.
+
+    Roles without a speaker, such as ``system``, are read as OTHER.
+    """
+    named = ((row, read_id(row.get("id")) or str(index)) for index, row in enumerate(rows))
+    return [message for row, name in named for message in shape_of(row).read(row, name)]
+
+
+def messages_to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as dictionaries in OpenAI's chat form; OTHER is written as ``user``."""
+    return [*map(_to_dict, messages)]
+
+
+def _to_dict(message: Message) -> dict[str, Any]:
+    written: Row = create_user_message(message.content, message.name)
+    if message.role is Role.TOOL:
+        written = create_tool_result_message(message.content, message.tool_call_id or "")
+    elif message.tool_calls:
+        content = message.content or None
+        written = create_assistant_tool_call_message(message.tool_calls, content)
+    elif message.role is Role.AI:
+        written = create_assistant_message(message.content)
+    if message.provider_parts is not None:
+        written = {**written, "provider_parts": message.provider_parts}
+    return dict(written)
 
 
 def to_blocks(row: Row) -> Row:
@@ -41,20 +82,71 @@ def to_blocks(row: Row) -> Row:
     messages = shape.read(row, "")
     if shape is BLOCKS or (shape is ROWS and not messages[0].tool_calls):
         return row
-    return {"role": row.get("role"), "content": [*chain.from_iterable(map(_blocks, messages))]}
+    texts = [_unread_arguments(call) for call in _given_calls(row)]
+    blocks = chain.from_iterable(_blocks(message, texts) for message in messages)
+    return {"role": row.get("role"), "content": [*blocks]}
 
 
-def _blocks(message: Message) -> Iterator[Row]:
+def _unread_arguments(call: Row) -> str:
+    """Return the arguments of a chat message's call, if they are a text."""
+    value = (as_mapping(call.get("function")) or call).get("arguments")
+    return value if isinstance(value, str) else ""
+
+
+def _given_calls(row: Row) -> list[Mapping[str, object]]:
+    """Return the calls of a row or chat message as they were given."""
+    value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
+    return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
+
+
+def _blocks(message: Message, texts: Sequence[str]) -> Iterator[Row]:
     if message.role is Role.TOOL:
         yield {"type": "tool_result", "content": message.content}
         return
     yield {"type": "text", "text": message.content}
-    for call in message.tool_calls:
-        yield {"type": "tool_use", "name": call.name, "input": call.arguments or {}}
+    for index, call in enumerate(message.tool_calls):
+        unread = texts[index] if call.arguments is None and index < len(texts) else {}
+        yield {"type": "tool_use", "name": call.name, "input": call.arguments or unread or {}}
 
 
-#: Keys besides the content in which an assistant may answer.
-_ANSWERS: Final = ("refusal", "audio", "function_call")
+# --- what shapes have in common --------------------------------------------------------------
+
+
+def is_system(row: Row) -> bool:
+    """Return whether a message instructs the model, so that no strategy drops it."""
+    return _role_name(row) in ("system", "developer")
+
+
+def role_of(row: Row) -> Role:
+    """Return the role of a message; REPLOID's ``model`` is AI."""
+    name = _role_name(row)
+    return Role.AI if name == "model" else ROLES.get(name, Role.OTHER)
+
+
+def _role_name(row: Row) -> str:
+    role = row.get("role")
+    if isinstance(role, str):
+        return role if role in ROLES else role.strip().lower()
+    return str(role).strip().lower()
+
+
+def is_valid_part(part: object) -> bool:
+    """Return whether a part of content is a text, or an object that a provider may know."""
+    if isinstance(part, str):
+        return True
+    fields = as_mapping(part)
+    return bool(fields) and (fields.get("type") != "text" or isinstance(fields.get("text"), str))
+
+
+def is_opaque(content: object) -> bool:
+    """Return whether content has anything besides text and images."""
+    return is_partial([*filter(is_valid_part, content)] if is_list(content) else content)
+
+
+# --- rows and chat messages ------------------------------------------------------------------
+
+#: Keys that may hold an assistant's answer, besides the content.
+_ANSWERS: Final = dict.fromkeys(("refusal", "audio", "function_call")).keys()
 
 
 class RowShape:
@@ -62,12 +154,14 @@ class RowShape:
 
     def read(self, row: Row, name: str) -> tuple[Message, ...]:
         """Return what is in a message, under ids that begin with ``name``: here, one message."""
-        message = replace(read_row(row), id=name, role=role_of(row))
+        message = read_message(row, name, role_of(row))
         content = row.get("content")
         if message.role is Role.TOOL:
             if content and not message.content:
                 text = json.dumps(content, ensure_ascii=False, default=str)
                 message = replace(message, content=text)
+            return (message,)
+        if isinstance(content, str) and _ANSWERS.isdisjoint(row):
             return (message,)
         answers = (row[key] for key in _ANSWERS if row.get(key) is not None)
         opaque = content if is_opaque(content) else next(answers, None)
@@ -84,25 +178,16 @@ class RowShape:
             written["content"] = message.content
         if message.tool_call_id != before.tool_call_id:
             _set_field(written, "tool_call_id", message.tool_call_id)
-        if len(message.tool_calls) != len(before.tool_calls):
-            _set_field(written, "tool_calls", None)
-        elif not all(map(is_same_call, message.tool_calls, before.tool_calls)):
-            calls = _write_calls(row, message.tool_calls, before.tool_calls)
-            _set_field(written, "tool_calls", calls)
+        calls, calls_before = message.tool_calls, before.tool_calls
+        if calls != calls_before:
+            changed = _write_calls(row, calls, calls_before) if calls else None
+            _set_field(written, "tool_calls", changed)
         return written
-
-    def join(self, _rows: Sequence[Row]) -> Row | None:
-        """Return several messages with results as one; here None, since a row has one result."""
-        return None
 
     def make_result(self, caller: Row, result: Message) -> Row:
         """Return a placeholder result for a call in ``caller``, as a row if the caller is one."""
         if "tool_calls" not in as_mapping(caller.get("metadata")):
-            return {
-                "role": "tool",
-                "tool_call_id": result.tool_call_id,
-                "content": result.content,
-            }
+            return {"role": "tool", "tool_call_id": result.tool_call_id, "content": result.content}
         return {
             "id": result.id,
             "run_id": caller.get("run_id"),
@@ -113,14 +198,8 @@ class RowShape:
         }
 
 
-ROWS: Final = RowShape()
-
-#: Reads a caller's message, and writes it again if something in it had to change.
-Shape = RowShape | PartShape
-
-
 def _set_field(row: dict[str, object], key: str, value: object) -> None:
-    """Set a key, or delete it for None, where the row has it: in its metadata or beside it.
+    """Set a key, or delete it for None, where the row has it: in its metadata or at its top.
 
     A new key goes into the metadata if the row has any.
     """
@@ -138,10 +217,9 @@ def _write_calls(
     row: Row, calls: Sequence[ToolCall], before: Sequence[ToolCall]
 ) -> list[Mapping[str, object]]:
     """Return the row's calls; those that changed keep their form."""
-    value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
-    given = [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
+    given = _given_calls(row)
     return [
-        fields if is_same_call(call, old) else _write_call(fields, call)
+        fields if call == old else _write_call(fields, call)
         for fields, call, old in zip(given, calls, before, strict=True)
     ]
 
@@ -151,3 +229,201 @@ def _write_call(given: Row, call: ToolCall) -> Row:
         return {**given, "id": call.id, "name": call.name, "arguments": call.arguments}
     function = {**as_mapping(given["function"]), "name": call.name, "arguments": call.text}
     return {**given, "id": call.id, "function": function}
+
+
+# --- messages of parts -----------------------------------------------------------------------
+
+#: Keys of Gemini's parts, as its API and as its Python library write them.
+_CALL_KEYS: Final = ("functionCall", "function_call")
+_RESULT_KEYS: Final = ("functionResponse", "function_response")
+_SIGNATURES: Final = frozenset({"thoughtSignature", "thought_signature"})
+
+#: Begins the id that is generated for a call without one; such an id is never written.
+_GENERATED: Final = "\0"
+
+
+def _is_text(part: object) -> bool:
+    """Return whether a part is nothing but a text."""
+    if isinstance(part, str):
+        return True
+    return isinstance(part, dict) and part.keys() == _TEXT and isinstance(part["text"], str)
+
+
+_TEXT: Final = {"text"}
+
+
+class PartShape:
+    """Messages that are lists of parts, with calls and results among them.
+
+    Each result is read as a message of its own, and all other parts together as one more.
+    """
+
+    def __init__(self, form: "PartForm") -> None:
+        self._form = form
+
+    def read(self, row: Row, name: str) -> tuple[Message, ...]:
+        """Return the results, then the message of text and calls if there is any."""
+        value, role = row[self._form.key], role_of(row)
+        if is_list(value) and all(map(_is_text, value)):
+            return (Message(id=name, role=role, content=read_content(value)),)
+        parts = [*self._read_parts(row, name)]
+        results = [content for _, content in parts if isinstance(content, Message)]
+        calls = [content for _, content in parts if isinstance(content, ToolCall)]
+        others = [part for part, content in parts if content is None]
+        if results and not others and not calls:
+            return tuple(results)
+        # a provider needs back what is neither text nor image, and calls that it signed
+        signed = any(
+            isinstance(content, ToolCall) and not _SIGNATURES.isdisjoint(as_mapping(part))
+            for part, content in parts
+        )
+        message = Message(
+            id=name,
+            role=Role.HUMAN if results and role is not Role.AI else role,
+            content=read_content(others),
+            tool_calls=tuple(calls),
+            provider_parts=row[self._form.key] if signed or is_opaque(others) else None,
+        )
+        return (*results, message)
+
+    def write(self, row: Row, name: str, messages: Sequence[Message]) -> Row:
+        """Return the row with the parts of these messages, changed where a message changed."""
+        form, current = self._form, {message.id: message for message in messages}
+        calls = iter(current[name].tool_calls) if name in current else iter(())
+        parts: list[object] = []
+        for part, content in self._read_parts(row, name):
+            if isinstance(content, Message):
+                if result := current.get(content.id):
+                    written = form.with_result(as_mapping(part), result, content)
+                    parts.append(part if result == content else written)
+            elif isinstance(content, ToolCall):
+                if call := next(calls, None):
+                    written = form.with_call(as_mapping(part), call)
+                    parts.append(part if call == content else written)
+            elif name in current:
+                parts.append(part)
+        return {**row, form.key: parts}
+
+    def join(self, rows: Sequence[Row]) -> Row:
+        """Return the last of several messages with the parts of all."""
+        parts = [part for row in rows for part, _ in self._read_parts(row, "")]
+        return {**rows[-1], self._form.key: parts}
+
+    def make_result(self, _caller: Row, result: Message) -> Row:
+        """Return a result as a user's message of one part."""
+        return {"role": "user", self._form.key: [self._form.with_result({}, result)]}
+
+    def _read_parts(
+        self, row: Row, name: str
+    ) -> Iterator[tuple[object, Message | ToolCall | None]]:
+        """Yield each part, and the result or call that it is."""
+        value = row[self._form.key]
+        for index, part in enumerate(value if is_list(value) else [value]):
+            yield part, self._form.read(as_mapping(part), f"{name}/{index}")
+
+
+class BlockForm:
+    """neuron-context's blocks, which are Anthropic's: ``tool_use`` and ``tool_result``."""
+
+    #: The key of a message that holds its parts.
+    key = "content"
+
+    def read(self, part: Row, name: str) -> Message | ToolCall | None:
+        """Return the result in a block, as a message with this id, or the call, or None."""
+        if part.get("type") == "tool_use":
+            return _read_call(part.get("id"), part.get("name"), part.get("input"))
+        if part.get("type") == "tool_result":
+            content = part.get("content")
+            text = read_content(content) or (_to_json(content) if content else "")
+            return _read_result(name, text, part.get("tool_use_id"))
+        return None
+
+    def with_call(self, part: Row, call: ToolCall) -> Row:
+        """Return the block with another id, name or input."""
+        return {**part, "id": call.id, "name": call.name, "input": call.arguments}
+
+    def with_result(self, part: Row, result: Message, before: Message | None = None) -> Row:
+        """Return the block of a result that changed, or a new one for an empty block."""
+        block = {"type": "tool_result", **part, "tool_use_id": result.tool_call_id}
+        same = before is not None and before.content == result.content
+        return block if same else {**block, "content": result.content}
+
+
+class FunctionForm:
+    """REPLOID's parts, which are Gemini's: texts, ``functionCall`` and ``functionResponse``.
+
+    Calls may lack ids; a result then refers to its call by the name of the function.
+    """
+
+    key = "parts"
+
+    def read(self, part: Row, name: str) -> Message | ToolCall | None:
+        """Return the call or result of a part with such a key."""
+        if call := as_mapping(part.get(_find_key(part, _CALL_KEYS))):
+            id_ = call.get("id") or f"{_GENERATED}{name}"
+            return _read_call(id_, call.get("name"), call.get("args", {}))
+        if result := as_mapping(part.get(_find_key(part, _RESULT_KEYS))):
+            response = result.get("response")
+            text = "" if response is None else _to_json(response)
+            return _read_result(name, text, result.get("id"), result.get("name"))
+        return None
+
+    def with_call(self, part: Row, call: ToolCall) -> Row:
+        """Return the part with another id, name or arguments."""
+        key = _find_key(part, _CALL_KEYS)
+        changed = {"name": call.name, "args": call.arguments, **_id_field(call.id)}
+        return {**part, key: {**as_mapping(part[key]), **changed}}
+
+    def with_result(self, part: Row, result: Message, before: Message | None = None) -> Row:
+        """Return the part of a result that changed, or a new one for an empty part."""
+        key = _find_key(part, _RESULT_KEYS)
+        changed = _id_field(result.tool_call_id)
+        if before is None or before.content != result.content:
+            changed = {"response": {"result": result.content}, **changed}
+        return {**part, key: {"name": result.name, **as_mapping(part.get(key)), **changed}}
+
+
+#: One kind of parts.
+PartForm = BlockForm | FunctionForm
+
+#: Reads a caller's message, and writes it again if something in it had to change.
+Shape = RowShape | PartShape
+
+ROWS: Final = RowShape()
+BLOCKS: Final = PartShape(BlockForm())
+PARTS: Final = PartShape(FunctionForm())
+
+
+def is_written_id(id_: str | None) -> bool:
+    """Return whether an id is in the caller's message, and was not generated here."""
+    return id_ is not None and not id_.startswith(_GENERATED)
+
+
+def _id_field(id_: str | None) -> dict[str, object]:
+    return {"id": id_} if is_written_id(id_) else {}
+
+
+def _find_key(part: Row, keys: tuple[str, ...]) -> str:
+    return next((key for key in keys if key in part), keys[0])
+
+
+def _read_call(id_: object, name: object, arguments: object) -> ToolCall:
+    return ToolCall(
+        id=read_text(id_) or None,
+        name=read_text(name) or "unknown",
+        arguments=arguments if isinstance(arguments, Mapping) else None,
+    )
+
+
+def _read_result(name: str, text: str, id_: object, function: object = None) -> Message:
+    return Message(
+        id=name,
+        role=Role.TOOL,
+        content=text,
+        tool_call_id=read_text(id_) or None,
+        name=read_text(function) or None,
+    )
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -4,25 +4,28 @@ The one module of this package that waits: for the store, and for other tasks th
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
 from formatters.model import Row
-from service.conversation.compaction import CompactionResult, Summarizes
+from formatters.rows import as_mapping
+from service.conversation.compaction import CompactionResult
 from service.conversation.manager import ContextManager
-from service.conversation.messages import AnyCall, as_mapping
-from service.conversation.sending import WRITTEN_BY, is_summary, without_mark
+from service.conversation.messages import (
+    WRITTEN_BY,
+    AnyCall,
+    is_summary,
+    with_summaries,
+    without_mark,
+)
+from service.errors import explain_call
+from service.ports.services import Summarizer
 from service.ports.stores import HistoryStore
 
 #: Most rows of a history that a conversation loads: the newest.
 MAX_ROWS: Final = 1_000
-
-
-def new_id() -> str:
-    """Return a unique id for a message."""
-    return f"msg_{uuid4().hex}"
 
 
 class Conversation:
@@ -45,17 +48,14 @@ class Conversation:
         *,
         manager: ContextManager | None = None,
         max_rows: int = MAX_ROWS,
-        make_id: Callable[[], str] = new_id,
     ) -> None:
         self.owner_key = owner_key
         self.conversation_id = conversation_id
         #: Prompt, tools, budget and strategy; its other conversations are not used here.
         self.manager = manager or ContextManager()
-        histories = self.manager.histories
-        histories.replace(histories.rows(conversation_id), conversation_id)
+        self.manager.replace_rows(self.manager.rows(conversation_id), conversation_id)
         self._store = store
         self._max_rows = max_rows
-        self._make_id = make_id
         #: Messages that are not stored yet, even if they are no longer in the conversation.
         self._pending: dict[str, Row] = {}
         #: Ids of messages that were stored or loaded.
@@ -76,6 +76,7 @@ class Conversation:
         )
         self._stamp()
 
+    @explain_call("add_tool_result(tool_call_id=…, name=…, result=…)", positional=1)
     def add_tool_result(self, *, tool_call_id: str, name: str, result: object) -> None:
         """Add a tool's result."""
         self.manager.add_tool_result(
@@ -95,7 +96,8 @@ class Conversation:
             )
             rows = [read_stored(row) for row in reversed(page.rows)]
             self._stamp()
-            self._replace(merge(self._rows(), rows, self._known))
+            merged = merge(self.manager.rows(self.conversation_id), rows, self._known)
+            self.manager.replace_rows(merged, self.conversation_id)
             self._known |= {str(row["id"]) for row in rows}
 
     async def flush(self) -> None:
@@ -105,14 +107,12 @@ class Conversation:
 
     async def _flush(self) -> None:
         self._stamp()
-        rows = dict(self._pending)
+        rows = list(self._pending.values())
         if rows:
-            await self._store.append(
-                self.owner_key, [*rows.values()], conversation_id=self.conversation_id
-            )
-        self._known |= rows.keys()
-        for id_ in rows:
-            del self._pending[id_]
+            await self._store.append(self.owner_key, rows, conversation_id=self.conversation_id)
+        for row in rows:  # others may have been added in the meantime
+            self._known.add(str(row["id"]))
+            del self._pending[str(row["id"])]
 
     async def build_messages(self) -> list[dict[str, Any]]:
         """Return the messages for the next call, including those that others stored."""
@@ -120,7 +120,7 @@ class Conversation:
         return self.manager.build_messages(conversation_id=self.conversation_id)
 
     async def compact(
-        self, summarizer: Summarizes, *, force: bool = False
+        self, summarizer: Summarizer, *, force: bool = False
     ) -> CompactionResult | None:
         """Replace older messages with a summary; the store keeps them."""
         await self.load()
@@ -129,48 +129,36 @@ class Conversation:
         )
 
     def _stamp(self) -> None:
-        """Give new messages an id, a time, and the form of stored rows."""
+        """Give new messages an id, a time, and the form of stored rows; but not summaries."""
         now = datetime.now(UTC)
-        rows = list(self._rows())
+        rows = list(self.manager.rows(self.conversation_id))
         for index, row in enumerate(rows):
-            if self._is_new(row):
-                rows[index] = new = to_stored(row, str(row.get("id") or self._make_id()), now)
-                self._pending[str(new["id"])] = new
-        self._replace(rows)
-
-    def _is_new(self, row: Row) -> bool:
-        """Return whether a message has yet to be stored; summaries never are."""
-        id_ = str(row.get("id"))
-        return not is_summary(row) and id_ not in self._known and id_ not in self._pending
-
-    def _rows(self) -> Sequence[Row]:
-        return self.manager.histories.rows(self.conversation_id)
-
-    def _replace(self, rows: Sequence[Row]) -> None:
-        self.manager.histories.replace(rows, self.conversation_id)
+            id_ = str(row.get("id") or f"msg_{uuid4().hex}")
+            if not (is_summary(row) or id_ in self._known or id_ in self._pending):
+                rows[index] = self._pending[id_] = to_stored(row, id_, now)
+        self.manager.replace_rows(rows, self.conversation_id)
 
 
 def merge(current: Sequence[Row], stored: Sequence[Row], known: Collection[object]) -> list[Row]:
     """Return the messages in memory with those that others stored, in the order of the store.
 
     ``known`` are ids that were in memory before: those no longer in ``current`` were summarised or
-    deleted, and are not added again. Of the messages that are not in ``stored``, summaries and
-    older messages precede the stored rows, and those that are not stored yet follow them.
+    deleted, and are not added again. Of the messages that are not in ``stored``, older ones
+    precede the stored rows, those that are not stored yet follow them, and summaries keep their
+    places.
     """
     own = {row["id"]: row for row in current if row.get("id")}
     page = [own.get(row["id"], row) for row in stored if row["id"] in own or row["id"] not in known]
     stored_ids = {row["id"] for row in stored}
-    others = [row for row in current if row.get("id") not in stored_ids]
-    older = [row for row in others if is_summary(row) or row.get("id") in known]
-    newer = [row for row in others if not (is_summary(row) or row.get("id") in known)]
-    return [*older, *page, *newer]
+    others = [row for row in current if row.get("id") not in stored_ids and not is_summary(row)]
+    older = [row for row in others if row.get("id") in known]
+    newer = [row for row in others if row.get("id") not in known]
+    return with_summaries([*older, *page, *newer], current)
 
 
-#: Fields of a row; all other fields of a message go into its metadata.
-_FIELDS: Final = ("id", "run_id", "role", "content", "timestamp", "metadata")
-
-#: Fields that don't: outside of the metadata a mark has no effect, inside it would.
-_NOT_METADATA: Final = (*_FIELDS, WRITTEN_BY)
+#: Fields of a message that don't go into a row's metadata: those of rows, and the mark, which has
+#: no effect outside of the metadata, and would have one inside.
+_NOT_METADATA: Final = ("id", "run_id", "role", "content", "timestamp", "metadata", WRITTEN_BY)
 
 _ROLES: Final[Mapping[object, str]] = {"user": "HUMAN", "assistant": "AI", "model": "AI"}
 

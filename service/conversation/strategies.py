@@ -1,22 +1,36 @@
-"""neuron-context's and SPADE_LLM's strategies, over a caller's own messages."""
+"""neuron-context's and SPADE_LLM's strategies over a caller's own messages, and the engine's."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, Protocol
 
+from typing_extensions import override
+
+from formatters.guard import GUARD
 from formatters.model import Row
 from service.budget.estimates import HeuristicTokenCounter
-from service.budget.groups import Group, Strategy
+from service.budget.groups import Fit, Group, Strategy, check_count, cost
 from service.budget.strategies.none import KeepAll
-from service.budget.strategies.smart_window import SmartWindow
+from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
-from service.budget.strategies.window_size import SlidingWindow, WindowSize
-from service.conversation.compaction import Summarizes
+from service.budget.strategies.windows import SlidingWindow, SmartWindow, WindowSize
+from service.budget.strategy_names import read_strategy
+from service.conversation.messages import (
+    create_system_message,
+    is_summary,
+    summary_number,
+    with_summaries,
+)
 from service.conversation.shapes import to_blocks
-from service.conversation.units import Units, read_units
+from service.conversation.units import RowCost, Units, dropped_groups, pin_newest, read_units
+from service.ports.services import Summarizer
+from service.recall.ranking import RANKING_STRATEGIES
 
-#: The budget for strategies that act on numbers of messages, whatever their tokens.
+#: The budget for strategies that act on numbers of messages, not on tokens.
 _NO_BUDGET: Final = 0
 
 
@@ -25,7 +39,6 @@ class MessageCounter(Protocol):
 
     def estimate_messages(self, messages: Sequence[Row]) -> int:
         """Return the tokens of messages whose calls and results are typed blocks."""
-        ...
 
 
 DEFAULT_COUNTER: Final = HeuristicTokenCounter()
@@ -45,6 +58,8 @@ class ContextStrategy(ABC):
     #: Most messages that are kept, not counting system messages; None if there is no such limit.
     max_kept: int | None = None
     counter: MessageCounter = DEFAULT_COUNTER
+    #: Further statistics of it.
+    settings: Mapping[str, object] = MappingProxyType({})
 
     @abstractmethod
     def apply_context_strategy(
@@ -72,13 +87,14 @@ class ContextStrategy(ABC):
         return self.counter.estimate_messages([to_blocks(row) for row in messages])
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Return how many messages are kept at most, and how many are dropped at least."""
+        """Return how many messages are kept at most and dropped at least, and the settings."""
         kept = total_messages if self.max_kept is None else min(total_messages, self.max_kept)
         return {
             "strategy": self.name,
             "total_messages": total_messages,
             "messages_in_context": kept,
             "messages_dropped": total_messages - kept,
+            **self.settings,
         }
 
 
@@ -99,16 +115,16 @@ class GroupStrategy(ContextStrategy):
     ) -> None:
         self.name = strategy.name
         self.max_kept = max_kept
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
         self.max_tokens = max_tokens
         self.counter = counter
         self._strategy = strategy
 
+    @override
     def apply_context_strategy(
-        self,
-        messages: Sequence[Row],
-        system_prompt: str | None = None,  # noqa: ARG002 - the source's signature
+        self, messages: Sequence[Row], system_prompt: str | None = None
     ) -> list[Row]:
-        """Return the messages that the strategy keeps."""
         units = self._units(messages)
         groups = units.groups(lambda row: self.token_estimate((row,)))
         return units.rows(self._strategy.fit(groups, _NO_BUDGET).kept)
@@ -125,15 +141,12 @@ class NoContextManagement(GroupStrategy):
 
 
 class WindowSizeContext(GroupStrategy):
-    """Keep the newest ``max_messages`` messages, and all system messages besides."""
+    """Keep the newest ``max_messages`` messages, and all system messages."""
 
     def __init__(self, max_messages: int = 20) -> None:
         super().__init__(WindowSize(max_messages=max_messages), max_kept=max_messages)
         self.max_messages = max_messages
-
-    def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Return how many messages are kept at most, and the settings."""
-        return {**super().get_stats(total_messages), "max_messages": self.max_messages}
+        self.settings = {"max_messages": max_messages}
 
 
 class SmartWindowSizeContext(GroupStrategy):
@@ -144,10 +157,7 @@ class SmartWindowSizeContext(GroupStrategy):
     """
 
     def __init__(
-        self,
-        max_messages: int = 20,
-        preserve_initial: int = 0,
-        prioritize_tools: bool = False,
+        self, max_messages: int = 20, preserve_initial: int = 0, prioritize_tools: bool = False
     ) -> None:
         window = SmartWindow(
             max_messages=max_messages,
@@ -155,16 +165,14 @@ class SmartWindowSizeContext(GroupStrategy):
             prioritize_tools=prioritize_tools,
         )
         super().__init__(window, max_kept=max_messages)
+        self.max_messages = max_messages
+        self.preserve_initial = preserve_initial
+        self.prioritize_tools = prioritize_tools
         self.name = "smart_window_size"  # SPADE_LLM's name, in statistics
-        self._window = window
-
-    def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Return how many messages are kept at most, and the settings."""
-        return {
-            **super().get_stats(total_messages),
-            "max_messages": self._window.max_messages,
-            "preserve_initial": self._window.preserve_initial,
-            "prioritize_tools": self._window.prioritize_tools,
+        self.settings = {
+            "max_messages": max_messages,
+            "preserve_initial": preserve_initial,
+            "prioritize_tools": prioritize_tools,
         }
 
 
@@ -202,9 +210,9 @@ class Compacts(Protocol):
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
         """Return the messages that are kept."""
-        ...
 
 
+@dataclass(eq=False)
 class CompositeStrategy(ContextStrategy):
     """Apply strategies in turn, until the messages have at most ``max_tokens``.
 
@@ -214,20 +222,14 @@ class CompositeStrategy(ContextStrategy):
 
     name = "composite"
 
-    def __init__(
-        self,
-        strategies: Sequence[Compacts],
-        max_tokens: int,
-        counter: MessageCounter = DEFAULT_COUNTER,
-    ) -> None:
-        self.max_tokens = max_tokens
-        self.counter = counter
-        self._strategies = tuple(strategies)
+    strategies: Sequence[Compacts]
+    max_tokens: int
+    counter: MessageCounter = DEFAULT_COUNTER
 
+    @override
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
-        """Return the messages that are kept."""
         kept = read_units(messages).all_rows()
-        for strategy in self._strategies:
+        for strategy in self.strategies:
             if not self.should_compact(kept, self.token_estimate(kept)):
                 break
             kept = await strategy.compact(kept)
@@ -238,7 +240,7 @@ class CompositeStrategy(ContextStrategy):
     ) -> list[Row]:
         """Return the messages that are kept; strategies that can only ``compact`` are skipped."""
         kept = read_units(messages).all_rows()
-        for strategy in self._strategies:
+        for strategy in self.strategies:
             if not self.should_compact(kept, self.token_estimate(kept)):
                 break
             if isinstance(strategy, ContextStrategy):
@@ -253,59 +255,133 @@ PREFIX: Final = "[Summary of earlier conversation]"
 SUMMARY_TOKENS: Final = 1024
 
 
+@dataclass(eq=False)
 class SummarizationStrategy(ContextStrategy):
     """Replace all but the newest ``preserve_recent`` messages with a summary.
 
-    System messages are kept, before it. ``provider`` is a `service.ports.services.Summarizer`,
-    whose errors are passed on. Messages at the start that begin with ``prefix`` are earlier
+    System messages are kept, before it. ``provider`` is a `ctxb.Summarizer`,
+    whose errors are passed on. Messages at the start that begin with `PREFIX` are earlier
     summaries and are kept. A summary that is no shorter than the messages is discarded. Acts above
     ``max_tokens``.
     """
 
     name = "summarization"
 
-    def __init__(
-        self,
-        provider: Summarizes,
-        preserve_recent: int,
-        max_tokens: int,
-        counter: MessageCounter = DEFAULT_COUNTER,
-        *,
-        prefix: str = PREFIX,
-    ) -> None:
-        self.max_tokens = max_tokens
-        self.counter = counter
-        self._provider = provider
-        self._window = SlidingWindow(window_size=preserve_recent)
-        self._prefix = prefix
+    provider: Summarizer
+    preserve_recent: int
+    max_tokens: int
+    counter: MessageCounter = DEFAULT_COUNTER
 
+    def __post_init__(self) -> None:
+        self._window = SlidingWindow(window_size=self.preserve_recent)
+
+    @override
     def apply_context_strategy(
-        self,
-        messages: Sequence[Row],
-        system_prompt: str | None = None,  # noqa: ARG002 - the source's signature
+        self, messages: Sequence[Row], system_prompt: str | None = None
     ) -> list[Row]:
-        """Return all messages: only `compact` can wait for a summary."""
-        return read_units(messages).all_rows()
+        return read_units(messages).all_rows()  # only `compact` can wait for a summary
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
         """Return system messages, summaries, and the newest messages."""
         units = read_units(messages).instructions_first()
         groups = units.groups(lambda row: self.token_estimate((row,)))
-        earlier = [*takewhile(self._is_summary, groups)]
+        earlier = [*takewhile(lambda g: g.messages[0].content.startswith(f"{PREFIX}\n"), groups)]
         others = groups[len(earlier) :]
         recent = self._window.fit(others, _NO_BUDGET).kept
-        kept = {group.index for group in recent}
-        old = [group for group in others if group.index not in kept]
+        old = dropped_groups(others, recent)
         if not old:
             return units.all_rows()
-        text = await self._provider.summarize(
+        text = await self.provider.summarize(
             [message for group in old for message in group.messages], max_tokens=SUMMARY_TOKENS
         )
-        summary = {"role": "user", "content": f"{self._prefix}\n{text}"}
+        summary = {"role": "user", "content": f"{PREFIX}\n{GUARD.quote(text)}"}
         is_shorter = self.token_estimate((summary,)) < sum(group.tokens for group in old)
         if not text.strip() or not is_shorter:
             return units.all_rows()
         return units.rows_with(summary, others[0].index, [*earlier, *recent])
 
-    def _is_summary(self, group: Group) -> bool:
-        return group.messages[0].content.startswith(f"{self._prefix}\n")
+
+# --- within a budget -------------------------------------------------------------------------
+
+#: What decides which messages are dropped: one of the sources' classes, or an engine strategy.
+Rule = ContextStrategy | Strategy
+
+#: Strategies that exceed a budget only for the messages they protect.
+_STRICT: Final = frozenset({"oldest_first", "middle_out", "importance"})
+
+#: Follows every other strategy, to drop what is still too much.
+_FALLBACK: Final = OldestFirst()
+
+
+def read_rule(rule: Rule | str | Sequence[object]) -> Rule:
+    """Return a strategy, given itself, or a name or list of names; raises `ValueError`."""
+    if isinstance(rule, ContextStrategy) or hasattr(rule, "fit"):
+        return rule  # type: ignore[return-value] # what has `fit` is a strategy of the engine
+    return read_strategy(rule, RANKING_STRATEGIES)
+
+
+def apply_around_summaries(strategy: ContextStrategy, rows: Sequence[Row]) -> list[Row]:
+    """Return the messages that a strategy keeps, and all summaries, which it doesn't see."""
+    kept = strategy.apply_context_strategy([row for row in rows if not is_summary(row)])
+    return with_summaries(kept, rows)
+
+
+def choose(units: Units, strategy: Strategy, budget: int, row_cost: RowCost) -> list[Row]:
+    """Return the messages that fit into a budget.
+
+    System messages, the user's newest message and what the strategy protects are kept even beyond
+    it. Summaries that fit with them take precedence over all other messages, the newest over
+    older ones. A strategy may describe the dropped messages in a sentence, which becomes a system
+    message in their place if it fits.
+    """
+    summaries, groups = _split_summaries(units, units.groups(row_cost))
+    budget -= sum(row_cost(row) for row in units.rows(()))
+    for shown in (summaries[oldest:] for oldest in range(len(summaries) + 1)):
+        room = budget - cost(shown)
+        fit = _fit(strategy, groups, room)
+        if cost(fit.kept) <= room:
+            break
+    dropped = dropped_groups(groups, fit.kept) if fit.summary else []
+    if fit.summary is None or not dropped:
+        return units.rows((*fit.kept, *shown))
+
+    sentence = create_system_message(fit.summary(dropped))
+    kept = fit_pinned(_FALLBACK, fit.kept, room - row_cost(sentence)).kept
+    # the room for the sentence may have cost more messages, which it describes as well
+    dropped = dropped_groups(groups, kept)
+    sentence = create_system_message(fit.summary(dropped))
+    if cost(kept) + row_cost(sentence) > room:
+        return units.rows((*fit.kept, *shown))
+    return units.rows_with(sentence, dropped[0].index, (*kept, *shown))
+
+
+def _split_summaries(
+    units: Units, groups: Sequence[Group]
+) -> tuple[Sequence[Group], Sequence[Group]]:
+    """Return the summaries, oldest first, and the groups that strategies choose from."""
+    numbers = {index: summary_number(units.units[index][0].row) for index in units.summaries}
+    if not numbers:
+        return (), groups
+    summaries = [group for group in groups if group.index in numbers]
+    summaries.sort(key=lambda group: numbers[group.index])
+    return summaries, pin_newest(group for group in groups if group.index not in numbers)
+
+
+def _fit(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
+    """Return what a strategy keeps, within the budget also where it counts messages."""
+    fit = fit_pinned(strategy, groups, budget)
+    if strategy.name not in _STRICT:
+        fit = replace(fit, kept=fit_pinned(_FALLBACK, fit.kept, budget).kept)
+    return fit
+
+
+def fit_pinned(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
+    """Return what a strategy keeps, always with the pinned groups: the user's newest message."""
+    fit = strategy.fit(groups, budget)
+    pinned = [group for group in groups if group.pinned]
+    kept = {group.index for group in fit.kept}
+    if all(group.index in kept for group in pinned):
+        return fit
+    others = [group for group in groups if not group.pinned]
+    fit = strategy.fit(others, budget - cost(pinned))
+    return replace(fit, kept=tuple(sorted((*fit.kept, *pinned), key=attrgetter("index"))))

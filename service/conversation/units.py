@@ -1,21 +1,28 @@
 """A caller's messages as groups for strategies, and what a strategy keeps as messages again."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import marshal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, takewhile
-from typing import Self
+from operator import is_
+from types import MappingProxyType
+from typing import Final, NamedTuple, Self
 
 from formatters.model import Message, Role, Row
 from formatters.native import CLEARED
-from formatters.repair.sequence import repair, split_units
+from formatters.recent import Recent
+from formatters.repair.sequence import read_valid, repair, split_units
 from service.budget.groups import Group
-from service.conversation.messages import is_same_message, is_system
-from service.conversation.part_shapes import is_written_id
-from service.conversation.shapes import Shape, shape_of
+from service.conversation.messages import is_summary
+from service.conversation.shapes import PartShape, Shape, is_system, is_written_id, shape_of
 
 #: Return the tokens of one of the caller's messages.
 RowCost = Callable[[Row], int]
+
+#: The memory for what was read of callers' messages, and what one takes besides its content.
+KNOWN_BYTES: Final = 32_000_000
+ITEM_BYTES: Final = 1_000
 
 
 def read_units(rows: Sequence[Row]) -> "Units":
@@ -25,39 +32,132 @@ def read_units(rows: Sequence[Row]) -> "Units":
     calls at the very end, whose results may still be on their way. A message that holds results
     and more belongs to the unit of their call.
     """
-    given = [Given.read(row, str(index), frozenset((index,))) for index, row in enumerate(rows)]
-    dialogue = _split(repair_items([message for message in given if message.is_dialogue]))
-    others = (
-        Unit((message.whole,), is_instruction=is_system(message.row))
-        for message in given
-        if not message.is_dialogue
-    )
-    return Units(tuple(heapq.merge(dialogue, others, key=_position)))
+    items = [_read_item(row, index) for index, row in enumerate(rows)]
+    return Units().followed_by(_valid_units(items) or _repaired_units(items))
+
+
+class _Known(NamedTuple):
+    """What was read of a caller's message, and its content then."""
+
+    item: "Item"
+    position: int
+    content: bytes
+
+
+#: Callers' own messages by their ids; each is kept, so that no other one gets its id.
+_KNOWN: Final[Recent[int, _Known]] = Recent(KNOWN_BYTES)
+
+
+def _read_item(row: Row, index: int) -> "Item":
+    """Read a caller's message; one that was read before, and is unchanged, isn't read again."""
+    try:  # no other way to see whether it is unchanged is as fast
+        content = marshal.dumps(row, 2)  # type: ignore[arg-type] # it reports values that it can't write
+    except ValueError:  # values that JSON doesn't have either
+        return Item.read(row, index)
+    size = ITEM_BYTES + len(content)
+    known = _KNOWN.get(id(row), size)
+    if known is None or known.position != index or known.content != content:
+        item = Item.read(row, index)
+        item.messages[0].keep_made()
+        known = _Known(item, index, content)
+        _KNOWN.add(id(row), known, size)
+    return known.item
+
+
+class UnitReader:
+    """Reads a conversation that grows, each of its messages once; they are never changed.
+
+    Returns what `read_units` does, of the messages that can be sent.
+    """
+
+    def __init__(self, row_cost: "RowCost") -> None:
+        self._row_cost = row_cost
+        #: What was read of each message.
+        self._items: list[Item] = []
+        #: The first messages, in units whose calls all have results; how many messages they are;
+        #: and the ids of calls and results in them. Later messages only add to these units, unless
+        #: they have one of these ids, or need a repair themselves.
+        self._units = Units()
+        self._settled = 0
+        self._ids: set[str | None] = set()
+
+    def read(self, rows: Sequence[Row]) -> "Units":
+        """Return a conversation in units."""
+        known = [item.given for item in self._items]
+        if len(rows) < len(known) or not all(map(is_, known, rows)):
+            pairs = zip(known, rows, strict=False)
+            same = len([*takewhile(lambda pair: pair[0] is pair[1], pairs)])
+            del self._items[same:]
+            if same < self._settled:
+                self._forget()
+        for index in range(len(self._items), len(rows)):
+            self._items.append(Item.read(rows[index], index))
+        return self._read_new()
+
+    def _read_new(self) -> "Units":
+        items = [item for item in self._items[self._settled :] if item.can_be_sent]
+        units = _valid_units(items, self._ids)
+        if units is None:
+            self._forget()
+            items = [item for item in self._items if item.can_be_sent]
+            units = _repaired_units(items)
+        read = self._units.followed_by(units, self._row_cost)
+        spoken = [unit for unit in units if unit[0].is_dialogue]
+        if not (spoken and awaits_results(spoken[-1])):
+            self._units, self._settled = read, len(self._items)
+            for message in chain(_messages(items), *map(_messages, units)):
+                self._ids |= {message.tool_call_id, *(call.id for call in message.tool_calls)}
+        return read
+
+    def _forget(self) -> None:
+        self._units, self._settled, self._ids = Units(), 0, set()
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """A conversation in units, in its order."""
+    """A conversation in units, in its order.
 
-    units: tuple["Unit", ...]
+    Instructions are always kept, and no strategy sees them.
+    """
+
+    units: tuple["Unit", ...] = ()
+    #: The indexes of instructions, and of summaries.
+    instructions: tuple[int, ...] = ()
+    summaries: tuple[int, ...] = ()
+    _rows: tuple[Row, ...] = ()
+    #: The groups of all units, if they were counted before; and what counted them.
+    _groups: tuple[Group, ...] = ()
+    _row_cost: RowCost | None = None
+
+    def followed_by(self, units: Sequence["Unit"], row_cost: RowCost | None = None) -> "Units":
+        """Return the conversation with more units at its end, all counted by ``row_cost``."""
+        if not units:
+            return self
+        added = [*enumerate(units, start=len(self.units))]
+        counted = _make_groups(added, row_cost) if row_cost else []
+        return Units(
+            units=(*self.units, *units),
+            instructions=(*self.instructions, *(i for i, u in added if u[0].is_instruction)),
+            summaries=(*self.summaries, *(i for i, u in added if u[0].is_summary)),
+            _rows=(*self._rows, *(item.row for unit in units for item in unit)),
+            _groups=(*self._groups, *counted),
+            _row_cost=row_cost,
+        )
 
     def groups(self, row_cost: RowCost) -> list[Group]:
         """Return the units that strategies choose from; the user's newest is pinned."""
-        newest = max((n for n, unit in enumerate(self.units) if unit.is_human), default=None)
-        return [
-            unit.as_group(index, row_cost, pinned=index == newest)
-            for index, unit in enumerate(self.units)
-            if not unit.is_instruction
-        ]
+        counted = self._row_cost is row_cost
+        return pin_newest(
+            self._groups if counted else _make_groups(enumerate(self.units), row_cost)
+        )
 
     def items(self, kept: Iterable[Group]) -> list["Item"]:
         """Return the items of the groups that are kept, and of all instructions."""
         cleared = {group.index: group.cleared for group in kept}
         return [
             item.clear_results(cleared.get(index, ()))
-            for index, unit in enumerate(self.units)
-            if unit.is_instruction or index in cleared
-            for item in unit.items
+            for index in sorted({*cleared, *self.instructions})
+            for item in self.units[index]
         ]
 
     def rows(self, kept: Iterable[Group]) -> list[Row]:
@@ -67,116 +167,135 @@ class Units:
     def rows_with(self, message: Row, index: int, kept: Sequence[Group]) -> list[Row]:
         """Return the same, with one more message where the group of this index is or was."""
         rows = self.rows(kept)
-        rows.insert(len(Units(self.units[:index]).items(kept)), message)
+        before = {i for i in (*self.instructions, *(g.index for g in kept)) if i < index}
+        rows.insert(sum(len(self.units[i]) for i in before), message)
         return rows
+
+    def all_items(self) -> list["Item"]:
+        """Return the items of the whole conversation."""
+        return [*chain.from_iterable(self.units)]
 
     def all_rows(self) -> list[Row]:
         """Return the whole conversation as the caller's messages."""
-        return [item.row for unit in self.units for item in unit.items]
+        return list(self._rows)
 
     def instructions_first(self) -> "Units":
         """Return the same conversation with its instructions at the start."""
-        return Units(tuple(sorted(self.units, key=lambda unit: not unit.is_instruction)))
+        return Units().followed_by(sorted(self.units, key=lambda unit: not unit[0].is_instruction))
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Messages that stay together: a call with its results, or a single message."""
-
-    items: tuple["Item", ...]
-    #: Instructions are always kept, and no strategy sees them.
-    is_instruction: bool = False
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """Return the messages of all items."""
-        return tuple(chain.from_iterable(item.messages for item in self.items))
-
-    @property
-    def is_human(self) -> bool:
-        """Return whether the user says something in it."""
-        return any(message.role is Role.HUMAN for message in self.messages)
-
-    def as_group(self, index: int, row_cost: RowCost, *, pinned: bool) -> Group:
-        """Return the unit as strategies see it."""
-        tokens = sum(row_cost(item.row) for item in self.items)
-        return Group(
-            index=index,
-            tokens=tokens,
-            tokens_last=tokens,
-            messages=self.messages,
-            size=len(self.items),
-            savings=_Savings(self.items, row_cost),
-            pinned=pinned,
-        )
+def _make_groups(units: Iterable[tuple[int, "Unit"]], row_cost: RowCost) -> list[Group]:
+    """Return the groups of units with their indexes, but for instructions."""
+    groups: list[Group] = []
+    for index, unit in units:
+        first, *others = unit
+        if not first.is_instruction:
+            tokens = sum([row_cost(item.row) for item in unit])
+            messages = tuple(_messages(unit)) if others else first.messages
+            # what has results is no single message
+            savings = _Savings(unit, row_cost) if len(messages) > 1 else _NO_SAVINGS
+            groups.append(Group(index, tokens, tokens, messages, len(unit), savings))
+    return groups
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A message as the caller has it, with what is read from it."""
+def pin_newest(groups: Iterable[Group]) -> list[Group]:
+    """Return the groups with the user's newest pinned."""
+    pinned = list(groups)
+    for position in reversed(range(len(pinned))):
+        if any(message.role is Role.HUMAN for message in pinned[position].messages):
+            pinned[position] = pinned[position]._replace(pinned=True)
+            break
+    return pinned
 
+
+def dropped_groups(groups: Sequence[Group], kept: Iterable[Group]) -> list[Group]:
+    """Return the groups that are not kept."""
+    indexes = {group.index for group in kept}
+    return [group for group in groups if group.index not in indexes]
+
+
+class Item(NamedTuple):
+    """One of the caller's messages, as far as it is kept.
+
+    A named tuple, since every message is one: it is created in a third of the time.
+    """
+
+    #: The caller's own object, unless something in it changed.
     row: Row
-    #: The beginning of the ids of what is read from it.
+    #: What is read from it.
+    messages: tuple[Message, ...]
+    #: The beginning of the ids of its messages.
     name: str
     #: Its index among the caller's messages: none for a placeholder, several for joined messages.
     indexes: frozenset[int]
     shape: Shape
-    messages: tuple[Message, ...]
+    #: The message before any change.
+    given: Row
+
+    #: Whether user, model or tools say it, so that it can be repaired.
+    is_dialogue: bool
+    #: Whether it instructs the model, and is no part of the dialogue.
+    is_instruction: bool
+    is_summary: bool
 
     @classmethod
-    def read(cls, row: Row, name: str, indexes: frozenset[int] = frozenset()) -> Self:
-        """Read a message of any shape."""
+    def read(cls, row: Row, index: int | None = None, name: str = "") -> Self:
+        """Read a message of any shape, at an index or under a name."""
         shape = shape_of(row)
-        return cls(row, name, indexes, shape, shape.read(row, name))
+        name = name or str(index)
+        messages = shape.read(row, name)
+        is_dialogue = all(message.role is not Role.OTHER for message in messages)
+        is_instruction = not is_dialogue and is_system(row)
+        indexes = frozenset() if index is None else frozenset((index,))
+        flags = is_dialogue, is_instruction, is_summary(row)
+        return cls(row, messages, name, indexes, shape, row, *flags)
 
     @property
-    def is_dialogue(self) -> bool:
-        """Return whether user, model or tools say it, so that it can be repaired."""
-        return all(message.role is not Role.OTHER for message in self.messages)
-
-    @property
-    def whole(self) -> "Item":
-        """Return all of it."""
-        return Item(self.row, self.messages, self)
-
-    def with_messages(self, messages: tuple[Message, ...]) -> "Item":
-        """Return these of its messages; the caller's own object if none changed."""
-        same = len(messages) == len(self.messages)
-        if same and all(map(is_same_message, messages, self.messages)):
-            return self.whole
-        return Item(self.shape.write(self.row, self.name, messages), messages, self)
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One of the caller's messages, as far as it is kept."""
-
-    #: The caller's own object, unless something in it changed.
-    row: Row
-    messages: tuple[Message, ...]
-    origin: Given
-
-    @property
-    def indexes(self) -> frozenset[int]:
-        """Return its indexes among the caller's messages; none for a placeholder."""
-        return self.origin.indexes
+    def can_be_sent(self) -> bool:
+        """Return whether it has a role that models know."""
+        if self.is_dialogue or self.is_instruction:
+            return True
+        return any(message.role is not Role.OTHER for message in self.messages)
 
     @property
     def is_unchanged(self) -> bool:
         """Return whether it is the caller's own object."""
-        return self.row is self.origin.row and len(self.indexes) == 1
+        return self.row is self.given and len(self.indexes) == 1
+
+    def with_messages(self, messages: tuple[Message, ...]) -> "Item":
+        """Return it with these of its messages, in their current state."""
+        if messages == self.messages:
+            return self
+        row = self.shape.write(self.given, self.name, messages)
+        return self._replace(row=row, messages=messages)
 
     def clear_results(self, ids: Iterable[str]) -> "Item":
         """Return it without the content of these results; parts for a provider stay."""
-        cleared = {m.id for m in self.messages if can_be_cleared(m)} & set(ids)
+        wanted = set(ids)
+        cleared = wanted and {m.id for m in self.messages if can_be_cleared(m)} & wanted
         if not cleared:
             return self
-        return self.origin.with_messages(
+        return self.with_messages(
             tuple(
                 replace(message, content=CLEARED) if message.id in cleared else message
                 for message in self.messages
             )
         )
+
+
+#: Messages that stay together: a call with its results, or a single message.
+Unit = tuple[Item, ...]
+
+
+def awaits_results(unit: Unit) -> bool:
+    """Return whether a unit has fewer results than calls, as only the last one may."""
+    messages = [*_messages(unit)]
+    results = sum(message.role is Role.TOOL for message in messages)
+    return results < sum(len(message.tool_calls) for message in messages)
+
+
+def _messages(items: Iterable[Item]) -> Iterator[Message]:
+    return chain.from_iterable(item.messages for item in items)
 
 
 def can_be_cleared(message: Message) -> bool:
@@ -189,12 +308,7 @@ class _Savings(Mapping[str, int]):
 
     def __init__(self, items: Iterable[Item], row_cost: RowCost) -> None:
         self._row_cost = row_cost
-        self._items = {
-            message.id: item
-            for item in items
-            for message in item.messages
-            if can_be_cleared(message)
-        }
+        self._items = {m.id: item for item in items for m in item.messages if can_be_cleared(m)}
 
     def __getitem__(self, id_: str) -> int:
         item = self._items[id_]
@@ -207,18 +321,48 @@ class _Savings(Mapping[str, int]):
         return len(self._items)
 
 
-def repair_items(dialogue: Sequence[Given]) -> Iterator[Item]:
+_NO_SAVINGS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+def _valid_units(
+    items: Sequence[Item], taken: Collection[str | None] = ()
+) -> tuple[Unit, ...] | None:
+    """Return units of messages that need no repair; None if any needs one.
+
+    ``taken`` are the ids of calls and results before them.
+    """
+    if read_valid(_messages(i for i in items if i.is_dialogue), taken, open_end=True) is None:
+        return None
+    units: list[Unit] = []
+    newest = 0
+    for item in items:
+        if item.is_dialogue and item.messages[0].role is Role.TOOL:
+            units[newest] = (*units[newest], item)
+            continue
+        if item.is_dialogue:
+            newest = len(units)
+        units.append((item,))
+    return tuple(units)
+
+
+def _repaired_units(items: Sequence[Item]) -> tuple[Unit, ...]:
+    dialogue = _split(repair_items([item for item in items if item.is_dialogue]))
+    others = ((item,) for item in items if not item.is_dialogue)
+    return tuple(heapq.merge(dialogue, others, key=lambda unit: min(unit[0].indexes)))
+
+
+def repair_items(dialogue: Sequence[Item]) -> Iterator[Item]:
     """Repair the messages of a dialogue, and put them together as they came."""
-    origins = {message.id: given for given in dialogue for message in given.messages}
+    origins = {message.id: item for item in dialogue for message in item.messages}
     repaired = tuple(_add_placeholders(_repair(dialogue), origins))
     for _, messages in groupby(repaired, key=lambda message: origins[message.id].name):
         kept = tuple(messages)
         yield origins[kept[0].id].with_messages(kept)
 
 
-def _repair(dialogue: Iterable[Given]) -> Iterator[Message]:
+def _repair(dialogue: Iterable[Item]) -> Iterator[Message]:
     """Yield the messages repaired, but without placeholders for calls at the very end."""
-    repaired = repair([message for given in dialogue for message in given.messages])
+    repaired = repair([message for item in dialogue for message in item.messages])
     last = takewhile(lambda message: message.role is Role.TOOL, reversed(repaired.messages))
     pending = {message.id for message in last} & repaired.synthetic
     for message in repaired.messages:
@@ -229,16 +373,16 @@ def _repair(dialogue: Iterable[Given]) -> Iterator[Message]:
         yield replace(message, tool_call_id=None) if unwritten else message
 
 
-def _add_placeholders(repaired: Iterable[Message], origins: dict[str, Given]) -> Iterator[Message]:
+def _add_placeholders(repaired: Iterable[Message], origins: dict[str, Item]) -> Iterator[Message]:
     """Yield the messages; placeholder results become messages of the caller's shape."""
     for caller, *results in split_units(tuple(repaired)):
         yield caller
-        given = origins[caller.id]
+        item = origins[caller.id]
         for result in results:
             if result.id in origins:
                 yield result
                 continue
-            made = Given.read(given.shape.make_result(given.row, result), result.id)
+            made = Item.read(item.shape.make_result(item.row, result), name=result.id)
             origins.update((message.id, made) for message in made.messages)
             yield from made.messages
 
@@ -248,26 +392,21 @@ def _split(items: Iterable[Item]) -> Iterator[Unit]:
     unit: list[Item] = []
     for item in items:
         if unit and item.messages[0].role is not Role.TOOL:
-            yield Unit(_join_results(unit))
+            yield _join_results(unit)
             unit = []
         unit.append(item)
     if unit:
-        yield Unit(_join_results(unit))
+        yield _join_results(unit)
 
 
-def _join_results(unit: Sequence[Item]) -> tuple[Item, ...]:
+def _join_results(unit: Sequence[Item]) -> Unit:
     """Join results that had to change into one message, if their shape has them in one."""
     caller, *results = unit
-    shapes = {result.origin.shape for result in results}
-    if len(results) < 2 or len(shapes) > 1 or all(result.is_unchanged for result in results):
+    if len(results) < 2 or all(result.is_unchanged for result in results):
         return tuple(unit)
-    row = shapes.pop().join([result.row for result in results])
-    if row is None:
+    shape, *others = {result.shape for result in results}
+    if others or not isinstance(shape, PartShape):
         return tuple(unit)
+    row = shape.join([result.row for result in results])
     indexes = frozenset(chain.from_iterable(result.indexes for result in results))
-    joined = Given.read(row, f"{caller.origin.name}/answers", indexes)
-    return caller, joined.whole
-
-
-def _position(unit: Unit) -> int:
-    return min(unit.items[0].indexes)
+    return caller, Item.read(row, name=f"{caller.name}/answers")._replace(indexes=indexes)

@@ -1,8 +1,9 @@
 """Access checks: the Host header, the origin of the page, the token; and security headers."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,12 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.config.endpoints import HttpSettings, bracketed, is_loopback
 from service.errors import ContextBuilderError
 from service.http.endpoint import OWNER_HEADER
-from service.http.error_responses import (
-    MisdirectedError,
-    RefusedError,
-    UnauthorizedError,
-    http_error_response,
-)
+from service.http.error_responses import HttpError, http_error_response
 
 #: Names of a loopback address.
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -46,12 +42,12 @@ _EXPOSED_HEADERS: Final = ("Retry-After", "WWW-Authenticate")
 
 
 def checked(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
-    """Return an application behind all checks.
+    """Return the application with all checks in front.
 
     The origin is checked before the token, since browsers send preflight requests without one. CORS
     is between the two, so that allowed pages can read refusals as well.
     """
-    guarded: ASGIApp = TokenCheck(app=app, settings=settings)
+    guarded: ASGIApp = Checked(app=app, check=partial(check_token, settings))
     if settings.allowed_origins:
         guarded = CORSMiddleware(
             guarded,
@@ -61,19 +57,13 @@ def checked(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
             expose_headers=_EXPOSED_HEADERS,
             allow_private_network=True,
         )
-    return OriginCheck(app=guarded, settings=settings)
+    return with_headers(Checked(app=guarded, check=partial(check_origin, settings)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OriginCheck:
-    """An application for allowed hosts and origins; adds `HEADERS` to every response."""
+def with_headers(app: ASGIApp) -> ASGIApp:
+    """Return an application that adds `HEADERS` to every response."""
 
-    app: ASGIApp
-    settings: HttpSettings
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
-
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -81,48 +71,17 @@ class OriginCheck:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        try:
-            self.check(Headers(scope=scope), scope["path"])
-        except ContextBuilderError as error:
-            await http_error_response(error)(scope, receive, send_with_headers)
-            return
-        await self.app(scope, receive, send_with_headers)
+        await app(scope, receive, send_with_headers)
 
-    def check(self, headers: Headers, path: str) -> None:
-        """Check the Host header and the origin of a request.
-
-        Raises:
-            MisdirectedError: The host isn't served here, as when a foreign name was bound to this
-                address (DNS rebinding).
-            RefusedError: The request comes from a page of an origin that isn't allowed.
-        """
-        host = headers.get("Host", "")
-        if not self._serves(host):
-            raise MisdirectedError("this host is not served here; see http.allowed_hosts")
-        if not path.startswith(GUARDED):
-            return
-        origin = headers.get("Origin")
-        if origin in self.settings.allowed_origins:
-            return
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise RefusedError("the origin of the page is not in http.allowed_origins")
-        if headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES:
-            raise RefusedError("requests from pages of other sites are not allowed")
-
-    def _serves(self, host: str) -> bool:
-        """Return whether a host is ours; beyond loopback, any is, unless some are listed."""
-        allowed = self.settings.allowed_hosts
-        if not is_loopback(self.settings.host):
-            return not allowed or _name(host) in map(str.lower, allowed)
-        return _name(host) in {*_LOCAL, *map(str.lower, allowed), bracketed(self.settings.host)}
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenCheck:
-    """An application whose `GUARDED` paths need the token."""
+class Checked:
+    """An application with a check of headers and path in front, which raises an error to refuse."""
 
     app: ASGIApp
-    settings: HttpSettings
+    check: Callable[[Headers, str], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -130,24 +89,47 @@ class TokenCheck:
             self.check(Headers(scope=scope), scope["path"])
         except ContextBuilderError as error:
             await http_error_response(error)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def check(self, headers: Headers, path: str) -> None:
-        """Check the token of a request; raises `UnauthorizedError`."""
-        if path.startswith(GUARDED) and not self._accepts(headers.getlist("Authorization")):
-            raise UnauthorizedError("the header Authorization must be: Bearer, and the token")
-
-    def _accepts(self, values: list[str]) -> bool:
-        if self.settings.token is None:
-            return True
-        scheme, _, secret = values[0].partition(" ") if len(values) == 1 else ("", "", "")
-        token = self.settings.token.get_secret_value()
-        same = hmac.compare_digest(secret.strip().encode(), token.encode())
-        return same and scheme.lower() == "bearer"
+        else:
+            await self.app(scope, receive, send)
 
 
-def _name(host: str) -> str:
-    """Return a host without its port, in lower case."""
+def check_origin(settings: HttpSettings, headers: Headers, path: str) -> None:
+    """Check the Host header and the origin of a request.
+
+    Raises `HttpError`: ``misdirected`` if the host isn't served here, as when a foreign name was
+    bound to this address (DNS rebinding), ``forbidden`` if the origin of the page isn't allowed.
+    """
+    host = headers.get("Host", "")
+    if not _serves(settings, host):
+        raise HttpError("misdirected", "this host is not served here; see http.allowed_hosts")
+    if not path.startswith(GUARDED):
+        return
+    origin = headers.get("Origin")
+    if origin in settings.allowed_origins:
+        return
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        raise HttpError("forbidden", "the origin of the page is not in http.allowed_origins")
+    if headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES:
+        raise HttpError("forbidden", "requests from pages of other sites are not allowed")
+
+
+def _serves(settings: HttpSettings, host: str) -> bool:
+    """Return whether a host is ours; beyond loopback, any is, unless some are listed."""
     name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdecimal() else host).lower()
+    name = (name if colon and port.isdecimal() else host).lower()
+    allowed = {*map(str.lower, settings.allowed_hosts)}
+    if not is_loopback(settings.host):
+        return not allowed or name in allowed
+    return name in {*_LOCAL, *allowed, bracketed(settings.host)}
+
+
+def check_token(settings: HttpSettings, headers: Headers, path: str) -> None:
+    """Check the token of a request; raises `HttpError`, ``unauthorized``."""
+    if settings.token is None or not path.startswith(GUARDED):
+        return
+    values = headers.getlist("Authorization")
+    scheme, _, secret = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    token = settings.token.get_secret_value()
+    same = hmac.compare_digest(secret.strip().encode(), token.encode())
+    if not same or scheme.lower() != "bearer":
+        raise HttpError("unauthorized", "the header Authorization must be: Bearer, and the token")

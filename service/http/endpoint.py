@@ -1,21 +1,26 @@
-"""An endpoint: one description from which its route and its documentation are made."""
+"""An endpoint: one description for its route and its documentation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from service.aio import Admission
+from service.audit.reports import ContentMode
+from service.builder import ContextBuilder
 from service.errors import InvalidRequestError, OverloadedError
-from service.http.error_responses import LateError, MediaTypeError, TooLargeError, TooSlowError
-from service.http.requests import Body, Query
-from service.wire.payload import MAX_OWNER_KEY, clean_json, read_json
+from service.http.error_responses import HttpError
+from service.http.recent_builds import RecentBuilds
+from service.ports.bus import ReportStore
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY, clean_json, read_json
+from service.wire.recall import RecallResponse
+from service.wire.response import BuildResponse
 from service.wire.validation import invalid
 
 #: Names the owner whose data is requested; percent-encoded UTF-8.
@@ -27,46 +32,85 @@ ANSWER_SECONDS: Final = 130.0
 #: Bytes of a body other than a request for a context.
 BODY_BYTES: Final = 262_144
 
-T = TypeVar("T")
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+ModelName = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class Body(BaseModel, extra="forbid", frozen=True, strict=True):
+    """A JSON body; unknown keys are errors."""
+
+
+class Query(BaseModel, extra="ignore", frozen=True):
+    """The query of a URL; unknown keys are ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The services that handlers use."""
+
+    builder: ContextBuilder
+    #: The newest builds of this worker, and the reports of all workers' builds.
+    recent: RecentBuilds
+    reports: ReportStore
+    #: Sends a request over the bus, with its ``timeout_seconds``, and returns the response.
+    send: Callable[..., Awaitable[BuildResponse | RecallResponse]]
+    #: Limits the bytes of large requests for contexts in work.
+    admission: Admission
+    #: Done once the interface closes.
+    closed: asyncio.Future[None]
+    #: Counts the listeners to the live feed.
+    listeners: asyncio.Semaphore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointCall:
     """A call of an endpoint, read and validated."""
 
+    services: Services
     request: Request
     #: Whose data it is about; empty where the endpoint serves no owner's data.
     owner_key: str
     query: Any
-    #: The bytes, where the endpoint parses them itself.
+    #: The bytes, if the endpoint parses them itself.
     body: Any
+
+    @property
+    def builder(self) -> ContextBuilder:
+        """The builder of this worker."""
+        return self.services.builder
+
+    @property
+    def content(self) -> ContentMode:
+        """Whether texts may be shown."""
+        return self.builder.settings.http.content
 
     def path(self, name: str) -> str:
         """Return a parameter of the path."""
         return str(self.request.path_params[name])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint(Generic[T]):
-    """What an endpoint takes, and what it answers."""
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The parameters of an endpoint, and its answer."""
 
+    #: The operation has the name of its handler, and is described by its docstring.
+    handle: Callable[[EndpointCall], Awaitable[Any]]
     method: Literal["GET", "POST"]
     path: str
-    #: The name of the operation, and a sentence on what it does.
-    name: str
-    about: str
-    #: A method of the handlers.
-    handle: Callable[[Any, EndpointCall], Awaitable[T | Response]]
-    #: The type of the answer, for its schema.
-    answer: Any
+    _: KW_ONLY
+    #: The type of the answer, for its schema; by default the one that ``handle`` returns.
+    answer: Any = None
     #: Whether the owner's key is required.
     owned: bool = True
     query: type[Query] = Query
-    #: None if there is no body, bytes if the endpoint parses it itself.
-    body: type[Body] | type[bytes] | None = None
-    #: The most bytes of the body; None for as many as the bus takes.
+    #: None if there is no body.
+    body: type[BaseModel] | None = None
+    #: Whether the endpoint gets the bytes of the body, and parses them itself.
+    raw: bool = False
+    #: The most bytes of the body; None for the limit of the bus.
     body_bytes: int | None = BODY_BYTES
-    #: Whether it is so much work that it has a limit of its own for calls at the same time.
+    #: Whether it is expensive, and has its own limit of concurrent calls.
     costly: bool = False
     #: Statuses besides 200 and those of every endpoint.
     statuses: tuple[int, ...] = ()
@@ -74,41 +118,33 @@ class Endpoint(Generic[T]):
     #: Headers besides the owner's: name and description.
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The name of the operation."""
+        return self.handle.__name__
 
-class Slots:
-    """A limit for work at the same time; what exceeds it is refused."""
-
-    def __init__(self, limit: int, full: str = "too many requests at the same time") -> None:
-        """Allow ``limit`` holders at a time; others are refused with the text ``full``."""
-        self._free = limit
-        self._full = full
-
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold a slot while the context lasts; raises `OverloadedError` if none is free."""
-        if not self._free:
-            raise OverloadedError(f"{self._full}; try again later")
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
+    @property
+    def adapter(self) -> TypeAdapter[Any]:
+        """Writes the answer, and has its schema."""
+        return TypeAdapter(self.answer or get_type_hints(self.handle)["return"])
 
 
-def make_route(endpoint: Endpoint[Any], handlers: object, slots: Slots, bus_bytes: int) -> Route:
-    """Return the route of an endpoint; ``bus_bytes`` is the largest payload of the bus."""
-    dump = TypeAdapter(endpoint.answer).dump_json
-    limit = bus_bytes if endpoint.body_bytes is None else endpoint.body_bytes
+def make_route(endpoint: Endpoint, services: Services, slots: asyncio.Semaphore) -> Route:
+    """Return the route of an endpoint; ``slots`` limit the calls at the same time."""
+    dump = endpoint.adapter.dump_json
+    limit = endpoint.body_bytes or services.builder.settings.bus.max_payload_bytes
 
     async def respond(request: Request) -> Response:
-        # the slot comes before the body: many large bodies at once would fill the memory
-        with slots.hold():
-            call = await _read_call(endpoint, request, limit)
+        # the slot is taken before the body: many large bodies at once would fill the memory
+        if slots.locked():
+            raise OverloadedError("too many requests at the same time; try again later")
+        async with slots:
+            call = await _read_call(endpoint, services, request, limit)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    answer = await endpoint.handle(handlers, call)
+                    answer = await endpoint.handle(call)
             except TimeoutError as error:
-                raise LateError(f"no answer within {ANSWER_SECONDS:g} s") from error
+                raise HttpError("no_answer", f"no answer within {ANSWER_SECONDS:g} s") from error
         if isinstance(answer, Response):
             return answer
         return Response(dump(answer), media_type=endpoint.media_type)
@@ -116,17 +152,21 @@ def make_route(endpoint: Endpoint[Any], handlers: object, slots: Slots, bus_byte
     return Route(endpoint.path, respond, methods=[endpoint.method], name=endpoint.name)
 
 
-async def _read_call(endpoint: Endpoint[Any], request: Request, limit: int) -> EndpointCall:
+async def _read_call(
+    endpoint: Endpoint, services: Services, request: Request, limit: int
+) -> EndpointCall:
     owner_key = _owner_key(request) if endpoint.owned else ""
-    query = _validated(endpoint.query, dict(request.query_params))
+    query = validated(endpoint.query, dict(request.query_params))
     body: object = None
     if endpoint.body is not None:
         payload = await _read_body(request, limit)
-        if issubclass(endpoint.body, bytes):
+        if endpoint.raw:
             body = payload
         else:
-            body = _validated(endpoint.body, clean_json(read_json(payload, max_bytes=limit)))
-    return EndpointCall(request=request, owner_key=owner_key, query=query, body=body)
+            body = validated(endpoint.body, clean_json(read_json(payload, max_bytes=limit)))
+    return EndpointCall(
+        services=services, request=request, owner_key=owner_key, query=query, body=body
+    )
 
 
 def _owner_key(request: Request) -> str:
@@ -145,7 +185,8 @@ def _owner_key(request: Request) -> str:
     )
 
 
-def _validated(model: type[BaseModel], raw: object) -> BaseModel:
+def validated(model: type[AnyModel], raw: object) -> AnyModel:
+    """Return an object as a model; raises `InvalidRequestError` with a JSON pointer per problem."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -156,8 +197,8 @@ async def _read_body(request: Request, limit: int) -> bytes:
     """Read a body of at most ``limit`` bytes, within `BODY_SECONDS`."""
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise MediaTypeError("Content-Type must be application/json")
-    too_large = TooLargeError(f"the body exceeds {limit} bytes")
+        raise HttpError("unsupported_media_type", "Content-Type must be application/json")
+    too_large = HttpError("too_large", f"the body exceeds {limit} bytes")
     declared = request.headers.get("Content-Length", "0")
     if declared.isdecimal() and (len(declared) > len(str(limit)) or int(declared) > limit):
         raise too_large
@@ -169,7 +210,9 @@ async def _read_body(request: Request, limit: int) -> bytes:
                 if len(body) > limit:
                     raise too_large
     except TimeoutError as error:
-        raise TooSlowError(f"the body did not arrive within {BODY_SECONDS:g} s") from error
+        raise HttpError(
+            "request_timeout", f"the body did not arrive within {BODY_SECONDS:g} s"
+        ) from error
     except ClientDisconnect as error:
         raise InvalidRequestError("the connection ended before the body did") from error
     return bytes(body)

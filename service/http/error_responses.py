@@ -2,49 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from service.errors import ContextBuilderError
+from service.errors import CODES, ContextBuilderError
 from service.wire.response import ErrorBody
 
 
-class NotFoundError(ContextBuilderError, code="not_found"):
-    """There is nothing of that name for this owner."""
+class HttpError(ContextBuilderError):
+    """An error that only HTTP has; its code is one of `STATUSES`."""
 
-
-class MethodNotAllowedError(ContextBuilderError, code="method_not_allowed"):
-    """The path doesn't take this method."""
-
-
-class UnauthorizedError(ContextBuilderError, code="unauthorized"):
-    """The token is missing, or another one."""
-
-
-class RefusedError(ContextBuilderError, code="forbidden"):
-    """The request may not be made."""
-
-
-class MisdirectedError(ContextBuilderError, code="misdirected"):
-    """The request names a host that isn't served here."""
-
-
-class TooLargeError(ContextBuilderError, code="too_large"):
-    """The body has too many bytes."""
-
-
-class MediaTypeError(ContextBuilderError, code="unsupported_media_type"):
-    """The body isn't declared as JSON."""
-
-
-class TooSlowError(ContextBuilderError, code="request_timeout"):
-    """The body didn't come in time."""
-
-
-class LateError(ContextBuilderError, code="no_answer"):
-    """No response came in time; the request may still be built."""
+    def __init__(self, code: str, detail: str = "") -> None:
+        entry = CODES[code]
+        self.code, self.title, self.retryable = code, entry.title, entry.retryable
+        super().__init__(detail)
 
 
 #: By code. Errors with other codes are 503 if they are retryable, else 500.
@@ -68,9 +42,6 @@ STATUSES: Final[Mapping[str, int]] = {
     "history_unavailable": 503,
     "no_answer": 504,
 }
-_RETRY_SECONDS: Final = 1
-_RETRY_STATUSES: Final = frozenset({429, 503})
-_CHALLENGE: Final = {401: {"WWW-Authenticate": "Bearer"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +59,15 @@ def status_of(code: str, *, retryable: bool) -> int:
     return STATUSES.get(code, 503 if retryable else 500)
 
 
-def headers_of(status: int) -> dict[str, str]:
-    """Return the headers of a status."""
-    retry = {"Retry-After": str(_RETRY_SECONDS)} if status in _RETRY_STATUSES else {}
-    return _CHALLENGE.get(status, retry)
+def json_response(body: str | bytes, status: int = 200) -> Response:
+    """Return JSON as a response, with the headers of its status."""
+    headers = {"Retry-After": "1"} if status in (429, 503) else {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers = {"WWW-Authenticate": "Bearer"}
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 def http_error_response(error: ContextBuilderError) -> Response:
     """Return an error as a response."""
     status = status_of(error.code, retryable=error.retryable)
-    body = _ANSWER.dump_json(ErrorAnswer(error=ErrorBody.of(error)))
-    return Response(
-        body, status_code=status, headers=headers_of(status), media_type="application/json"
-    )
+    return json_response(_ANSWER.dump_json(ErrorAnswer(error=ErrorBody.of(error))), status)

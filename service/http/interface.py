@@ -1,7 +1,7 @@
-"""The HTTP interface of a worker: endpoints and page behind the checks of access."""
+"""The HTTP interface of a worker: endpoints and page, with checks of access."""
 
-import json
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,24 +13,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from service.audit.reports import BuildReports
+from service.aio import Admission
 from service.builder import ContextBuilder
-from service.errors import BusError, ContextBuilderError, StoreError
+from service.errors import BusError, ContextBuilderError, NotFoundError, StoreError
 from service.http.access import checked
-from service.http.builds import Builds
-from service.http.endpoint import Slots, make_route
-from service.http.error_responses import MethodNotAllowedError, NotFoundError, http_error_response
-from service.http.handlers import Handlers
-from service.http.manual_pruning import Pruning
-from service.http.openapi import document
+from service.http.endpoint import Services, make_route
+from service.http.error_responses import HttpError, http_error_response
+from service.http.live import MOST_LISTENERS
 from service.http.recent_builds import RecentBuilds
 from service.http.routes import ENDPOINTS
-from service.http.server import serving
+from service.http.serving import serving
 from service.http.static_files import static_routes
-from service.http.submit import Send, Submitter
 from service.http.telemetry import Observed
-from service.http.timeline import Timeline
 from service.ports.bus import Bus
+from service.wire.recall import RecallResponse
+from service.wire.response import BuildResponse
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +43,10 @@ class Served:
 
 @asynccontextmanager
 async def open_http(
-    port: int, bus: Bus, builder: ContextBuilder, send: Send
+    port: int,
+    bus: Bus,
+    builder: ContextBuilder,
+    send: Callable[..., Awaitable[BuildResponse | RecallResponse]],
 ) -> AsyncIterator[Served]:
     """Serve the interface of a worker; ``send`` sends requests over the bus.
 
@@ -54,39 +54,34 @@ async def open_http(
     """
     settings = builder.settings
     recent = RecentBuilds(size=settings.http.builds, seconds=settings.reports.ttl_seconds)
-    reports = BuildReports(bus.reports, settings, builder.clock)
-    submitter = Submitter(send, settings, builder.clock)
-    app = make_app(builder, recent, reports, submitter)
+    services = Services(
+        builder=builder,
+        recent=recent,
+        reports=bus.reports,
+        send=send,
+        admission=Admission(settings.worker.max_inflight_bytes),
+        closed=asyncio.get_running_loop().create_future(),
+        listeners=asyncio.Semaphore(MOST_LISTENERS),
+    )
+    app = make_app(services)
     async with serving(app, settings.http.host, port, section="http") as address:
-        log.info("http.listening", address=address)
+        log.info("http.listening", address=address, inspector=f"{address}/")
         try:
             yield Served(address, recent)
         finally:
             recent.close()
-            submitter.close()
+            services.closed.set_result(None)
 
 
-def make_app(
-    builder: ContextBuilder, recent: RecentBuilds, reports: BuildReports, submitter: Submitter
-) -> ASGIApp:
+def make_app(services: Services) -> ASGIApp:
     """Return the interface as an ASGI application, with the settings of the builder."""
+    builder = services.builder
     settings = builder.settings
-    content = settings.http.content
-    handlers = Handlers(
-        settings=settings,
-        recent=recent,
-        builds=Builds(recent, reports, builder, content),
-        pruning=Pruning(builder, content),
-        timeline=Timeline(builder, content),
-        submitter=submitter,
-        description=json.dumps(document(ENDPOINTS)).encode(),
-    )
     # builds may take minutes, and lists must not wait for them; but many lists at once would keep
     # the worker from its own requests
-    costly, cheap = (Slots(settings.http.concurrency) for _ in range(2))
-    most = settings.bus.max_payload_bytes
+    costly, cheap = (asyncio.Semaphore(settings.http.concurrency) for _ in range(2))
     routes = [
-        make_route(endpoint, handlers, costly if endpoint.costly else cheap, most)
+        make_route(endpoint, services, costly if endpoint.costly else cheap)
         for endpoint in ENDPOINTS
     ]
     app = Starlette(
@@ -109,15 +104,14 @@ async def _on_error(request: Request, error: Exception) -> Response:
         public = ContextBuilderError("the bus or the store is unavailable")
         public.retryable = error.retryable
         return http_error_response(public)
-    if isinstance(error, ContextBuilderError):
-        return http_error_response(error)
-    return http_error_response(ContextBuilderError())
+    known = error if isinstance(error, ContextBuilderError) else ContextBuilderError()
+    return http_error_response(known)
 
 
 async def _on_unknown_route(_request: Request, error: Exception) -> Response:
     """Answer a path that doesn't exist, or not for this method."""
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        response = http_error_response(MethodNotAllowedError())
+        response = http_error_response(HttpError("method_not_allowed"))
         response.headers.update(error.headers or {})
         return response
     return http_error_response(NotFoundError("nothing is at this path"))

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import TypeAdapter
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.http.endpoint import Slots
-from service.http.recent_builds import RecentBuild, RecentBuilds
-from service.http.views import BuildSummary
+from service.errors import OverloadedError
+from service.http.endpoint import EndpointCall
+from service.http.recent_builds import BuildSummary, RecentBuilds
 
+#: Listeners at the same time; each holds a connection.
+MOST_LISTENERS: Final = 16
 #: Seconds between two comments while there are no events.
 PING_SECONDS: Final = 15.0
 #: Milliseconds after which a browser connects again.
@@ -25,53 +26,65 @@ _SUMMARY: Final = TypeAdapter(BuildSummary)
 
 
 class Feed(StreamingResponse):
-    """A stream of events to one listener, which holds a slot until it ends.
+    """A stream of events to one listener, which counts as such until it ends.
 
-    Raises `OverloadedError` if no slot is free, before anything is sent.
+    Raises `OverloadedError` if there are too many, before anything is sent.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, stream: AsyncIterator[bytes], slots: Slots) -> None:
+    def __init__(self, stream: AsyncIterator[bytes], listeners: asyncio.Semaphore) -> None:
         super().__init__(stream, headers={"X-Accel-Buffering": "no"})
-        self._slots = slots
+        self._listeners = listeners
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream until either side ends it."""
-        with self._slots.hold():
+        if self._listeners.locked():
+            raise OverloadedError("the live feed has too many listeners; try again later")
+        async with self._listeners:
             await super().__call__(scope, receive, send)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The number of the last build that a listener received."""
+async def live(call: EndpointCall) -> Response:
+    """Stream the owner's builds as this worker makes them, as Server-Sent Events."""
+    if call.request.method == "HEAD":
+        return Response(media_type=Feed.media_type)
+    recent = call.services.recent
+    start = start_position(recent, call.request.headers.get("Last-Event-ID"))
+    return Feed(events(recent, call.owner_key, start), call.services.listeners)
 
-    number: int
-    #: Whether builds before it were missed.
-    gap: bool = False
 
+def start_position(recent: RecentBuilds, last_event_id: str | None) -> tuple[int, bool]:
+    """Return the number of the last build that a listener received, and whether it missed any.
 
-def start_position(recent: RecentBuilds, last_event_id: str | None) -> Position:
-    """Return where a listener's stream starts; without an id, at the newest build."""
+    Without an id, the stream starts at the newest build.
+    """
     if last_event_id is None:
-        return Position(recent.last)
+        return recent.last, False
     era, _, number = last_event_id.partition(".")
     if era != recent.era or not (number.isascii() and number.isdigit() and len(number) < 16):
-        return Position(0, gap=True)
+        return 0, True
     # with a number of the future, the listener would wait for ever
     last = min(int(number), recent.last)
-    return Position(last, gap=not recent.has_all_since(last))
+    return last, not recent.has_all_since(last)
 
 
-async def events(recent: RecentBuilds, owner_key: str, start: Position) -> AsyncIterator[bytes]:
+async def events(
+    recent: RecentBuilds, owner_key: str, start: tuple[int, bool]
+) -> AsyncIterator[bytes]:
     """Yield the owner's builds as events, and comments while there are none."""
     yield f"retry: {RETRY_MILLISECONDS}\n: hello\n\n".encode()
-    sent, gap = start.number, start.gap
+    sent, gap = start
     while not recent.closed:
         if gap:
-            yield _gap_event(recent, sent)
+            # builds may be missing, so the list has to be read again
+            yield _event(recent, sent, b"gap", b"{}")
         last = recent.last
-        if chunk := b"".join(_event(recent, build) for build in recent.since(sent, owner_key)):
+        chunk = b"".join(
+            _event(recent, build.number, b"build", _SUMMARY.dump_json(build.summary))
+            for build in recent.of(owner_key, after=sent)
+        )
+        if chunk:
             yield chunk
         sent = last
         await asyncio.sleep(PAUSE_SECONDS)
@@ -82,15 +95,6 @@ async def events(recent: RecentBuilds, owner_key: str, start: Position) -> Async
         gap = not recent.has_all_since(sent)
 
 
-def _event(recent: RecentBuilds, build: RecentBuild) -> bytes:
-    data = _SUMMARY.dump_json(build.summary)
-    return b"id: %s\nevent: build\ndata: %s\n\n" % (_event_id(recent, build.number), data)
-
-
-def _gap_event(recent: RecentBuilds, number: int) -> bytes:
-    """Return the event that builds may be missing, so that the list has to be read again."""
-    return b"id: %s\nevent: gap\ndata: {}\n\n" % _event_id(recent, number)
-
-
-def _event_id(recent: RecentBuilds, number: int) -> bytes:
-    return f"{recent.era}.{number}".encode()
+def _event(recent: RecentBuilds, number: int, name: bytes, data: bytes) -> bytes:
+    era = recent.era.encode()
+    return b"id: %s.%d\nevent: %s\ndata: %s\n\n" % (era, number, name, data)

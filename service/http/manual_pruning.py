@@ -6,38 +6,66 @@ listed, so that rows added in between stay.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal
 
 import structlog
+from pydantic import Field
 
 from formatters.model import Role, Row
+from formatters.printed import truncate
 from formatters.rows import read_content, read_role
+from service.audit.report_store import find_report
 from service.audit.reports import ContentMode
-from service.budget.limits import Window, compute_window
-from service.budget.strategies.importance import Importance
 from service.budget.strategy_names import read_strategy
-from service.build.plan import STORED_CHARS, limits_of
+from service.build.plan import STORED_CHARS, Window, compute_window, limits_of
 from service.builder import ContextBuilder
-from service.conversation.pruning import TARGET_UTILIZATION
-from service.conversation.units import RowCost, Units, read_units
-from service.http.requests import PruningTarget
+from service.conversation.pruning import TARGET_UTILIZATION, keep_important
+from service.conversation.units import read_units
+from service.http.endpoint import Body, EndpointCall, Id, ModelName, Query
 from service.ports.services import TokenCounter
+from service.ports.stores import HistoryPage
 
 log = structlog.get_logger(__name__)
 
 #: The roles that the memory block prints; rows of others take none of its tokens.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
-_CUT: Final = "..."
+#: The newest builds whose recalls a preview counts, and the reason of these decisions.
+MOST_BUILDS: Final = 20
+RECALLED: Final = "recalled"
+#: Rows that are hidden or restored in one call.
+MOST_IDS: Final = 5_000
+#: Bytes of that many ids, some of them escaped.
+IDS_BYTES: Final = 2_097_152
+
+
+class ModelQuery(Query):
+    """The model whose window counts; without it, the one of the settings."""
+
+    model: ModelName | None = None
+
+
+class PruningTarget(Body):
+    """The target of pruning."""
+
+    model: ModelName | None = None
+    #: Null for four fifths of the tokens that a context holds.
+    target_tokens: Annotated[int, Field(ge=0, le=100_000_000)] | None = None
+    conversation_id: Id | None = None
+
+
+class IdsBody(Body):
+    """Rows of the owner's history, by id."""
+
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MOST_IDS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryStatus:
     """How much of a context an owner's history takes."""
 
-    state: Literal["idle", "active", "warning"]
-    message: Literal["Healthy", "Needs pruning"]
+    #: Whether there are rows.
+    state: Literal["idle", "active"]
     #: Rows that builds may read, and the tokens that the memory block prints of them.
     messages: int
     tokens: int
@@ -45,10 +73,13 @@ class HistoryStatus:
     limit: int
     reserve: int
     available: int
-    #: The tokens from which on pruning is due.
+    #: The tokens above which a preview hides rows, unless it names others.
     target: int
     utilization_percent: float
-    needs_pruning: bool
+    #: Of the rows that this worker's newest build could choose from, how many it kept; null where
+    #: it has built none.
+    kept: int | None
+    candidates: int | None
     #: Rows hidden by hand, rows that fell out of a context once, and copies in the archive.
     pruned: int
     fallen: int
@@ -75,7 +106,7 @@ class ShownRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What pruning would hide."""
+    """The rows that pruning would hide."""
 
     #: The rows to commit.
     ids: Sequence[str]
@@ -87,6 +118,11 @@ class Preview:
     target_tokens: int
     #: Whether the rows that always stay exceed the target by themselves.
     over_target: bool
+    #: How many of this worker's recent builds were looked at, the rows that these recalled
+    #: (a row counts once in each), and how many of them pruning would hide.
+    builds: int
+    recalled: int
+    recalled_hidden: int
     #: Older rows that were not read, since the history has too many.
     not_read: int
     content: ContentMode
@@ -101,139 +137,145 @@ class Marked:
     changed: int
 
 
-class Pruning:
-    """Prunes histories of the builder's store. Raises `StoreError`."""
+async def history_status(call: EndpointCall) -> HistoryStatus:
+    """Show how full the owner's history is, and how much of it the newest build kept."""
+    builder, model = call.builder, call.query.model
+    room = _window(builder, model)
+    stats = await builder.history.stats(call.owner_key)
+    newest = await builder.history.recent(call.owner_key, max_rows=1)
+    built = call.services.recent.builds_of(call.owner_key, 1) if stats.rows else []
+    outcomes = built[0].outcomes if built else None
+    return HistoryStatus(
+        state="active" if stats.rows else "idle",
+        messages=stats.rows,
+        tokens=stats.tokens,
+        limit=room.limit,
+        reserve=room.reserve,
+        available=room.available,
+        target=int(room.available * TARGET_UTILIZATION),
+        utilization_percent=round(stats.tokens * 100 / room.available, 1),
+        kept=outcomes["kept"] if outcomes else None,
+        candidates=sum(outcomes.values()) if outcomes else None,
+        pruned=stats.pruned,
+        fallen=stats.fallen,
+        archived=stats.archived,
+        summaries=stats.summaries,
+        model=model or builder.settings.budget.model,
+        strategy=read_strategy(builder.settings.budget.strategy, builder.strategies).name,
+        last_message_at=_timestamp(newest.rows[0]) if newest.rows else None,
+    )
 
-    def __init__(self, builder: ContextBuilder, content: ContentMode) -> None:
-        self._history = builder.history
-        self._builder = builder
-        self._content = content
-        self._strategy = read_strategy(builder.settings.budget.strategy, builder.strategies)
 
-    async def status(self, owner_key: str, model: str | None) -> HistoryStatus:
-        """Return how full an owner's history is; raises `InvalidRequestError`."""
-        room = self._window(model)
-        stats = await self._history.stats(owner_key)
-        newest = await self._history.recent(owner_key, max_rows=1)
+async def preview_pruning(call: EndpointCall) -> Preview:
+    """Show which rows of the owner's history pruning would hide; hides none.
+
+    The least important rows are chosen, and tool calls with their results.
+    """
+    builder, goal = call.builder, call.body
+    room = _window(builder, goal.model)
+    target = goal.target_tokens
+    if target is None:
         target = int(room.available * TARGET_UTILIZATION)
-        due = stats.tokens > target
-        state: Literal["active", "idle"] = "active" if stats.rows else "idle"
-        return HistoryStatus(
-            state="warning" if due else state,
-            message="Needs pruning" if due else "Healthy",
-            messages=stats.rows,
-            tokens=stats.tokens,
-            limit=room.limit,
-            reserve=room.reserve,
-            available=room.available,
-            target=target,
-            utilization_percent=round(stats.tokens * 100 / room.available, 1),
-            needs_pruning=due,
-            pruned=stats.pruned,
-            fallen=stats.fallen,
-            archived=stats.archived,
-            summaries=stats.summaries,
-            model=model or self._builder.settings.budget.model,
-            strategy=self._strategy.name,
-            last_message_at=_timestamp(newest.rows[0]) if newest.rows else None,
-        )
-
-    async def preview(self, owner_key: str, goal: PruningTarget) -> Preview:
-        """Choose rows to hide, the least important first and tool calls with their results."""
-        room = self._window(goal.model)
-        target = goal.target_tokens
-        if target is None:
-            target = int(room.available * TARGET_UTILIZATION)
-        page = await self._history.recent(
-            owner_key,
-            goal.conversation_id,
-            max_rows=self._builder.settings.memory.max_rows,
-        )
-        rows = page.rows[::-1]
-        counter = self._builder.tokenizers.counter(self._builder.settings.budget.tokenizer)
-        not_read = max(page.total - len(rows), 0)
-        return await asyncio.to_thread(self._preview, rows, target, counter, not_read)
-
-    async def commit(self, owner_key: str, ids: Sequence[str]) -> Marked:
-        """Hide rows from builds."""
-        changed = await self._history.prune(owner_key, ids)
-        log.info("history.pruned", owner_key=owner_key, rows=changed)
-        return Marked(ids=ids, changed=changed)
-
-    async def undo(self, owner_key: str, ids: Sequence[str]) -> Marked:
-        """Restore hidden rows to their places."""
-        changed = await self._history.restore(owner_key, ids)
-        log.info("history.restored", owner_key=owner_key, rows=changed)
-        return Marked(ids=ids, changed=changed)
-
-    def _window(self, model: str | None) -> Window:
-        budget = self._builder.settings.budget
-        model = model or budget.model
-        limits = limits_of(model, self._builder.models, budget) if model else None
-        return compute_window(model, limits, budget.max_tokens, budget.reserve_tokens)
-
-    def _preview(
-        self, rows: Sequence[Row], target: int, counter: TokenCounter, not_read: int
-    ) -> Preview:
-        tokens = {id(row): _printed_tokens(row, counter) for row in rows}
-
-        def cost(row: Row) -> int:
-            known = tokens.get(id(row))
-            return _printed_tokens(row, counter) if known is None else known
-
-        indexes = sorted(_least_important(read_units(rows), target, cost))
-        hidden = [rows[index] for index in indexes]
-        before, freed = sum(tokens.values()), sum(tokens[id(row)] for row in hidden)
-        return Preview(
-            ids=[str(row["id"]) for row in hidden],
-            rows=[self._shown(row, tokens[id(row)]) for row in hidden],
-            messages_before=len(rows),
-            messages_after=len(rows) - len(hidden),
-            tokens_before=before,
-            tokens_after=before - freed,
-            target_tokens=target,
-            over_target=before - freed > target,
-            not_read=not_read,
-            content=self._content,
-        )
-
-    def _shown(self, row: Row, tokens: int) -> ShownRow:
-        conversation_id = row.get("conversation_id")
-        return ShownRow(
-            id=str(row["id"]),
-            role=str(row.get("role")),
-            timestamp=_timestamp(row),
-            conversation_id=None if conversation_id is None else str(conversation_id),
-            tokens=tokens,
-            content=_plain(row.get("content")) if self._content == "full" else None,
-        )
+    page = await builder.history.recent(
+        call.owner_key, goal.conversation_id, max_rows=builder.settings.memory.max_rows
+    )
+    counter = builder.tokenizers.counter(builder.settings.budget.tokenizer)
+    builds, recalled = await _recent_recalls(call)
+    preview = await asyncio.to_thread(_preview, page, target, counter, call.content)
+    hidden = set(preview.ids)
+    lost = sum(row_id in hidden for row_id in recalled)
+    return replace(preview, builds=builds, recalled=len(recalled), recalled_hidden=lost)
 
 
-def _least_important(units: Units, target: int, cost: RowCost) -> frozenset[int]:
-    """Return the indexes of the rows to hide, so that the others have at most ``target`` tokens."""
-    groups = units.groups(cost)
-    items = units.items(groups)
-    if sum(cost(item.row) for item in items) <= target:
-        return frozenset()
-    fixed = sum(cost(item.row) for item in units.items(()))
-    kept_items = units.items(Importance().fit(groups, target - fixed).kept)
-    kept = frozenset(chain.from_iterable(item.indexes for item in kept_items))
-    return frozenset(chain.from_iterable(item.indexes for item in items)) - kept
+async def _recent_recalls(call: EndpointCall) -> tuple[int, list[str]]:
+    """Return how many recent builds have a report, and the ids of the rows that they recalled."""
+    services = call.services
+    names = [each.build_id for each in services.recent.builds_of(call.owner_key, MOST_BUILDS)]
+    found = [await find_report(services.reports, name) for name in names]
+    reports = [report for report in found if report]
+    ids = [
+        row_id
+        for report in reports
+        for decision in report.decisions
+        if decision.reason == RECALLED
+        for row_id in decision.message_ids
+    ]
+    return len(reports), ids
+
+
+async def prune(call: EndpointCall) -> Marked:
+    """Hide rows of the owner's history from builds; deletes none."""
+    changed = await call.builder.history.prune(call.owner_key, call.body.ids)
+    log.info("history.pruned", owner_key=call.owner_key, rows=changed)
+    return Marked(ids=call.body.ids, changed=changed)
+
+
+async def undo_pruning(call: EndpointCall) -> Marked:
+    """Restore hidden rows of the owner's history."""
+    changed = await call.builder.history.restore(call.owner_key, call.body.ids)
+    log.info("history.restored", owner_key=call.owner_key, rows=changed)
+    return Marked(ids=call.body.ids, changed=changed)
+
+
+def _window(builder: ContextBuilder, model: str | None) -> Window:
+    budget = builder.settings.budget
+    model = model or budget.model
+    limits = limits_of(model, builder.models, budget)
+    return compute_window(model, limits, budget.max_tokens, budget.reserve_tokens)
+
+
+def _preview(
+    page: HistoryPage, target: int, counter: TokenCounter, content: ContentMode
+) -> Preview:
+    rows = page.rows[::-1]
+    tokens = {id(row): _printed_tokens(row, counter) for row in rows}
+
+    def cost(row: Row) -> int:
+        known = tokens.get(id(row))
+        return _printed_tokens(row, counter) if known is None else known
+
+    units = read_units(rows)
+    kept = {index for item in keep_important(units, target, cost) for index in item.indexes}
+    read = {index for item in units.all_items() for index in item.indexes}
+    hidden = [rows[index] for index in sorted(read - kept)]
+    before, freed = sum(tokens.values()), sum(tokens[id(row)] for row in hidden)
+    return Preview(
+        ids=[str(row["id"]) for row in hidden],
+        rows=[_shown(row, tokens[id(row)], content) for row in hidden],
+        messages_before=len(rows),
+        messages_after=len(rows) - len(hidden),
+        tokens_before=before,
+        tokens_after=before - freed,
+        target_tokens=target,
+        over_target=before - freed > target,
+        builds=0,
+        recalled=0,
+        recalled_hidden=0,
+        not_read=max(page.total - len(rows), 0),
+        content=content,
+    )
+
+
+def _shown(row: Row, tokens: int, content: ContentMode) -> ShownRow:
+    conversation_id, text = row.get("conversation_id"), row.get("content")
+    if content == "redacted":
+        text = None
+    return ShownRow(
+        id=str(row["id"]),
+        role=str(row.get("role")),
+        timestamp=_timestamp(row),
+        conversation_id=None if conversation_id is None else str(conversation_id),
+        tokens=tokens,
+        content=dict(text) if isinstance(text, Mapping) else text,
+    )
 
 
 def _printed_tokens(row: Row, counter: TokenCounter) -> int:
     """Count the tokens of a row as the memory block prints it, which is how stores count."""
     if read_role(row.get("role")) not in _PRINTED:
         return 0
-    text = read_content(row.get("content"))
-    if len(text) > STORED_CHARS:
-        text = text[: STORED_CHARS - len(_CUT)] + _CUT
-    return counter.count(text)
+    return counter.count(truncate(read_content(row.get("content")), STORED_CHARS))
 
 
 def _timestamp(row: Row) -> str | None:
     return None if row.get("timestamp") is None else str(row["timestamp"])
-
-
-def _plain(content: object) -> object:
-    return dict(content) if isinstance(content, Mapping) else content

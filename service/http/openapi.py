@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from inspect import getdoc
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -10,9 +11,8 @@ from pydantic import TypeAdapter
 from service.audit.reports import BUILD_ID
 from service.http.endpoint import OWNER_HEADER, Endpoint
 from service.http.error_responses import STATUSES, ErrorAnswer
-from service.http.requests import Body
 from service.wire.payload import MAX_OWNER_KEY
-from service.wire.request import BuildRequest
+from service.wire.recall import RecallResponse
 from service.wire.response import BuildResponse
 
 _REFERENCE: Final = "#/components/schemas/{model}"
@@ -27,7 +27,7 @@ _ALWAYS: Final = (400, 401, 403, 421, 429)
 _WITH_BODY: Final = (408, 413, 415)
 
 
-def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Return the document, in OpenAPI 3.1."""
     names, schemas = _schemas(endpoints)
     paths: dict[str, dict[str, Any]] = {}
@@ -37,8 +37,8 @@ def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "context-builder",
-            "version": version("context-builder"),
-            "description": "Builds contexts, shows builds, prunes histories; one owner per call.",
+            "version": version("ctxb"),
+            "description": "Builds contexts, shows builds, changes histories; one owner per call.",
         },
         "paths": paths,
         "components": {
@@ -50,33 +50,33 @@ def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
     }
 
 
-def _schemas(endpoints: Sequence[Endpoint[Any]]) -> tuple[Names, dict[str, Any]]:
+def _schemas(endpoints: Sequence[Endpoint]) -> tuple[Names, dict[str, Any]]:
     """Return the schemas of all answers and bodies, and the components that they refer to."""
     types: list[tuple[tuple[str, str], Any, TypeAdapter[Any]]] = [
         (("", "error"), "serialization", TypeAdapter(ErrorAnswer))
     ]
     for endpoint in endpoints:
-        answer = TypeAdapter(endpoint.answer)
-        types.append(((endpoint.name, "answer"), "serialization", answer))
+        types.append(((endpoint.name, "answer"), "serialization", endpoint.adapter))
         if endpoint.body is not None:
-            types.append(((endpoint.name, "body"), "validation", TypeAdapter(_body(endpoint))))
+            types.append(((endpoint.name, "body"), "validation", TypeAdapter(endpoint.body)))
     names, definitions = TypeAdapter.json_schemas(types, ref_template=_REFERENCE)
     return {key: schema for (key, _), schema in names.items()}, definitions["$defs"]
 
 
-def _body(endpoint: Endpoint[Any]) -> type:
-    kind = endpoint.body
-    return kind if kind is not None and issubclass(kind, Body) else BuildRequest
-
-
-def _operation(endpoint: Endpoint[Any], names: Names) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, names: Names) -> dict[str, Any]:
+    statuses = {*_ALWAYS, *(_WITH_BODY if endpoint.body else ()), *endpoint.statuses}
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
-        "summary": endpoint.about,
+        "summary": endpoint.name.replace("_", " ").capitalize(),
+        # empty under `python -OO`, which has no docstrings
+        "description": (getdoc(endpoint.handle) or "").partition("\n")[0],
         "parameters": [*_parameters(endpoint)],
         "responses": {
-            "200": _response("The answer.", names[endpoint.name, "answer"], endpoint),
-            **{str(status): _failure(status, endpoint) for status in _statuses(endpoint)},
+            "200": {
+                "description": "The answer.",
+                "content": {endpoint.media_type: {"schema": names[endpoint.name, "answer"]}},
+            },
+            **{str(status): _failure(status, endpoint) for status in sorted(statuses)},
         },
     }
     if endpoint.body is not None:
@@ -85,42 +85,28 @@ def _operation(endpoint: Endpoint[Any], names: Names) -> dict[str, Any]:
     return operation
 
 
-def _parameters(endpoint: Endpoint[Any]) -> Iterator[dict[str, Any]]:
+def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", endpoint.path):
         schema = {"type": "string", "pattern": f"^{BUILD_ID.pattern}$"}
         yield {"name": name, "in": "path", "required": True, "schema": schema}
-    if endpoint.owned:
-        about = f"The owner of the data: percent-encoded UTF-8, at most {MAX_OWNER_KEY} characters."
-        yield _header(OWNER_HEADER, about, required=True)
-    for name, about in endpoint.headers.items():
-        yield _header(name, about, required=False)
+    about = f"The owner of the data: percent-encoded UTF-8, at most {MAX_OWNER_KEY} characters."
+    headers = {OWNER_HEADER: about} if endpoint.owned else {}
+    for name, about in {**headers, **endpoint.headers}.items():
+        yield {
+            "name": name,
+            "in": "header",
+            "required": name == OWNER_HEADER,
+            "description": about,
+            "schema": {"type": "string", "minLength": 1},
+        }
     for name, schema in endpoint.query.model_json_schema()["properties"].items():
         yield {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-def _header(name: str, about: str, *, required: bool) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1}
-    return {
-        "name": name,
-        "in": "header",
-        "required": required,
-        "description": about,
-        "schema": schema,
-    }
-
-
-def _statuses(endpoint: Endpoint[Any]) -> list[int]:
-    with_body = _WITH_BODY if endpoint.body is not None else ()
-    return sorted({*_ALWAYS, *with_body, *endpoint.statuses})
-
-
-def _failure(status: int, endpoint: Endpoint[Any]) -> dict[str, Any]:
+def _failure(status: int, endpoint: Endpoint) -> dict[str, Any]:
     codes = ", ".join(f"`{code}`" for code, value in STATUSES.items() if value == status)
     schema: dict[str, Any] = _ERROR
-    if endpoint.answer is BuildResponse:
-        schema = {"anyOf": [{"$ref": "#/components/schemas/BuildResponse"}, _ERROR]}
+    if endpoint.answer in (BuildResponse, RecallResponse):
+        name = endpoint.answer.__name__
+        schema = {"anyOf": [{"$ref": f"#/components/schemas/{name}"}, _ERROR]}
     return {"description": codes or "Unavailable.", "content": {_JSON: {"schema": schema}}}
-
-
-def _response(about: str, schema: dict[str, Any], endpoint: Endpoint[Any]) -> dict[str, Any]:
-    return {"description": about, "content": {endpoint.media_type: {"schema": schema}}}

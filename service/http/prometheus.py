@@ -1,10 +1,12 @@
-"""The `Metrics` of a worker as Prometheus metrics."""
+"""The metrics of a worker for Prometheus: its `Metrics`, and what is read on each scrape."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,21 +16,26 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as MetricFamily
+from prometheus_client.registry import Collector
 
-from service.errors import CODES
+from service.errors import CODES, BusError
 from service.observe.metrics import (
     OTHER_MODEL,
     DeadLetterReason,
     Duplicate,
-    HttpRequest,
     Metrics,
     Part,
-    Refresh,
     Reload,
     Sizes,
     Stage,
     SummaryOutcome,
+    UnstoredRow,
 )
+from service.observe.readiness import Check
+from service.ports.bus import Bus, Depth, Inbox
+from service.wire.response import COUNTS
 
 PREFIX: Final = "contextbuilder_"
 #: Seconds: from a small build to the longest that a request waits by default.
@@ -60,7 +67,7 @@ METRICS: Final = (
     Metric(
         "build_duration_seconds",
         "Time of a part of a request: its wait in the stream (`queue`), the whole build (`build`) "
-        "with its `gather`, `fit` and `record`, and sending the response (`send`).",
+        "with its `gather`, `fit`, `recall` and `record`, and sending the response (`send`).",
         labels=("stage",),
         values=get_args(Part),
         buckets=DURATIONS,
@@ -75,7 +82,7 @@ METRICS: Final = (
         "build_requests",
         "Requests answered for the first time: `success`, or the code of the error.",
         labels=("outcome",),
-        values=("success", *(error.code for error in CODES.values() if error.on_the_wire)),
+        values=("success", *(code for code, error in CODES.items() if error.on_the_wire)),
     ),
     Metric(
         "context_utilization_ratio",
@@ -99,10 +106,22 @@ METRICS: Final = (
         labels=("block", "reason"),
     ),
     Metric(
+        "candidates",
+        "Rows of history and messages of runs by the decision on them, such as `kept`, `annotated` "
+        "or `dropped`; `not_read` are those that the store has beyond what was read.",
+        labels=("decision",),
+        values=(*COUNTS, "not_read"),
+    ),
+    Metric(
         "tokens_saved",
         "Tokens of history that was read but not sent, since the strategy left it out, shortened "
         "or cleared it.",
         labels=("strategy",),
+    ),
+    Metric(
+        "rows_without_vector",
+        "Rows that were ranked by words alone, as they had no vector yet, with `recall.semantic`: "
+        "it grows while more rows are stored than are embedded.",
     ),
     Metric(
         "duplicates_suppressed",
@@ -124,6 +143,14 @@ METRICS: Final = (
         labels=("reason",),
         values=("no_subscriber",),
     ),
+    Metric(
+        "rows_not_stored",
+        "Rows that aren't in the history, as their id is another row's or, with "
+        "`gather.degrade_history`, the store was unavailable: inputs of requests (`input`), rows "
+        "of other services (`result`).",
+        labels=("kind",),
+        values=get_args(UnstoredRow),
+    ),
     Metric("events_lost", "Events that could not be published."),
     Metric(
         "summary_requests",
@@ -142,7 +169,7 @@ METRICS: Final = (
     ),
     Metric(
         "tool_refresh",
-        "Times that a server of `tools.mcp` was asked for its tools: `changed`, `unchanged`, or "
+        "Times that a server of `tools.mcp` was queried for its tools: `changed`, `unchanged`, or "
         "`failed`.",
         labels=("source", "outcome"),
     ),
@@ -162,6 +189,15 @@ METRICS: Final = (
 )
 
 
+def _counting(name: str, *fixed: str) -> Callable[..., None]:
+    """Return a method that counts an event of a metric; its arguments are the other labels."""
+
+    def count(self: "PrometheusMetrics", *labels: str) -> None:
+        self._count(name, *fixed, *labels)
+
+    return count
+
+
 class PrometheusMetrics(Metrics):
     """The `Metrics` of one worker, in a registry of its own.
 
@@ -173,14 +209,21 @@ class PrometheusMetrics(Metrics):
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
         info = Info(f"{PREFIX}build", "1, with the version of the service.", registry=self.registry)
-        info.info({"version": version("context-builder")})
-        self._counters: dict[str, Callable[..., Counter]] = {}
-        self._histograms: dict[str, Callable[..., Histogram]] = {}
-        for metric in METRICS:
-            self._create(metric)
+        info.info({"version": version("ctxb")})
+        self._series = {metric.name: self._create(metric) for metric in METRICS}
         self._store = store
-        self._histograms["history_fetch_duration_seconds"](store)
+        self._series["history_fetch_duration_seconds"](store)
         self._models: set[str] = set()
+
+    count_answer = _counting("build_requests")
+    count_duplicate = _counting("duplicates_suppressed")
+    count_unheard_reply = _counting("reply_dropped", "no_subscriber")
+    count_dead_letter = _counting("dead_letters")
+    count_unstored_row = _counting("rows_not_stored")
+    count_lost_event = _counting("events_lost")
+    count_summary = _counting("summary_requests")
+    count_reload = _counting("config_reloads")
+    count_refresh = _counting("tool_refresh")
 
     def record_duration(self, stage: Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
@@ -189,10 +232,6 @@ class PrometheusMetrics(Metrics):
         else:
             self._observe("build_duration_seconds", seconds, stage)
 
-    def count_answer(self, outcome: str) -> None:
-        """Count a request that got an answer of its own: ``success``, or the error's code."""
-        self._count("build_requests", outcome)
-
     def record_context(self, sizes: Sizes) -> None:
         """Note the sizes of a context; takes some 15 µs."""
         self._observe("context_utilization_ratio", sizes.utilization, self._label(sizes.model))
@@ -200,68 +239,130 @@ class PrometheusMetrics(Metrics):
             self._observe("context_tokens", tokens, block)
         for block, reason in sizes.yielded:
             self._count("blocks_dropped", block, reason)
+        for decision, rows in sizes.decisions:
+            self._count("candidates", decision, by=rows)
         self._count("tokens_saved", sizes.strategy, by=sizes.saved)
+        self._count("rows_without_vector", by=sizes.without_vector)
 
-    def count_duplicate(self, kind: Duplicate) -> None:
-        """Count a delivery without an answer of its own."""
-        self._count("duplicates_suppressed", kind)
-
-    def count_unheard_reply(self) -> None:
-        """Count a reply on a channel without subscribers."""
-        self._count("reply_dropped", "no_subscriber")
-
-    def count_dead_letter(self, reason: DeadLetterReason) -> None:
-        """Count an entry sent to the dead-letter stream."""
-        self._count("dead_letters", reason)
-
-    def count_lost_event(self) -> None:
-        """Count an event that could not be published."""
-        self._count("events_lost")
-
-    def count_summary(self, outcome: SummaryOutcome) -> None:
-        """Count the outcome of a summary that a build requested."""
-        self._count("summary_requests", outcome)
-
-    def count_reload(self, result: Reload) -> None:
-        """Count an attempt to read prompt files that have changed."""
-        self._count("config_reloads", result)
-
-    def count_refresh(self, source: str, outcome: Refresh) -> None:
-        """Count a time that a server was asked for its tools."""
-        self._count("tool_refresh", source, outcome)
-
-    def record_http_request(self, request: HttpRequest, seconds: float) -> None:
+    def record_http_request(self, route: str, method: str, status: str, seconds: float) -> None:
         """Count a request over HTTP, and note how long its answer took to begin."""
-        self._count("http_requests", request.route, request.method, request.status)
-        self._observe("http_request_duration_seconds", seconds, request.route)
+        self._count("http_requests", route, method, status)
+        self._observe("http_request_duration_seconds", seconds, route)
 
     def text(self) -> bytes:
         """Return all metrics in the text format."""
         return generate_latest(self.registry)
 
-    def _create(self, metric: Metric) -> None:
-        # looking up labels takes longer than counting, so they are cached; there are few
+    def _create(self, metric: Metric) -> Callable[..., Any]:
+        """Create a metric, and return what finds its series by labels, which are few."""
         name, about, labels = f"{PREFIX}{metric.name}", metric.about, metric.labels
-        with_labels: Callable[..., Counter | Histogram]
+        created: Counter | Histogram
         if metric.buckets:
             buckets = metric.buckets
-            histogram = Histogram(name, about, labels, registry=self.registry, buckets=buckets)
-            with_labels = self._histograms[metric.name] = cache(histogram.labels)
+            created = Histogram(name, about, labels, registry=self.registry, buckets=buckets)
         else:
-            counter = Counter(name, about, labels, registry=self.registry)
-            self._counters[metric.name] = cache(counter.labels) if labels else lambda: counter
-            with_labels = self._counters[metric.name]
+            created = Counter(name, about, labels, registry=self.registry)
+        # looking up labels takes longer than counting, so they are cached
+        series: Callable[..., Any] = cache(created.labels) if labels else lambda: created
         for value in metric.values:
-            with_labels(value)
+            series(value)
+        return series
 
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
-        self._counters[name](*labels).inc(by)
+        self._series[name](*labels).inc(by)
 
     def _observe(self, name: str, value: float, *labels: str) -> None:
-        self._histograms[name](*labels).observe(value)
+        self._series[name](*labels).observe(value)
 
     def _label(self, model: str) -> str:
         """Return the model's label: its name for the first `MODELS`, then `OTHER_MODEL`."""
         if len(self._models) < MODELS:
             self._models.add(model)
         return model if model in self._models else OTHER_MODEL
+
+
+# --- read on each scrape ---------------------------------------------------------------------
+
+#: Seconds that the bus may take to report its depths.
+DEPTH_SECONDS: Final = 1.0
+
+#: Attributes of the bus that count, with the name and description of each metric.
+_COUNTERS: Final = (
+    (
+        "resubscribed",
+        "bus_resubscribes",
+        "Times the request channel was lost and subscribed to again: requests may be missing.",
+    ),
+    (
+        "dropped",
+        "bus_messages_dropped",
+        "Requests that came over the channel faster than they were taken.",
+    ),
+    (
+        "forbidden",
+        "replies_forbidden",
+        "Answers to a list or stream that the worker's user may not write; an error was sent on "
+        "the common channel instead.",
+    ),
+)
+
+#: Attributes of the depth of a stream, likewise.
+_DEPTHS: Final = (
+    (
+        "lag",
+        "stream_lag_messages",
+        "Entries that no worker has read, of `requests`, `results` and `recalls`.",
+    ),
+    ("pending", "stream_pending_messages", "Entries in work at any worker."),
+    (
+        "oldest_pending_seconds",
+        "stream_oldest_pending_seconds",
+        "Age of the oldest entry in work; 0 if there is none.",
+    ),
+)
+
+
+class WorkerGauges(Collector):
+    """Reads the state of a worker; what the bus doesn't report in time is left out."""
+
+    def __init__(self, bus: Bus, in_flight: Callable[[], int]) -> None:
+        self._bus = bus
+        self._in_flight = in_flight
+        self._inboxes: Mapping[str, Inbox] = {
+            "requests": bus.requests,
+            "results": bus.results,
+            "recalls": bus.recalls,
+        }
+        self._depths: dict[str, Depth] = {}
+        self._checks: Sequence[Check] = ()
+
+    async def refresh(self, checks: Sequence[Check]) -> None:
+        """Note the checks of readiness and read the depths, since `collect` can't wait."""
+        self._checks = checks
+        self._depths = {}
+        with suppress(BusError, TimeoutError):
+            async with asyncio.timeout(DEPTH_SECONDS):
+                for stream, inbox in self._inboxes.items():
+                    self._depths[stream] = await inbox.depth()
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Yield the metrics as of the last `refresh`."""
+        yield GaugeMetricFamily(
+            f"{PREFIX}build_in_flight", "Requests in work at this worker.", self._in_flight()
+        )
+        for attribute, name, about in _COUNTERS:
+            yield CounterMetricFamily(f"{PREFIX}{name}", about, getattr(self._bus, attribute))
+        for attribute, name, about in _DEPTHS:
+            gauge = _gauge(name, about, "stream")
+            for stream, depth in self._depths.items():
+                if (value := getattr(depth, attribute)) is not None:
+                    gauge.add_metric([stream], value)
+            yield gauge
+        checks = _gauge("check_ok", "Whether a check of readiness succeeds.", "check")
+        for check in self._checks:
+            checks.add_metric([check.name], check.ok)
+        yield checks
+
+
+def _gauge(name: str, about: str, label: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}{name}", about, labels=[label])

@@ -1,173 +1,169 @@
-"""The table of all endpoints, in the order of the documentation."""
+"""The table of all endpoints, with the handlers of those that need no file of their own."""
 
+import asyncio
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from typing import Any, Final
 
-from service.http.endpoint import Endpoint
-from service.http.handlers import Handlers
-from service.http.manual_pruning import HistoryStatus, Marked, Preview
-from service.http.requests import (
-    IDS_BYTES,
-    FormQuery,
-    IdsBody,
-    ModelQuery,
-    PageQuery,
-    PruningTarget,
-    TimelineQuery,
-    WhatIfBody,
-)
-from service.http.timeline import ShownTimeline
-from service.http.views import BuildPage, ShownBuild, ShownComparison, ShownForm, Version, WhatIf
+from starlette.responses import Response
+
+from service.audit.reports import ContentMode
+from service.http import builds, history_import, live, manual_pruning, messages, submit, timeline
+from service.http.endpoint import Endpoint, EndpointCall
+from service.http.error_responses import json_response
+from service.http.openapi import document
+from service.wire.protocol import SCHEMA_VERSION
+from service.wire.recall import RecallRequest, RecallResponse
+from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse
 
-ENDPOINTS: Final[tuple[Endpoint[Any], ...]] = (
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """The version of the service, and what it serves."""
+
+    version: str
+    #: The version of the wire.
+    schema_version: str
+    #: Whether texts are shown, and whether contexts can be requested.
+    content: ContentMode
+    build: bool
+
+
+async def version(call: EndpointCall) -> Version:
+    """Return the version of the service, and what it serves."""
+    return Version(
+        version=metadata.version("ctxb"),
+        schema_version=SCHEMA_VERSION,
+        content=call.content,
+        build=call.builder.settings.http.build,
+    )
+
+
+async def openapi(_call: EndpointCall) -> Response:
+    """Return this document."""
+    return json_response(await asyncio.to_thread(_description))
+
+
+@cache
+def _description() -> bytes:
+    return json.dumps(document(ENDPOINTS)).encode()
+
+
+#: In the order of the documentation.
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
-        method="POST",
-        path="/v1/build",
-        name="build",
-        about="Build a context: request and response are those of the wire.",
-        handle=Handlers.build,
+        submit.build,
+        "POST",
+        "/v1/build",
         answer=BuildResponse,
         owned=False,
-        body=bytes,
+        body=BuildRequest,
+        raw=True,
         body_bytes=None,
         costly=True,
         statuses=(403, 408, 409, 422, 503, 504),
     ),
     Endpoint(
-        method="GET",
-        path="/v1/builds",
-        name="list_builds",
-        about="List the owner's newest builds on this worker, newest first.",
-        handle=Handlers.list_builds,
-        answer=BuildPage,
-        query=PageQuery,
-        statuses=(503,),
+        submit.recall,
+        "POST",
+        "/v1/recall",
+        answer=RecallResponse,
+        owned=False,
+        body=RecallRequest,
+        raw=True,
+        body_bytes=None,
+        costly=True,
+        statuses=(403, 408, 409, 503, 504),
     ),
+    Endpoint(builds.list_builds, "GET", "/v1/builds", query=builds.PageQuery, statuses=(503,)),
+    Endpoint(builds.list_owners, "GET", "/v1/owners", owned=False, statuses=(503,)),
+    Endpoint(builds.show_build, "GET", "/v1/builds/{id}", costly=True, statuses=(404, 503)),
     Endpoint(
-        method="GET",
-        path="/v1/builds/{id}",
-        name="show_build",
-        about="Show a build of the owner: usage, decisions, messages.",
-        handle=Handlers.show_build,
-        answer=ShownBuild,
+        builds.show_form,
+        "GET",
+        "/v1/builds/{id}/raw",
+        query=builds.FormQuery,
         costly=True,
         statuses=(404, 503),
     ),
     Endpoint(
-        method="GET",
-        path="/v1/builds/{id}/raw",
-        name="show_form",
-        about="Show the context of a build as the body of a provider's call.",
-        handle=Handlers.show_form,
-        answer=ShownForm,
-        query=FormQuery,
-        costly=True,
-        statuses=(404, 503),
+        builds.diff_builds, "GET", "/v1/builds/{a}/diff/{b}", costly=True, statuses=(404, 409, 503)
     ),
     Endpoint(
-        method="GET",
-        path="/v1/builds/{a}/diff/{b}",
-        name="diff_builds",
-        about="Compare two builds of the owner.",
-        handle=Handlers.diff_builds,
-        answer=ShownComparison,
-        costly=True,
-        statuses=(404, 409, 503),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/builds/{id}/what-if",
-        name="what_if",
-        about="Build again with other options, on the history as it is now; stores nothing.",
-        handle=Handlers.what_if,
-        answer=WhatIf,
-        body=WhatIfBody,
+        builds.what_if,
+        "POST",
+        "/v1/builds/{id}/what-if",
+        body=builds.WhatIfBody,
         costly=True,
         statuses=(404, 409, 422, 503),
     ),
     Endpoint(
-        method="GET",
-        path="/v1/history",
-        name="history_status",
-        about="Show how full the owner's history is, and whether pruning is due.",
-        handle=Handlers.history_status,
-        answer=HistoryStatus,
-        query=ModelQuery,
+        messages.list_messages,
+        "GET",
+        "/v1/messages",
+        query=messages.MessagesQuery,
+        costly=True,
+        statuses=(404, 503),
+    ),
+    Endpoint(
+        manual_pruning.history_status,
+        "GET",
+        "/v1/history",
+        query=manual_pruning.ModelQuery,
         statuses=(503,),
     ),
     Endpoint(
-        method="GET",
-        path="/v1/timeline",
-        name="timeline",
-        about="Show the events of the owner's history: summaries, and rows that fell out.",
-        handle=Handlers.timeline,
-        answer=ShownTimeline,
-        query=TimelineQuery,
-        statuses=(503,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/prune/preview",
-        name="preview_pruning",
-        about="Show which rows of the owner's history pruning would hide; hides none.",
-        handle=Handlers.preview_pruning,
-        answer=Preview,
-        body=PruningTarget,
+        history_import.import_history,
+        "POST",
+        "/v1/history",
+        body=history_import.ImportBody,
+        raw=True,
+        body_bytes=None,
         costly=True,
         statuses=(503,),
     ),
     Endpoint(
-        method="POST",
-        path="/v1/prune",
-        name="prune",
-        about="Hide rows of the owner's history from builds; deletes none.",
-        handle=Handlers.prune,
-        answer=Marked,
-        body=IdsBody,
-        body_bytes=IDS_BYTES,
+        timeline.timeline, "GET", "/v1/timeline", query=timeline.TimelineQuery, statuses=(503,)
+    ),
+    Endpoint(
+        manual_pruning.preview_pruning,
+        "POST",
+        "/v1/prune/preview",
+        body=manual_pruning.PruningTarget,
         costly=True,
         statuses=(503,),
     ),
     Endpoint(
-        method="POST",
-        path="/v1/prune/undo",
-        name="undo_pruning",
-        about="Restore hidden rows of the owner's history.",
-        handle=Handlers.undo_pruning,
-        answer=Marked,
-        body=IdsBody,
-        body_bytes=IDS_BYTES,
+        manual_pruning.prune,
+        "POST",
+        "/v1/prune",
+        body=manual_pruning.IdsBody,
+        body_bytes=manual_pruning.IDS_BYTES,
         costly=True,
         statuses=(503,),
     ),
     Endpoint(
-        method="GET",
-        path="/v1/live",
-        name="live",
-        about="Stream the owner's builds as this worker makes them, as Server-Sent Events.",
-        handle=Handlers.live,
+        manual_pruning.undo_pruning,
+        "POST",
+        "/v1/prune/undo",
+        body=manual_pruning.IdsBody,
+        body_bytes=manual_pruning.IDS_BYTES,
+        costly=True,
+        statuses=(503,),
+    ),
+    Endpoint(
+        live.live,
+        "GET",
+        "/v1/live",
         answer=str,
         media_type="text/event-stream",
         headers={
             "Last-Event-ID": "The last event that was received; the stream continues after it."
         },
     ),
-    Endpoint(
-        method="GET",
-        path="/version",
-        name="version",
-        about="Return the version of the service, and what it serves.",
-        handle=Handlers.version,
-        answer=Version,
-        owned=False,
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/openapi.json",
-        name="openapi",
-        about="Return this document.",
-        handle=Handlers.openapi,
-        answer=dict[str, Any],
-        owned=False,
-    ),
+    Endpoint(version, "GET", "/version", owned=False),
+    Endpoint(openapi, "GET", "/v1/openapi.json", answer=dict[str, Any], owned=False),
 )

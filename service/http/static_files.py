@@ -9,8 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.http.error_responses import NotFoundError
-
 FOLDER: Final = Path(__file__).parent / "static"
 #: The file that the path / returns.
 INDEX: Final = "index.html"
@@ -39,8 +37,7 @@ def static_routes(folder: Path = FOLDER) -> list[Route]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix in MEDIA_TYPES
     }
-    page = files.get(INDEX, _no_page)
-    return [Route("/", page), *(Route(f"/{name}", serve) for name, serve in files.items())]
+    return [Route("/", files[INDEX]), *(Route(f"/{name}", serve) for name, serve in files.items())]
 
 
 def _serve(path: Path) -> _Serve:
@@ -55,7 +52,3 @@ def _serve(path: Path) -> _Serve:
         return Response(content, headers={**headers, "Content-Type": media_type})
 
     return serve
-
-
-async def _no_page(_request: Request) -> Response:
-    raise NotFoundError("there is no page here; /v1/openapi.json describes the endpoints")

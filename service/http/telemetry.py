@@ -12,10 +12,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.access import GUARDED
-from service.observe.metrics import HttpRequest, Metrics
+from service.observe.metrics import Metrics
 from service.observe.tracing import (
-    ActiveSpan,
-    SpanStart,
+    active_span,
     current_span,
     record_failure,
     remote_context,
@@ -51,8 +50,8 @@ class Observed:
         def count(result: str) -> None:
             nonlocal status
             status = result
-            request = HttpRequest(route=_route_label(scope), method=method, status=result)
-            self.metrics.record_http_request(request, perf_counter() - began)
+            seconds = perf_counter() - began
+            self.metrics.record_http_request(_route_label(scope), method, result, seconds)
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -74,13 +73,13 @@ class Observed:
     ) -> AbstractContextManager[object]:
         if self.tracer is None:
             return with_caller_trace(traceparent)
-        start = SpanStart(
-            name=method,
+        return active_span(
+            self.tracer,
+            method,
             kind=SpanKind.SERVER,
             attributes={"http.request.method": method.replace(OTHER, "_OTHER")},
-            parent=remote_context(traceparent, tracestate),
+            context=remote_context(traceparent, tracestate),
         )
-        return ActiveSpan(self.tracer, start)
 
 
 def _route_label(scope: Scope) -> str:

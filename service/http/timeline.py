@@ -7,9 +7,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
-from formatters.model import Summary
 from service.audit.reports import ContentMode
-from service.builder import ContextBuilder
+from service.http.endpoint import EndpointCall, Id, Query
 from service.ports.stores import ArchivedRow
 
 #: The newest copies in the archive that are read.
@@ -61,38 +60,38 @@ class ShownTimeline:
     content: ContentMode
 
 
-class Timeline:
-    """Reads the events of histories from the builder's store. Raises `StoreError`."""
+class TimelineQuery(Query):
+    """The conversation whose events are shown; without it, all of them."""
 
-    def __init__(self, builder: ContextBuilder, content: ContentMode) -> None:
-        self._builder = builder
-        self._content = content
+    conversation_id: Id | None = None
 
-    async def of(self, owner_key: str, conversation_id: str | None) -> ShownTimeline:
-        """Return the events of an owner's history, or of one conversation."""
-        store = self._builder.sources.summaries
-        summaries = await store.read(owner_key, conversation_id) if store else ()
-        archived = await self._builder.history.archived(owner_key, MOST_ROWS)
-        newest = sorted(summaries, key=lambda summary: summary.created, reverse=True)
-        return ShownTimeline(
-            summaries=[self._shown(summary) for summary in newest[:MOST_SUMMARIES]],
-            departures=list(_departures(archived, conversation_id)),
-            archive=self._builder.settings.events.archive,
-            content=self._content,
-        )
 
-    def _shown(self, summary: Summary) -> ShownSummary:
-        return ShownSummary(
-            id=summary.id,
-            created_at=summary.created,
-            conversation_id=summary.conversation_id,
-            summarizer=summary.summarizer,
-            rows=len(summary.message_ids),
-            first=summary.first_timestamp,
-            last=summary.last_timestamp,
-            tokens=summary.tokens,
-            text=summary.text if self._content == "full" else None,
-        )
+async def timeline(call: EndpointCall) -> ShownTimeline:
+    """Show the events of the owner's history: summaries, and rows that fell out."""
+    builder, conversation_id = call.builder, call.query.conversation_id
+    store = builder.sources.summaries
+    summaries = await store.read(call.owner_key, conversation_id) if store else ()
+    archived = await builder.history.archived(call.owner_key, MOST_ROWS)
+    newest = sorted(summaries, key=lambda summary: summary.created, reverse=True)
+    return ShownTimeline(
+        summaries=[
+            ShownSummary(
+                id=summary.id,
+                created_at=summary.created,
+                conversation_id=summary.conversation_id,
+                summarizer=summary.summarizer,
+                rows=len(summary.message_ids),
+                first=summary.first_timestamp,
+                last=summary.last_timestamp,
+                tokens=summary.tokens,
+                text=summary.text if call.content == "full" else None,
+            )
+            for summary in newest[:MOST_SUMMARIES]
+        ],
+        departures=list(_departures(archived, conversation_id)),
+        archive=builder.settings.events.archive,
+        content=call.content,
+    )
 
 
 def _departures(

@@ -5,8 +5,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
@@ -52,11 +51,8 @@ SECRET_FIELD = re.compile(
 #: How a field is treated, by its name.
 _SHOWN, _CONTENT, _MASKED, _HASHED = "shown", "content", "masked", "hashed"
 
-#: Types of values without text.
+#: Types of the values that are never redacted, which most values have.
 _PLAIN = frozenset({int, float, bool, type(None)})
-
-#: Limit of the cached names of fields.
-_MAX_NAMES: Final = 1024
 
 
 class StderrLogger:
@@ -68,9 +64,11 @@ class StderrLogger:
 
     def write(self, line: str) -> None:
         """Write a line."""
-        with suppress(OSError, ValueError):  # the reader of a pipe may be gone
+        try:
             self._file.write(f"{line}\n")
             self._file.flush()
+        except (OSError, ValueError):  # the reader of a pipe may be gone
+            return
 
     debug = info = warning = error = critical = write
 
@@ -88,28 +86,12 @@ def configure_logging(
     ``content`` logs user content too. ``colors`` apply to terminals.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    before: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        _with_trace,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-    ]
-    after: list[Processor] = [
-        structlog.processors.format_exc_info,
-        Redactor(content=content),
-        *_rendering(format, colors=colors),
-    ]
-    # not through the standard library, whose records cost more than the rest of a line
-    structlog.configure(
-        processors=[*before, *after],
-        wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=StderrLogger,
-        cache_logger_on_first_use=False,
-    )
+    after: list[Processor] = [Redactor(content=content), *_rendering(format, colors=colors)]
+    _configure_structlog(threshold, after)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*before, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=[*_BEFORE, structlog.stdlib.ExtraAdder()],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after],
         )
     )
@@ -127,17 +109,17 @@ def keep_to_stderr() -> None:
 
     By default, structlog would print everything to stdout, between the program's own output.
     """
-    if structlog.is_configured():
-        return
+    if not structlog.is_configured():
+        after: list[Processor] = [Redactor(content=False), *_rendering("auto", colors=True)]
+        _configure_structlog(logging.WARNING, after)
+
+
+def _configure_structlog(threshold: int, after: Sequence[Processor]) -> None:
+    # not through the standard library, whose records cost more than the rest of a line
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            Redactor(content=False),
-            *_rendering("auto", colors=True),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=[*_BEFORE, *after],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=StderrLogger,
         cache_logger_on_first_use=False,
     )
 
@@ -150,6 +132,16 @@ def _with_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
     return event
 
 
+#: What precedes the redaction of an event.
+_BEFORE: Final[Sequence[Processor]] = (
+    structlog.contextvars.merge_contextvars,
+    _with_trace,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.format_exc_info,
+)
+
+
 def owner_hash(owner_key: object) -> str:
     """Return the pseudonym of an owner in logs: 12 hex digits of the key's SHA-256."""
     return hashlib.sha256(str(owner_key).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -160,8 +152,6 @@ class Redactor:
 
     def __init__(self, *, content: bool) -> None:
         self._content = content
-        #: Names of fields without user content and secrets.
-        self._harmless: set[str] = set()
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         """Return the event without secrets and, unless allowed, without user content."""
@@ -169,35 +159,27 @@ class Redactor:
 
     def _mapping(self, fields: Mapping[str, object]) -> dict[str, object]:
         result: dict[str, object] = {}
-        for name, value in fields.items():
-            plain = type(value) in _PLAIN or (type(value) is str and "://" not in value)
-            if plain and name in self._harmless:
-                result[name] = value
-            else:
-                self._add(result, str(name), value)
+        for key, value in fields.items():
+            name = str(key)
+            treatment = _treatment(name)
+            if treatment == _SHOWN or (treatment == _CONTENT and self._content):
+                # as for most values, without a call
+                is_plain = type(value) in _PLAIN or (type(value) is str and "://" not in value)
+                result[name] = value if is_plain else self._value(value)
+            elif treatment == _HASHED:
+                result["owner"] = owner_hash(value)
+            elif treatment == _MASKED:
+                result[name] = MASK
         return result
-
-    def _add(self, result: dict[str, object], name: str, value: object) -> None:
-        treatment = _treatment(name)
-        if treatment == _HASHED:
-            result["owner"] = owner_hash(value)
-        elif treatment == _MASKED:
-            result[name] = MASK
-        elif treatment == _SHOWN or self._content:
-            result[name] = self._value(value)
-            if len(self._harmless) < _MAX_NAMES:
-                self._harmless.add(name)
 
     def _value(self, value: object) -> object:
         if isinstance(value, str):
             return mask_urls(str(value))
         if value is None or isinstance(value, (int, float)):
             return value
-        if isinstance(value, dict):
-            return self._mapping(value)
         if isinstance(value, (list, tuple, set, frozenset)):
             return [self._value(item) for item in value]
-        if isinstance(value, Mapping):  # the slowest check
+        if isinstance(value, (dict, Mapping)):  # the check for a `Mapping` is slow
             return self._mapping(value)
         # the text of an exception may contain a URL
         return mask_urls(str(value))
@@ -213,15 +195,13 @@ def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     return line.decode() if line.isascii() and b"\x7f" not in line else _ENCODER.encode(event)
 
 
-def _iso(at: datetime) -> str:
-    return at.isoformat().replace("+00:00", "Z")
-
-
 #: For events that orjson refuses; redacted values are plain JSON, except for the time.
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), default=_iso)
+_ENCODER: Final = json.JSONEncoder(
+    separators=(",", ":"), default=lambda at: at.isoformat().replace("+00:00", "Z")
+)
 
 
-@lru_cache(maxsize=_MAX_NAMES)  # each line has the same few names
+@lru_cache(maxsize=1024)  # each line has the same few names
 def _treatment(name: str) -> str:
     if name == "owner_key":
         return _HASHED

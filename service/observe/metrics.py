@@ -1,18 +1,17 @@
 """Metrics of a worker: what can be recorded, and the timer of a stage."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
-from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal
 
 from opentelemetry.trace import SpanKind
 
 from service.observe.tracing import child_span, is_traced
 
-#: ``queue`` is the wait in the stream; ``build`` includes ``gather``, ``fit`` and ``record``.
-Part = Literal["queue", "build", "gather", "fit", "record", "send"]
+#: ``queue`` is the wait in the stream; ``build`` includes ``gather``, ``fit`` and ``record``, or
+#: ``recall`` if earlier messages were requested.
+Part = Literal["queue", "build", "gather", "fit", "recall", "record", "send"]
 
 #: The read of the history, a part of ``gather``.
 History = Literal["history"]
@@ -24,6 +23,9 @@ Duplicate = Literal["stored", "lease_lost"]
 
 #: ``unreadable``: it can't be answered; ``deliveries``: delivered too often; ``result``: not a row.
 DeadLetterReason = Literal["unreadable", "deliveries", "result"]
+
+#: The input of a request, or a row that another service published.
+UnstoredRow = Literal["input", "result"]
 
 #: ``made``: it was stored; ``postponed``: the queue is full; ``failed``: a failure.
 #: The others say why no summary was made.
@@ -52,20 +54,13 @@ class Sizes:
     utilization: float
     #: The blocks that were shortened or dropped: tag and code.
     yielded: Sequence[tuple[str, str]]
+    #: The number of rows by decision.
+    decisions: Sequence[tuple[str, int]]
     strategy: str
     #: Tokens of the history that the strategy dropped.
     saved: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
-    """An HTTP request, under bounded labels."""
-
-    #: The template of the path.
-    route: str
-    method: str
-    #: The class of the status, such as ``2xx``.
-    status: str
+    #: Rows that were ranked by words alone, as they had no vector yet.
+    without_vector: int = 0
 
 
 class Metrics:
@@ -92,6 +87,9 @@ class Metrics:
     def count_dead_letter(self, reason: DeadLetterReason) -> None:
         """Count an entry that went to the dead-letter stream."""
 
+    def count_unstored_row(self, kind: UnstoredRow) -> None:
+        """Count a row that isn't in the history, though its request or its entry is settled."""
+
     def count_lost_event(self) -> None:
         """Count an event that could not be published."""
 
@@ -104,8 +102,11 @@ class Metrics:
     def count_refresh(self, source: str, outcome: Refresh) -> None:
         """Count a listing of the tools of a server; ``source`` is its configured name."""
 
-    def record_http_request(self, request: HttpRequest, seconds: float) -> None:
-        """Count an HTTP request, and record the time until its response began."""
+    def record_http_request(self, route: str, method: str, status: str, seconds: float) -> None:
+        """Count an HTTP request, and record the time until its response began.
+
+        ``route`` is the template of its path, ``status`` the class of the status, such as ``2xx``.
+        """
 
 
 UNMEASURED: Final = Metrics()
@@ -119,39 +120,20 @@ _KINDS: Final[Mapping[Stage, SpanKind]] = {
 }
 
 
-class timed:  # noqa: N801 - read as a verb; a generator would take three times as long
+class timed:  # noqa: N801 - read as a verb; a generator would take four times as long
     """A context manager that records the duration of a stage, with a span if there is a trace."""
 
-    __slots__ = ("_ended", "_metrics", "_span", "_stage", "_started")
-
     def __init__(self, metrics: Metrics, stage: Stage) -> None:
-        self._metrics = metrics
-        self._stage: Stage = stage
-        self._started = self._ended = 0.0
+        kind = _KINDS.get(stage, SpanKind.INTERNAL)
+        self._metrics, self._stage = metrics, stage
+        self._span = child_span(stage, kind) if is_traced() else None
 
-    def __enter__(self) -> Self:
-        self._started = perf_counter()
-        self._span = _start_span(self._stage) if is_traced() else None
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __enter__(self) -> None:
         if self._span:
-            self._span.__exit__(kind, error, traceback)
-        self._ended = perf_counter()
-        self._metrics.record_duration(self._stage, self.seconds)
+            self._span.__enter__()
+        self._started = perf_counter()
 
-    @property
-    def seconds(self) -> float:
-        """Return the duration so far."""
-        return (self._ended or perf_counter()) - self._started
-
-
-def _start_span(stage: Stage) -> AbstractContextManager[object]:
-    span = child_span(stage, _KINDS.get(stage, SpanKind.INTERNAL))
-    span.__enter__()
-    return span
+    def __exit__(self, *error: Any) -> None:  # noqa: ANN401 - passed on
+        if self._span:
+            self._span.__exit__(*error)
+        self._metrics.record_duration(self._stage, perf_counter() - self._started)

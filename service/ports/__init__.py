@@ -1,1 +1,1 @@
-"""What the service needs of buses, stores, tools, tokenizers and summarizers."""
+"""The interfaces of buses, stores, tools, tokenizers and summarizers."""

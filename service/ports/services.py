@@ -1,4 +1,4 @@
-"""Interfaces of the tools, prompts, tokenizers and summarizers that the service uses."""
+"""Interfaces of the tools, prompts, tokenizers, summarizers and embedders that the service uses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,24 +14,16 @@ class ToolRegistry(Protocol):
     @property
     def version(self) -> int:
         """A number that changes with the definitions; reading it never blocks."""
-        ...
 
     @property
     def stale(self) -> Sequence[str]:
         """The sources that don't answer; the tools of their last listing, if any, are used."""
-        ...
 
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""
-        ...
 
     def get_all_tool_definitions(self) -> list[Tool]:
         """Return all definitions."""
-        ...
-
-    def list_tool_names(self) -> list[str]:
-        """Return all names."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +53,9 @@ class Prompts(Protocol):
     @property
     def current(self) -> SystemPrompt:
         """The prompts in effect; reading them never blocks."""
-        ...
 
     async def refresh(self) -> None:
         """Reload changed prompts; those that can't be read stay as they are. Never raises."""
-        ...
 
 
 class TokenCounter(Protocol):
@@ -74,16 +64,17 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str:
         """The tokenizer's name, such as ``o200k_base``."""
-        ...
 
     @property
     def exact(self) -> bool:
         """False where counts are estimates."""
-        ...
 
     def count(self, text: str) -> int:
         """Return the number of tokens; never raises."""
-        ...
+
+
+#: Returns a counter; the first call may load it.
+LoadCounter = Callable[[], TokenCounter]
 
 
 class Tokenizers(Protocol):
@@ -91,7 +82,6 @@ class Tokenizers(Protocol):
 
     def counter(self, tokenizer: str) -> TokenCounter:
         """Return the counter, or one that estimates if the tokenizer is unavailable."""
-        ...
 
 
 class Summarizer(Protocol):
@@ -100,11 +90,32 @@ class Summarizer(Protocol):
     @property
     def name(self) -> str:
         """The name of the model or the method that writes the summaries."""
-        ...
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Return a summary of at most ``max_tokens``; messages are given oldest first.
 
         All messages are summarized, however many there are. None is itself a summary.
         """
-        ...
+
+
+#: A text as numbers: the smaller the angle between two vectors, the more similar are the texts.
+Vector = Sequence[float]
+
+#: Return how similar a question is to each of some rows. Those of the rows are packed, see
+#: `service.build.similarity`, and as long as the question's; at least one.
+CompareVectors = Callable[[Vector, Sequence[bytes]], Sequence[float]]
+
+
+class Embedder(Protocol):
+    """Computes vectors of texts. Raises `EmbedderError` only."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model; vectors of another model are computed again."""
+
+    async def embed(self, texts: Sequence[str], *, question: bool = False) -> Sequence[Vector]:
+        """Return the vector of each text, all of the same length; of a long text, the beginning's.
+
+        Some models treat a ``question`` unlike possible answers. Raises `NoVectorError` if a
+        text is refused, such as a question in a language that the model doesn't know.
+        """

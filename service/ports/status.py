@@ -1,9 +1,9 @@
-"""What operators see of a bus and a store: size, age and lag, for ``ctxb stats`` and ``doctor``.
+"""The status of a bus and a store: size, age and lag, for ``ctxb stats`` and ``doctor``.
 
 ``ctxb stats --json`` prints the fields of these classes under their names.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,18 +29,18 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """A stream, and how far its consumer group is behind."""
+    """A stream, and the lag of its consumer group."""
 
     name: str
     #: Entries that aren't deleted yet: new, pending, and for a while settled ones.
     entries: int
     #: Entries ever added; None if the server doesn't count them, before Redis 7.
     added: int | None
-    #: Entries that the group hasn't read; None if the server doesn't know.
+    #: Entries that no worker has taken; None if the server doesn't know.
     lag: int | None
-    #: Entries that were read and aren't settled.
+    #: Entries that a worker has taken and not settled.
     pending: int
-    #: Age of the oldest pending entry; 0 if there is none.
+    #: Age of the oldest of these; 0 if there is none.
     oldest_pending_seconds: float
     #: Whether the consumer group exists.
     grouped: bool
@@ -58,11 +58,24 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnusableKey:
+    """A key of the bus that can't be used."""
+
+    key: str
+    #: What it should be, as Redis names types, or the value that it should have.
+    expected: str
+    #: The type of its value; None if that is right, but it is a stream that takes no more entries.
+    found: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BusState:
     """A bus at one moment."""
 
     shards: int
     requests: Sequence[StreamState]
+    #: The second entrance of recalls, whose entries are moved to the requests.
+    recalls: StreamState
     results: Sequence[StreamState]
     workers: Sequence[WorkerState]
     #: Workers that are subscribed to the request channel.
@@ -84,30 +97,30 @@ class BusSurvey(Protocol):
 
     async def servers(self) -> list[ServerState]:
         """Return what the servers report; raises `ForbiddenError` where that isn't allowed."""
-        ...
 
     async def state(self) -> BusState:
         """Return how full the streams are, and who reads them."""
-        ...
+
+    async def unusable_keys(self) -> list[UnusableKey]:
+        """Return the streams, and the key of the number of shards, that can't be used."""
+
+    def unusable_values(self) -> AsyncGenerator[UnusableKey, None]:
+        """Search all keys for stored answers, reports and sets of workers of a wrong type."""
 
     async def clock_offset_seconds(self) -> float:
         """Return the server's time minus this machine's."""
-        ...
 
     async def subscriber_limit(self) -> tuple[int, int] | None:
         """Return the bytes that may wait for a slow subscriber: at once, and for a minute.
 
         0 is no limit; None if the server doesn't report it.
         """
-        ...
 
     async def missing_permissions(self) -> list[str] | None:
         """Return the permissions that a worker needs and this user lacks; None if unknown."""
-        ...
 
     def monitor(self) -> AbstractAsyncContextManager[AsyncIterator[ChannelMessage]]:
         """Yield all responses and events on channels, from the moment the context is entered."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,12 +42,24 @@ def idf(texts: int, having: int) -> float:
 
 def bm25(query: Mapping[str, float], postings: Postings, lengths: Sequence[int]) -> list[float]:
     """Score texts of these lengths, in terms, by the weighted terms of a query."""
-    scores = [0.0] * len(lengths)
+    return bm25_damped(query, postings, damp(lengths))
+
+
+def damp(lengths: Sequence[int]) -> list[float]:
+    """Return how far its length damps the scores of each text."""
     average = sum(lengths) / len(lengths) or 1.0
-    damping = [K1 * (1 - B + B * length / average) for length in lengths]
+    return [K1 * (1 - B + B * length / average) for length in lengths]
+
+
+def bm25_damped(
+    query: Mapping[str, float], postings: Postings, damping: Sequence[float]
+) -> list[float]:
+    """Score texts as `bm25` does, by what `damp` returned for their lengths."""
+    scores = [0.0] * len(damping)
     for term, weight in query.items():
-        rarity = weight * idf(len(lengths), len(postings[term])) * (K1 + 1)
-        for index, count in postings[term]:
+        found = postings[term]
+        rarity = weight * idf(len(damping), len(found)) * (K1 + 1)
+        for index, count in found:
             scores[index] += rarity * count / (count + damping[index])
     return scores
 

@@ -50,12 +50,12 @@ _AGO: Final = re.compile(r"\b(\d{1,3}|a|one|two|three|four|five|six)\s+(day|week
 _NUMBERS: Final = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _LAST_WEEKDAY: Final = re.compile(rf"\blast\s+({'|'.join(_WEEKDAYS)})\b")
 
-#: Characters before a month by which it is recognized.
+#: Characters before a month that help to recognize it.
 LEADING_CHARS: Final = 20
 #: The most dates of a question; a text with more is hardly a question.
 MAX_DATES: Final = 10
 
-#: Days after an event on which people still talk about it.
+#: Days after an event during which people talk about it.
 DAYS_AFTER: Final = 10
 
 
@@ -88,7 +88,7 @@ def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
     # a year that belongs to a month is not a date of its own
     remaining = _CJK.sub(" ", _NAMED.sub(" ", question))
     days = (
-        *_iso_dates(question),
+        *(Days(int(y), int(m), _int(d)) for y, m, d in _ISO.findall(question)),
         *(Days(_int(y), int(m), _int(d)) for y, m, d in _CJK.findall(question)),
         *_named_months(question, today),
         *(Days(year=int(year)) for year in _LONE_YEAR.findall(remaining)),
@@ -99,11 +99,6 @@ def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
 
 def _int(digits: str | None) -> int | None:
     return int(digits) if digits else None
-
-
-def _iso_dates(question: str) -> Iterator[Days]:
-    for year, month, day in _ISO.findall(question):
-        yield Days(int(year), int(month), _int(day))
 
 
 def _named_months(question: str, today: date | None) -> Iterator[Days]:

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from stop_words import get_stop_words
+
 from formatters.model import Passage, Role
-from service.recall.languages import STOP_HAN, detect_language, is_japanese, strip_question_words
-from service.recall.words import analyze, is_cjk, is_hiragana, words
+from service.recall.terms import analyze, detect_language, is_cjk, plain_words, without_stop_words
 
 #: Characters of a longer question that count at its beginning, and at its end: a question precedes
-#: or follows whatever was pasted with it.
+#: or follows a pasted text.
 MAX_QUESTION_CHARS: Final = 2_000
-#: Newest passages by which the language is detected, together with the question.
+#: Newest passages used to detect the language, together with the question.
 LANGUAGE_PASSAGES: Final = 20
+#: The terms to look up in an index that count at the beginning of a question, and at its end.
+QUESTION_TERMS: Final = 100
 #: The most passages of a last turn.
 LAST_TURN_PASSAGES: Final = 2
 
@@ -52,19 +55,31 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     """Read a question that was asked after these passages, oldest first."""
     text = shorten_question(text)
     newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
-    language = detect_language(
-        word for word in words(" ".join([text, *newest])) if not is_cjk(word)
-    )
+    language = detect_language(plain_words(" ".join([text, *newest])))
     subject = strip_question_words(text)
     analysis = analyze(subject, language)
     stems = _weigh_terms(analysis.stems, subject)
     grams = _weigh_terms(analysis.grams, subject)
     if not stems:  # such as "and when was that?"
-        for passage in _last_turn(passages):
+        # the last human message with its answer, or else the newest passages
+        turn = passages[-LAST_TURN_PASSAGES:]
+        humans = [index for index, passage in enumerate(turn) if passage.speaker is Role.HUMAN]
+        for passage in turn[humans[-1] :] if humans else turn:
             last = analyze(passage.text, language)
             stems |= dict.fromkeys(last.stems, LAST_TURN_WEIGHT)
             grams |= dict.fromkeys(last.grams, LAST_TURN_WEIGHT)
     return Question(text=text, language=language, stems=stems, grams=grams, now=now)
+
+
+def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """Return the terms to look up for a question that was asked after these passages."""
+    question = read_question(text, passages, None)
+    plain = plain_words(question.text)
+    kept = without_stop_words(plain, question.language)
+    terms = tuple(dict.fromkeys((*question.stems, *kept)))
+    if len(terms) <= 2 * QUESTION_TERMS:
+        return terms
+    return (*terms[:QUESTION_TERMS], *terms[-QUESTION_TERMS:])
 
 
 def shorten_question(text: str) -> str:
@@ -95,8 +110,46 @@ def _cjk_weight(term: str, japanese_stems: Set[str] | None) -> float:
     return HAN_HIRAGANA_WEIGHT if any(map(is_hiragana, term)) else 1.0
 
 
-def _last_turn(passages: Sequence[Passage]) -> Sequence[Passage]:
-    """Return the last human message with its answer, or else the newest passages."""
-    last = passages[-LAST_TURN_PASSAGES:]
-    humans = [index for index, passage in enumerate(last) if passage.speaker is Role.HUMAN]
-    return last[humans[-1] :] if humans else last
+#: Stop words of Chinese with one character; most are parts of other words as well.
+STOP_HAN: Final = frozenset(word for word in get_stop_words("chinese") if len(word) == 1)
+
+#: Words that Chinese and Japanese use to ask about what was said. The packages' lists have few of
+#: them, and without blanks they would form pairs with the words that a question is about.
+_ASKING: Final = """
+    什么时候 什么 怎么回事 怎么样 怎么 怎样 为什么 哪里 哪儿 哪个 哪些 多少 是不是 有没有 能不能
+    可以 之前 以前 上次 刚才 曾经 还记得 记不记得 记得 关于 有关 说过 说了 说的 聊过 聊到 聊了
+    谈过 谈到 提过 提到 讲过 告诉 知道 请问 时候 事情 的事 我们 你们 他们 她们 咱们
+    何時 何 誰 どこ だれ なぜ どうして どんな どの どう いつ なに について 覚えて 覚え 思い出
+    言って 言った 言い 話した 話して 話し の話 って話 教えて 前に 以前 この前 さっき
+"""
+#: Question words of Korean; they are matched at the beginning of a word.
+_ASKING_KOREAN: Final = """
+    언제 어디서 어디 누가 누구 무엇 뭐라고 뭐였 뭐 왜 어떻게 어떤 어느 얼마나
+    얘기 이야기 말했 기억나 기억해 전에 지난번 대해서 대해 관해서 관해 그리고 그게
+"""
+
+
+def _one_of(words: str) -> str:
+    return "|".join(sorted(words.split(), key=len, reverse=True))
+
+
+_ASKS: Final = re.compile(f"{_one_of(_ASKING)}|(?<![가-힣])(?:{_one_of(_ASKING_KOREAN)})")
+#: Particles of Chinese between words and at the end of a sentence.
+_PARTICLES: Final = re.compile(r"的|[了吗呢吧啊嘛]+(?=\W|$)")
+_HIRAGANA: Final = re.compile("[\u3041-\u309f]+")
+
+
+def is_japanese(text: str) -> bool:
+    """Return whether a text has Hiragana, which no other language uses."""
+    return _HIRAGANA.search(text) is not None
+
+
+def strip_question_words(question: str) -> str:
+    """Return a question without the words that ask, in languages without blanks."""
+    subject = _ASKS.sub(" ", question)
+    return subject if is_japanese(question) else _PARTICLES.sub(" ", subject)
+
+
+def is_hiragana(term: str) -> bool:
+    """Return whether a term is all Hiragana, the script of endings and small words."""
+    return _HIRAGANA.fullmatch(term) is not None

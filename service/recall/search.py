@@ -8,7 +8,7 @@ in pairs. Everything here concerns one owner; terms are keys that a store makes 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice, zip_longest
 from typing import Final, NamedTuple
 
 from service.recall.bm25 import idf
@@ -28,15 +28,6 @@ ROWS_PER_HIT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """The terms to look for, in at most ``max_rows`` rows older than the row ``before``."""
-
-    terms: Sequence[str]
-    before: str
-    max_rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class TermStatistics:
     """The number of an owner's rows, of those in the scope of a search, and of those per term."""
 
@@ -44,10 +35,6 @@ class TermStatistics:
     scope: int
     #: The number of rows with a term, by the term's key.
     having: Mapping[int, int]
-
-    def weight(self, term: int) -> float:
-        """Return the weight of a term by its rarity."""
-        return idf(self.rows, self.having[term])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +75,14 @@ def choose_query(statistics: TermStatistics) -> IndexQuery:
             break
         alone.append(term)
     common = by_rarity[len(alone) : len(alone) + MAX_PAIRED_TERMS]
+    # the number of rows with both terms, as if they were independent
     pairs = [
-        pair for pair in combinations(common, 2) if _expected_rows(pair, statistics) < MAX_FOUND
+        (one, other)
+        for one, other in combinations(common, 2)
+        if having[one] / statistics.rows * (having[other] / statistics.rows) * statistics.scope
+        < MAX_FOUND
     ]
     return IndexQuery(tuple(alone), tuple(pairs))
-
-
-def _expected_rows(pair: tuple[int, int], statistics: TermStatistics) -> float:
-    """Estimate the number of rows with both terms, as if they were independent."""
-    first, second = (statistics.having[term] / statistics.rows for term in pair)
-    return first * second * statistics.scope
 
 
 def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> list[int]:
@@ -105,35 +90,32 @@ def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> li
 
     A row scores by the weights of its terms, and by a share of those of its neighbours.
     """
-    weights = {term: statistics.weight(term) for term in statistics.having}
+    weights = {term: idf(statistics.rows, rows) for term, rows in statistics.having.items()}
     ordered = sorted(hits, key=lambda hit: hit.sequence)
-    scores = {
-        hit.sequence: _score(hit.terms, _terms_nearby(ordered, index), weights)
-        for index, hit in enumerate(ordered)
-    }
+    scores: dict[int, float] = {}
+    for index, hit in enumerate(ordered):
+        around = ordered[max(index - NEIGHBOUR_DISTANCE, 0) : index + NEIGHBOUR_DISTANCE + 1]
+        nearby = {
+            term
+            for other in around
+            if abs(other.sequence - hit.sequence) <= NEIGHBOUR_DISTANCE
+            for term in other.terms
+        }
+        # always in the order of the weights, as a sum of floats depends on it
+        scores[hit.sequence] = sum(
+            weight if term in hit.terms else NEIGHBOUR_WEIGHT * weight
+            for term, weight in weights.items()
+            if term in nearby
+        )
     # of rows with equal scores the newer comes first
     return sorted(scores, key=lambda number: (scores[number], number), reverse=True)[:limit]
 
 
-def _terms_nearby(ordered: Sequence[Hit], index: int) -> Set[int]:
-    """Return the terms of a row and its neighbours."""
-    sequence = ordered[index].sequence
-    candidates = ordered[max(index - NEIGHBOUR_DISTANCE, 0) : index + NEIGHBOUR_DISTANCE + 1]
-    return {
-        term
-        for hit in candidates
-        if abs(hit.sequence - sequence) <= NEIGHBOUR_DISTANCE
-        for term in hit.terms
-    }
-
-
-def _score(own: Set[int], nearby: Set[int], weights: Mapping[int, float]) -> float:
-    # always in the order of the weights, as a sum of floats depends on it
-    return sum(
-        weight if term in own else NEIGHBOUR_WEIGHT * weight
-        for term, weight in weights.items()
-        if term in nearby
-    )
+def merge_hits(one: Sequence[int], other: Sequence[int], limit: int) -> list[int]:
+    """Return the best of two rankings in turns, each row once; at most ``limit``."""
+    both = dict.fromkeys(number for pair in zip_longest(one, other) for number in pair)
+    both.pop(None, None)
+    return list(islice(both, limit))
 
 
 def token_ranges(positions: Sequence[RowPosition], end: int) -> list[tuple[int, int]]:

@@ -1,23 +1,207 @@
-"""The terms that stores index for a row and look up for a question, and their version."""
+"""From text to search terms: the stems of its words, and runs of four characters in words.
 
-from collections.abc import Iterable, Iterator, Sequence
+Stems match other forms of a word; runs of characters also match compounds, names and typing errors.
+Chinese, Japanese and Korean (CJK) have no blanks between words, or endings attached to them, so
+pairs of their characters are used for both; Han characters are also used alone, since some words
+have only those in common with their other forms.
+"""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import blake2b
 from itertools import islice
-from typing import Final
+from threading import Lock
+from typing import Final, NamedTuple
 
-from formatters.model import Passage
-from service.recall.languages import STOP_WORDS, detect_language
-from service.recall.question import read_question
-from service.recall.words import analyze, is_cjk, words
+from Stemmer import Stemmer, algorithms
+from stop_words import AVAILABLE_LANGUAGES, get_stop_words
+
+from service.recall.irregular import IRREGULAR
+
+#: Characters of a run within a word.
+GRAM: Final = 4
+#: Characters of a longer text that are analyzed.
+MAX_TEXT_CHARS: Final = 20_000
+#: Characters of texts whose analysis is cached, about 14,000 rows of chat: each takes about 32
+#: bytes of memory, 65 MB in all, and 75 in texts where no word is repeated.
+CACHED_CHARS: Final = 2_000_000
+
+_WORD: Final = re.compile(r"[^\W_]+")
+
+#: A capitalized word that doesn't begin a sentence. In German every noun is one, so they mean less.
+_NAME: Final = re.compile("(?<=[a-zß-öø-ÿ,'] )[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]{2,}")
+
+#: Han, Hiragana, Katakana and Hangul.
+_CJK: Final = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_HAS_CJK: Final = re.compile(f"[{_CJK}]")
+_HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_RUNS: Final = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
+
+
+class Analysis(NamedTuple):
+    """The search terms of a text with their counts, and the totals."""
+
+    stems: Mapping[str, int]
+    grams: Mapping[str, int]
+    stem_count: int
+    gram_count: int
+    #: Different names of things or people.
+    names: int
+
+
+def analyze(text: str, language: str) -> Analysis:
+    """Analyze a text in a language of `STOP_WORDS`; results are cached."""
+    return _ANALYSES.get(text[:MAX_TEXT_CHARS], language)
+
+
+class _Analyses:
+    """A cache of analyses, limited by the characters of their texts; threads may share it.
+
+    When the newer ones are too many, they become the older ones, of which those that are used
+    again become newer ones. This takes a tenth of the time of an exact LRU cache.
+    """
+
+    def __init__(self, max_chars: int) -> None:
+        self._most = max_chars // 2
+        self._newer: dict[tuple[str, str], Analysis] = {}
+        self._older: dict[tuple[str, str], Analysis] = {}
+        self._chars = 0  # of the newer ones
+        self._lock = Lock()
+
+    def get(self, text: str, language: str) -> Analysis:
+        key = (text, language)
+        analysis = self._newer.get(key)
+        if analysis is None:
+            analysis = self._older.get(key) or _analyze(text, language)
+            with self._lock:
+                if self._chars + len(text) > self._most:
+                    self._newer, self._older, self._chars = {}, self._newer, 0
+                self._newer[key] = analysis
+                self._chars += len(text)
+        return analysis
+
+
+_ANALYSES: Final = _Analyses(CACHED_CHARS)
+
+
+def _analyze(text: str, language: str) -> Analysis:
+    stop_words = STOP_WORDS[language]
+    kept = [word for word in words(text) if word not in stop_words]
+    plain = [word for word in kept if not is_cjk(word)]
+    base = [IRREGULAR.get(word, word) for word in plain] if language == DEFAULT else plain
+    cjk = [word for word in kept if is_cjk(word)]
+    pairs = [pair for run in cjk for pair in _runs_of(run, 2) if pair not in STOP_PAIRS]
+    pairs += [character for run in cjk if len(run) > 1 for character in _HAN.findall(run)]
+    # a new stemmer for each text, since its state can't be shared by threads; it takes 1 µs
+    stems = Counter([*Stemmer(language).stemWords(base), *pairs])
+    grams = Counter([*(gram for word in plain for gram in _runs_of(f"_{word}_", GRAM)), *pairs])
+    names = len(set(_NAME.findall(text)))
+    return Analysis(stems, grams, stems.total(), grams.total(), names)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case; runs of CJK characters count as words."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    found = _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    # a word ends where CJK characters meet others
+    return [part for word in found for part in _RUNS.findall(word)]
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of a text without runs of CJK characters."""
+    found = words(text)
+    return found if text.isascii() else [word for word in found if not is_cjk(word)]
+
+
+def is_cjk(word: str) -> bool:
+    """Return whether a word is a run of CJK characters."""
+    return not word.isascii() and _HAS_CJK.match(word) is not None
+
+
+def cjk_chars(text: str) -> int:
+    """Return the number of CJK characters in a text."""
+    return 0 if text.isascii() else len(_HAS_CJK.findall(text))
+
+
+def _runs_of(word: str, length: int) -> Iterator[str]:
+    """Yield all runs of ``length`` characters in a word; a shorter word whole."""
+    return (word[start : start + length] for start in range(max(len(word) - length + 1, 1)))
+
+
+#: The language of a text in which no language has enough stop words.
+DEFAULT: Final = "english"
+#: The share of stop words that is enough: in texts of a language they are a third to a half of the
+#: words, in others less than a tenth.
+LEAST_SHARE: Final = 0.15
+
+#: English words without a subject. The list of the package has 1,333, "home" and "work" among them;
+#: with it, one to three of a hundred messages would not be found.
+_ENGLISH: Final = """
+    a an the and but if or because as until while of at by for with about against between into
+    through during before after above below to from up down in out on off over under again further
+    then once here there when where why how what which who whom whose this that these those
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his
+    himself she her hers herself it its itself they them their theirs themselves
+    am is are was were be been being have has had having do does did doing done
+    will would shall should can could may might must
+    all any both each few more most other some such no nor not only own same so than too very just
+    also now
+"""
+
+#: The parts of "it's", "don't", "we'll" and "l'eau" at the apostrophe.
+_ENDINGS: Final = frozenset({"s", "t", "d", "m", "l", "ll", "re", "ve", "c", "j", "n", "qu"})
+
+#: The stop words of each language that has a stemmer; read once, on import.
+STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    **{
+        language: frozenset(get_stop_words(language)) | _ENDINGS
+        for language in sorted(set(AVAILABLE_LANGUAGES) & set(algorithms()))
+    },
+    DEFAULT: frozenset(_ENGLISH.split()) | _ENDINGS,
+}
+
+#: The languages of each stop word.
+_LANGUAGES: Final[defaultdict[str, list[str]]] = defaultdict(list)
+for _language, _words in STOP_WORDS.items():
+    for _word in _words:
+        _LANGUAGES[_word].append(_language)
+
+#: Pairs of characters in the stop words of Chinese, Japanese and Korean.
+STOP_PAIRS: Final = frozenset(
+    word[start : start + 2]
+    for language in ("chinese", "japanese", "korean")
+    for word in get_stop_words(language)
+    for start in range(len(word) - 1)
+)
+
+
+def detect_language(words: Iterable[str]) -> str:
+    """Return the language with the most stop words among these words."""
+    known = Counter(words)
+    hits: Counter[str] = Counter()
+    for word in known.keys() & _LANGUAGES.keys():
+        for language in _LANGUAGES[word]:
+            hits[language] += known[word]
+    # of languages with equal shares, English or else the first
+    best = max(STOP_WORDS, key=lambda language: (hits[language], language == DEFAULT))
+    return best if hits[best] >= LEAST_SHARE * known.total() else DEFAULT
+
+
+def without_stop_words(plain: Iterable[str], language: str) -> Iterator[str]:
+    """Yield the words that say something in this language."""
+    stop_words = STOP_WORDS[language]
+    return (word for word in plain if word not in stop_words)
+
 
 #: The characters of a row that are indexed, and its terms, so that what a store writes is limited.
 #: 500 characters, as many as are shown, are indexed whole; in Chinese each character and each pair
 #: is a term.
 MAX_ROW_CHARS: Final = 5_000
 MAX_ROW_TERMS: Final = 1_000
-#: The terms of a question that count at its beginning, and at its end.
-QUESTION_TERMS: Final = 100
 
 
 def row_terms(text: str) -> tuple[str, ...]:
@@ -27,30 +211,14 @@ def row_terms(text: str) -> tuple[str, ...]:
     that its stems differ from those of the question.
     """
     text = text[:MAX_ROW_CHARS]
-    plain = [word for word in words(text) if not is_cjk(word)]
+    plain = plain_words(text)
     language = detect_language(plain)
-    terms = (*analyze(text, language).stems, *_without_stop_words(plain, language))
+    terms = (*analyze(text, language).stems, *without_stop_words(plain, language))
     return tuple(islice(dict.fromkeys(terms), MAX_ROW_TERMS))
 
 
-def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """Return the terms to look up for a question that was asked after these passages."""
-    question = read_question(text, passages, None)
-    plain = (word for word in words(question.text) if not is_cjk(word))
-    kept = _without_stop_words(plain, question.language)
-    terms = tuple(dict.fromkeys((*question.stems, *kept)))
-    if len(terms) <= 2 * QUESTION_TERMS:
-        return terms
-    return (*terms[:QUESTION_TERMS], *terms[-QUESTION_TERMS:])
-
-
-def _without_stop_words(plain: Iterable[str], language: str) -> Iterator[str]:
-    stop_words = STOP_WORDS[language]
-    return (word for word in plain if word not in stop_words)
-
-
 #: To be increased with a change of the rules that doesn't affect the texts below.
-VERSION: Final = 1
+VERSION: Final = 2
 
 #: Texts whose terms depend on stemmers, stop words, limits and Unicode.
 _TEXTS: Final = (

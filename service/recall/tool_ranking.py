@@ -2,62 +2,104 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from formatters.model import Tool
-from service.recall.bm25 import bm25, find_postings, scale
-from service.recall.languages import detect_language
+from formatters.rows import as_mapping
+from service.recall.bm25 import Postings, bm25, find_postings, scale
 from service.recall.question import shorten_question
-from service.recall.words import analyze, is_cjk, words
+from service.recall.terms import analyze, detect_language, is_cjk, words
 
-#: The factor by which the words of a message fade for each step further back.
+#: The factor for the words of a message, per step further back.
 FADE: Final = 0.5
 #: The weight of runs of characters besides stems; names contain words in other forms.
 GRAM_WEIGHT: Final = 0.5
+#: The weight of the name alone, relative to the whole text, which is less specific.
+NAME_WEIGHT: Final = 0.5
 
 #: The start of a word within a name: ``getUserDetails``, ``parseHTMLPage``.
 _INNER_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def rank_tools(question: str, previous: Sequence[str], tools: Sequence[Tool]) -> list[float]:
-    """Return a score for each tool; 0 if it has none of the question's words.
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """Texts of tools, indexed by terms of one kind."""
 
-    ``previous`` are the messages before the question, newest first: "yes, do that" has no words
-    of its own.
-    """
-    if not tools:
-        return []
-    messages = [shorten_question(text) for text in (question, *previous)]
-    language = detect_language(word for word in words(" ".join(messages)) if not is_cjk(word))
-    texts = [analyze(tool_text(tool), language) for tool in tools]
-    analyses = [analyze(text, language) for text in messages]
-    stems = _fade([analysis.stems for analysis in analyses])
-    grams = _fade([analysis.grams for analysis in analyses])
-    stem_postings = find_postings(stems, [text.stems for text in texts])
-    gram_postings = find_postings(grams, [text.grams for text in texts])
-    by_stems = scale(bm25(stems, stem_postings, [text.stem_count for text in texts]))
-    by_grams = scale(bm25(grams, gram_postings, [text.gram_count for text in texts]))
-    return [s + GRAM_WEIGHT * g for s, g in zip(by_stems, by_grams, strict=True)]
+    postings: Postings
+    lengths: Sequence[int]
+
+    @classmethod
+    def of(cls, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Field":
+        """Return the field of texts with these counts of terms."""
+        return cls(find_postings(dict.fromkeys(chain(*counts), 1.0), counts), lengths)
+
+    def score(self, query: Mapping[str, float]) -> Sequence[float]:
+        """Return a score for each text; the best text has 1."""
+        postings = {term: self.postings.get(term, ()) for term in query}
+        return scale(bm25(query, postings, self.lengths))
+
+
+class ToolIndex:
+    """Tools that are ranked by questions; what doesn't depend on a question is computed once."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        texts = [tool_text(tool) for tool in tools]
+        names = [text.partition("\n")[0] for text in texts]
+        self._count = len(tools)
+        #: That of the tools: questions are too short to detect it, and have to match them.
+        self._language = detect_language(
+            word for text in texts for word in words(text) if not is_cjk(word)
+        )
+        self._fields = (
+            (1.0, *_read_fields(texts, self._language)),
+            (NAME_WEIGHT, *_read_fields(names, self._language)),
+        )
+
+    def rank(self, question: str, previous: Sequence[str] = ()) -> list[float]:
+        """Return a score for each tool; 0 if it has none of the question's words.
+
+        ``previous`` are the messages before the question, newest first: "yes, do that" has no words
+        of its own.
+        """
+        scores = [0.0] * self._count
+        if not scores:
+            return scores
+        texts = (shorten_question(text) for text in (question, *previous))
+        analyses = [analyze(text, self._language) for text in texts]
+        stems = _fade([analysis.stems for analysis in analyses])
+        grams = _fade([analysis.grams for analysis in analyses])
+        for weight, of_stems, of_grams in self._fields:
+            pairs = zip(of_stems.score(stems), of_grams.score(grams), strict=True)
+            for index, (by_stems, by_grams) in enumerate(pairs):
+                scores[index] += weight * (by_stems + GRAM_WEIGHT * by_grams)
+        return scores
+
+
+def _read_fields(texts: Sequence[str], language: str) -> tuple[_Field, _Field]:
+    """Return the stems and the runs of characters of texts."""
+    analyses = [analyze(text, language) for text in texts]
+    return (
+        _Field.of([each.stems for each in analyses], [each.stem_count for each in analyses]),
+        _Field.of([each.grams for each in analyses], [each.gram_count for each in analyses]),
+    )
 
 
 def tool_text(tool: Tool) -> str:
-    """Return the text by which a tool is found: its name, description, and parameters."""
-    function = _mapping(tool.get("function"))
+    """Return the text that searches look at for a tool: its name, description, and parameters."""
+    function = as_mapping(tool.get("function"))
     name, description = str(function.get("name", "")), str(function.get("description", ""))
     parameters = _parameter_texts(function.get("parameters"))
     return _INNER_WORD.sub(" ", "\n".join((name, description, *parameters)))
 
 
 def _parameter_texts(schema: object) -> Iterator[str]:
-    for name, value in _mapping(_mapping(schema).get("properties")).items():
+    for name, value in as_mapping(as_mapping(schema).get("properties")).items():
         yield str(name)
-        description = _mapping(value).get("description")
+        description = as_mapping(value).get("description")
         if isinstance(description, str):
             yield description
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _fade(texts: Sequence[Mapping[str, int]]) -> dict[str, float]:

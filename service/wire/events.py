@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 Content = TypeVar("Content")
 
 EVENT_VERSION: Final = "1.0"
 
 
-class Pruned(BaseModel):
+class Pruned(BaseModel, frozen=True):
     """Rows of history were left out of a context for the first time; `context.pruned`."""
-
-    model_config = ConfigDict(frozen=True)
 
     #: Rows of history in the context, with the removed rows and without them.
     original: int
     final: int
+    #: Rows of history of which the context shows only the call of the tool, in neither number.
+    annotated: int = 0
     #: The number of removed rows, and their ids, oldest first.
     removed: int
     removed_messages: list[str]
@@ -29,10 +29,8 @@ class Pruned(BaseModel):
     rows: list[dict[str, Any]] | None = None
 
 
-class Summarized(BaseModel):
-    """A summary of older rows was stored; `context.summarized`."""
-
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True, validate_by_name=True)
+class Summarized(BaseModel, frozen=True, serialize_by_alias=True, validate_by_name=True):
+    """A summary of older rows was stored, or rows were counted; `context.summarized`."""
 
     #: The numbers of rows that the summary replaces, and of newer rows that remain.
     summarized: int
@@ -46,10 +44,8 @@ class Summarized(BaseModel):
     run_id: str | None = None
 
 
-class Compacted(BaseModel):
+class Compacted(BaseModel, frozen=True):
     """The tokens that a summary saves; `context.compacted`."""
-
-    model_config = ConfigDict(frozen=True)
 
     #: Tokens of the rows, and of the summary that replaces them.
     original_tokens: int
@@ -60,10 +56,8 @@ class Compacted(BaseModel):
     summarizer: str
 
 
-class EventMetadata(BaseModel):
+class EventMetadata(BaseModel, frozen=True):
     """The request and the build that caused an event; empty if none did."""
-
-    model_config = ConfigDict(frozen=True)
 
     request_id: str | None = None
     correlation_id: str | None = None
@@ -76,10 +70,8 @@ class EventMetadata(BaseModel):
 NO_CAUSE: Final = EventMetadata()
 
 
-class Event(BaseModel, Generic[Content]):
+class Event(BaseModel, Generic[Content], frozen=True):
     """An event in the envelope that all messages have."""
-
-    model_config = ConfigDict(frozen=True)
 
     schema_version: str = EVENT_VERSION
     id: str
@@ -104,4 +96,3 @@ class Events(Protocol):
         cause: EventMetadata = NO_CAUSE,
     ) -> None:
         """Publish on a topic; ``content`` has the fields of one of the classes above."""
-        ...

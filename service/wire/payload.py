@@ -13,17 +13,14 @@ from typing import Final
 
 import orjson
 
-from formatters.printed import truncate
 from formatters.rows import fix_surrogates
-from service.errors import InvalidRequestError, Problem
+from service.errors import InvalidRequestError, Problem, escape_key
 
 #: Bytes of the largest message that is read.
 MAX_BYTES: Final = 4 * 1024 * 1024
 #: Characters of the longest owner key and the longest id.
 MAX_OWNER_KEY: Final = 128
 MAX_ID: Final = 256
-#: Characters of a key from a message in the pointer of an error or a warning.
-POINTER_CHARS: Final = 128
 #: Levels of the deepest nesting that is read.
 MAX_DEPTH: Final = 64
 
@@ -33,10 +30,6 @@ JsonObject = dict[str, object]
 _ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 #: Part of every number that may not fit into 64 bits.
 _LONG: Final = b"0" * 19
-
-#: Part of all output that orjson may write differently from the standard library: the delete
-#: character, numbers below 0.0001, and other negative exponents.
-_ODD: Final = (b"\x7f", b"0.0000", b"e-")
 
 #: Created once, since each request uses it several times.
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
@@ -146,15 +139,15 @@ def canonical_json_fast(value: object) -> bytes:
     zero.
     """
     written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    if written.isascii() and not any(odd in written for odd in _ODD):
-        return written
-    return canonical_json(value)
+    # numbers below 0.0001 begin so, or have a negative exponent
+    is_odd = b"\x7f" in written or b"0.0000" in written or b"e-" in written
+    return written if written.isascii() and not is_odd else canonical_json(value)
 
 
 def fingerprint(
     request: Mapping[str, object], write: Callable[[object], bytes] = canonical_json
 ) -> str:
-    """Return the SHA-256 of what a request asks for; it distinguishes two requests with one id."""
+    """Return the SHA-256 of a request's content; it distinguishes two requests with one id."""
     wanted = {key: request.get(key) for key in ("content", "run_id", "conversation_id")}
     return hashlib.sha256(write(wanted)).hexdigest()
 
@@ -167,11 +160,6 @@ def digest(*parts: str) -> str:
 def digest_json(parts: Iterable[bytes]) -> str:
     """Return the `digest` of strings that are `canonical_json` already."""
     return hashlib.sha256(b"[%b]" % b",".join(parts)).hexdigest()[:32]
-
-
-def escape_key(key: str) -> str:
-    """Escape a key for a JSON pointer (RFC 6901, section 3); a long one is cut, with "..."."""
-    return truncate(key, POINTER_CHARS).replace("~", "~0").replace("/", "~1")
 
 
 def _kind(value: object) -> str:

@@ -1,37 +1,35 @@
 """Requests: their models, and `decode`, which reads one from untrusted bytes."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property, partial
-from typing import Annotated, Any, Final, Literal, Self
+from functools import cache, cached_property
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import structlog
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
-    GetCoreSchemaHandler,
     Tag,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     field_validator,
     model_validator,
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import CoreSchema
-from pydantic_core.core_schema import with_default_schema
 
 from formatters.custom import TAG_PATTERN
-from formatters.guard import quoted
+from formatters.guard import GUARD
+from formatters.model import BUILT_IN_TAGS
 from formatters.providers.context_management import ContextEdit, ContextManagement
-from formatters.rows import fix_surrogates
-from service.errors import ContextBuilderError, InvalidRequestError, shown
+from service.errors import ContextBuilderError, Problem, did_you_mean, escape_key, shown
 from service.wire.payload import (
     MAX_BYTES,
     MAX_ID,
@@ -40,24 +38,29 @@ from service.wire.payload import (
     canonical_json_fast,
     clean_json,
     derive_id,
-    escape_key,
     fingerprint,
     read_json,
     read_json_fast,
 )
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
+    INPUT_KEYS,
     check_consistency,
+    check_ids,
     check_input,
     check_version,
-    invalid,
+    has_lone_surrogate,
+    invalid_errors,
+    is_recall,
     is_short_form,
+    misplaced_keys,
     omit_derived,
     with_derived_ids,
 )
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 
 #: Limits of the characters of W3C's trace headers; its lists may be longer, but rarely are.
 MAX_TRACEPARENT: Final = 256
@@ -69,10 +72,8 @@ MEANING_NULLS: Final = frozenset({"tools", "memory_limit"})
 Trace = tuple[str | None, str | None]
 
 
-class Tolerant(BaseModel):
+class Tolerant(BaseModel, extra="ignore", frozen=True):
     """A part of a request in which null means absent, as senders in many languages write it."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -82,34 +83,21 @@ class Tolerant(BaseModel):
         return {k: v for k, v in data.items() if v is not None or k in MEANING_NULLS}
 
 
-@dataclass(frozen=True, slots=True)
-class _OrAbsent:
-    """Reads an invalid trace header as absent, so that no request fails for its trace.
-
-    A default of the core schema, because a Python validator would add a microsecond per request.
-    """
-
-    key: str
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return with_default_schema(
-            handler(source),
-            default_factory=partial(_log_ignored_header, self.key),
-            on_error="default",
-        )
+def _read_header(value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    """Read an invalid trace header as absent, so that no request fails for its trace."""
+    try:
+        return read(value)
+    except ValidationError:
+        return _log_ignored_header(info.field_name)
 
 
 @cache  # logged once per process: a sender with an invalid header sends many
-def _log_ignored_header(key: str) -> None:
+def _log_ignored_header(key: str | None) -> None:
     log.warning("trace.ignored", key=key)
 
 
-class RequestMetadata(Tolerant):
+class RequestMetadata(Tolerant, strict=True):
     """Where the response goes, its deadline, and the trace of the request."""
-
-    model_config = ConfigDict(strict=True)
 
     correlation_id: Annotated[str, Field(max_length=256)] | None = None
     #: Replaces `context.build.response` as the destination of the response.
@@ -121,11 +109,11 @@ class RequestMetadata(Tolerant):
     deadline: Annotated[datetime, Field(strict=False)] | None = None
     #: The span of the sender, in the form of W3C's header.
     traceparent: Annotated[
-        Annotated[str, Field(max_length=MAX_TRACEPARENT)] | None, _OrAbsent("traceparent")
+        Annotated[str, Field(max_length=MAX_TRACEPARENT)] | None, WrapValidator(_read_header)
     ] = None
     #: Vendors' data of the trace, in the form of W3C's header.
     tracestate: Annotated[
-        Annotated[str, Field(max_length=MAX_TRACESTATE)] | None, _OrAbsent("tracestate")
+        Annotated[str, Field(max_length=MAX_TRACESTATE)] | None, WrapValidator(_read_header)
     ] = None
 
     @property
@@ -141,42 +129,59 @@ class RequestMetadata(Tolerant):
         return received_at + timedelta(milliseconds=self.timeout_ms or default_ms)
 
 
+#: The kind of a request: a context, or messages of the history (`service.wire.recall`).
+RequestKind = Literal["build", "recall"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What a response needs to know of its request; readable even if the rest is invalid."""
+    """The parts of a request that its response repeats; readable even if the rest is invalid."""
 
     id: str
     owner_key: str
     run_id: str | None
     fingerprint: str
     metadata: RequestMetadata
+    #: The kind of the request: a context, or earlier messages.
+    kind: RequestKind = "build"
+    #: Whether the metadata, or where it sends the reply, can't be read.
+    reply_unreadable: bool = False
+    #: False if the owner or the id can't be read: the owner is then empty or the id derived, and
+    #: only the sender's own ``reply_to`` may get the error.
+    identified: bool = True
 
 
 def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
-    """Read the envelope of a message that may be invalid elsewhere; None if unreadable."""
-    owner_key, request_id, run_id = (raw.get(key) for key in ("owner_key", "id", "run_id"))
-    if not (isinstance(owner_key, str) and 0 < len(owner_key) <= MAX_OWNER_KEY):
-        return None
-    if not (isinstance(request_id, str) and len(request_id) <= MAX_ID):
+    """Read the envelope of a message that may be invalid elsewhere.
+
+    None if its owner or id can't be read, and it names no place for the reply.
+    """
+    owner_key, request_id = _read_id(raw, "owner_key", MAX_OWNER_KEY), _read_id(raw, "id", MAX_ID)
+    run_id, is_identified = raw.get("run_id"), None not in (owner_key, request_id)
+    given = raw.get("metadata")
+    fields = given if isinstance(given, dict) else {}
+    known = {key: fields[key] for key in RequestMetadata.model_fields if key in fields}
+    readable = {key: value for key, value in known.items() if _is_readable(key, value)}
+    if not is_identified and readable.get("reply_to") is None:
         return None
     return Envelope(
-        id=fix_surrogates(request_id),
-        owner_key=fix_surrogates(owner_key),
-        run_id=fix_surrogates(run_id) if isinstance(run_id, str) else None,
+        id=request_id or derive_id(payload),
+        owner_key=owner_key or "",
+        run_id=run_id if isinstance(run_id, str) and not has_lone_surrogate(run_id) else None,
         fingerprint=_fingerprint(raw, payload),
-        metadata=_readable_metadata(raw.get("metadata")),
+        metadata=RequestMetadata.model_validate(readable),
+        kind="recall" if is_recall(raw.get("content")) else "build",
+        reply_unreadable=not isinstance(given, dict | None)
+        or not {"reply_to", "reply_kind"}.isdisjoint(known.keys() - readable.keys()),
+        identified=is_identified,
     )
 
 
-def _readable_metadata(value: object) -> RequestMetadata:
-    """Read the keys that are valid by themselves, and omit the others."""
-    fields = value if isinstance(value, dict) else {}
-    known = {key: fields[key] for key in RequestMetadata.model_fields if key in fields}
-    readable = {key: value for key, value in known.items() if _is_readable(key, value)}
-    if "reply_kind" in known.keys() - readable.keys():
-        # a reply of the wrong kind would reach nobody; the sender can watch the common channel
-        readable.pop("reply_to", None)
-    return RequestMetadata.model_validate(readable)
+def _read_id(raw: Mapping[str, object], key: str, max_length: int) -> str | None:
+    value = raw.get(key)
+    if isinstance(value, str) and 0 < len(value) <= max_length and not has_lone_surrogate(value):
+        return value
+    return None
 
 
 def _is_readable(key: str, value: object) -> bool:
@@ -231,18 +236,14 @@ _STRATEGY_SCHEMA: Final = {
 }
 
 
-class EditOption(Tolerant):
+class EditOption(Tolerant, extra="allow", strict=True):
     """An edit for the provider to make; the provider documents its further keys."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     type: Annotated[str, Field(min_length=1, max_length=MAX_EDIT_TYPE)]
 
 
-class ManagementOption(Tolerant):
+class ManagementOption(Tolerant, extra="forbid", strict=True):
     """How the provider shall manage a long context on its side."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     edits: Annotated[list[EditOption], Field(min_length=1, max_length=MAX_EDITS)]
 
@@ -263,10 +264,8 @@ class ManagementOption(Tolerant):
         )
 
 
-class ContextOptions(Tolerant):
+class ContextOptions(Tolerant, extra="allow", strict=True):
     """Options of a context; every key is optional."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     #: The model that reads the context; determines the token limit and the tokenizer.
     model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
@@ -291,6 +290,8 @@ class ContextOptions(Tolerant):
     blocks: Annotated[dict[str, str], Field(max_length=MAX_BLOCKS)] | None = None
     #: Rows of history, oldest first, that replace the store's.
     past: Annotated[list[dict[str, Any]], Field(max_length=MAX_PAST)] | None = None
+    #: Whether the model gets the tool `recall`, with handles of what isn't shown.
+    recall_tool: bool | None = None
     #: Whether the response lists its decisions.
     explain: bool | None = None
     scope: Literal["conversation", "owner"] | None = None
@@ -305,15 +306,17 @@ class ContextOptions(Tolerant):
         for tag in blocks or {}:
             if not TAG_PATTERN.fullmatch(tag):
                 raise ValueError(f"{shown(tag)} is not a tag; use capital letters, digits and _")
-            if quoted(f"[{tag}]") != f"[{tag}]":
+            if tag in BUILT_IN_TAGS or GUARD.shatter(f"[{tag}]") != f"[{tag}]":
                 raise ValueError(f"{shown(tag)} is reserved by the service or a chat template")
         return blocks
 
 
-class RunMessage(Tolerant):
-    """A message of a run: the current input, or a message that followed it."""
+#: The keys of `context`.
+OPTIONS: Final = frozenset(ContextOptions.model_fields)
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+
+class RunMessage(Tolerant, extra="allow"):
+    """A message of a run: the current input, or a message that followed it."""
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
     run_id: str | None = None
@@ -369,10 +372,8 @@ class Run(Tolerant):
     metadata: RunMetadata = RunMetadata()
 
 
-class ShortContent(Tolerant):
+class ShortContent(Tolerant, extra="allow"):
     """The short form of a content, for people and scripts."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
 
     current_input: Any
     user_profile: dict[str, Any] | None = None
@@ -412,7 +413,7 @@ def _form(content: object) -> str:
     """Return the tag of the form that a content has."""
     short = (
         is_short_form(content)
-        if isinstance(content, Mapping)
+        if isinstance(content, (dict, Mapping))  # most are a dict: the check of others is slow
         else isinstance(content, ShortContent)
     )
     return "short" if short else "run"
@@ -423,15 +424,13 @@ Content = Annotated[
 ]
 
 
-class BuildRequest(Tolerant):
+class BuildRequest(Tolerant, json_schema_extra=omit_derived):
     """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
 
     Validation of an object raises errors of `service.errors` only: `InvalidRequestError` with a
     JSON pointer for each problem, `UnsupportedContentError` or `UnsupportedVersionError`. Use
     `decode` for bytes.
     """
-
-    model_config = ConfigDict(json_schema_extra=omit_derived)
 
     schema_version: str = SCHEMA_VERSION
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
@@ -442,10 +441,13 @@ class BuildRequest(Tolerant):
     timestamp: Any = None
     content: Content
     metadata: RequestMetadata = RequestMetadata()
-    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, and
-    #: the time of receipt. Fields, because private attributes would add 10 % to the validation.
+    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, the
+    #: end of derived ids, the time of receipt, and pointers of misplaced keys. Fields, because
+    #: private attributes would add 10 % to the validation.
     fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    derived_name: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
     received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
+    misplaced: Annotated[tuple[str, ...], SkipJsonSchema(), Field(exclude=True)] = ()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -453,7 +455,7 @@ class BuildRequest(Tolerant):
         cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         context = info.context or {}
-        try:
+        with invalid_errors():
             if not isinstance(data, dict):
                 return handler(data)
             check_version(data)
@@ -461,12 +463,10 @@ class BuildRequest(Tolerant):
             receipt = {
                 "fingerprint": context.get("fingerprint") or fingerprint(data),
                 "received_at": context.get("received_at"),
+                "misplaced": misplaced_keys(data, OPTIONS),
             }
-            request = handler(with_derived_ids(data) | receipt)
-        except ValidationError as error:
-            raise invalid(error) from error
-        except (TypeError, ValueError, RecursionError) as error:  # an object that isn't JSON
-            raise InvalidRequestError(f"not JSON: {error}") from error
+            nameless = context.get("nameless", False)
+            request = handler(with_derived_ids(data, nameless=nameless) | receipt)
         first = request.run.history[0]
         check_input(first.content, first.role, request.input_pointer)
         return request
@@ -490,7 +490,19 @@ class BuildRequest(Tolerant):
     @property
     def input_id(self) -> str:
         """Return the id of the current input's row in the history."""
-        return self.run.history[0].id or f"in_{self.id.removeprefix('msg_')}"
+        return self.run.history[0].id or f"in_{self.derived_name}"
+
+    @property
+    def former_ids(self) -> tuple[str, str] | None:
+        """Return what versions up to 1.0 named the input's row and the run; None if the same.
+
+        Other requests may have had the same ids then.
+        """
+        name = self.id.removeprefix("msg_")
+        if self.run.history[0].id or name == self.derived_name:
+            return None
+        derived_run = self.run_id == f"run_{self.derived_name}"
+        return f"in_{name}", f"run_{name}" if derived_run else self.run_id
 
     @property
     def run_rows(self) -> list[dict[str, Any]]:
@@ -501,6 +513,12 @@ class BuildRequest(Tolerant):
             row_id = f"{self.input_id}.{index}" if taken else str(message.id)
             rows[row_id] = {**message.model_dump(), "id": row_id}
         return list(rows.values())
+
+    @property
+    def derived_ids(self) -> frozenset[str]:
+        """Return the ids in `run_rows` of messages that have none of their own."""
+        own = {message.id for message in self.run.history}
+        return frozenset(row["id"] for row in self.run_rows if row["id"] not in own)
 
     @property
     def input_pointer(self) -> str:
@@ -515,17 +533,27 @@ class BuildRequest(Tolerant):
         return "/content/context" if short else "/content/metadata/context"
 
     @property
-    def unknown_keys(self) -> list[str]:
-        """Return JSON pointers of the keys that are ignored."""
-        extra = self.options.model_extra or {}
-        unknown = [f"{self.options_pointer}/{escape_key(key)}" for key in extra]
-        if isinstance(self.content, ShortContent):
-            unknown += [f"/content/{escape_key(key)}" for key in self.content.model_extra or {}]
-        return unknown
+    def ignored_keys(self) -> Iterator[Problem]:
+        """Yield the keys that are ignored, with what may have been meant."""
+        for key in self.options.model_extra or {}:
+            detail = f"is unknown and ignored{did_you_mean(key, OPTIONS)}"
+            yield Problem(f"{self.options_pointer}/{escape_key(key)}", detail)
+        extra = self.content.model_extra if isinstance(self.content, ShortContent) else None
+        for key in extra or {}:
+            yield Problem(f"/content/{escape_key(key)}", self._explain_ignored(key))
+        for pointer in self.misplaced:
+            yield Problem(pointer, self._explain_ignored(pointer.rpartition("/")[2]))
+
+    def _explain_ignored(self, key: str) -> str:
+        if key in OPTIONS:
+            return f"is ignored here; it belongs into {self.options_pointer}"
+        if key == "messages":
+            return f"is unknown and ignored; {INPUT_KEYS}"
+        return f"is unknown and ignored{did_you_mean(key, ShortContent.model_fields)}"
 
     @cached_property
     def envelope(self) -> Envelope:
-        """What a response needs to know of the request."""
+        """The parts of the request that its response repeats."""
         return Envelope(
             id=self.id,
             owner_key=self.owner_key,
@@ -541,27 +569,43 @@ class RejectedError(ContextBuilderError):
     def __init__(self, error: ContextBuilderError, envelope: Envelope | None) -> None:
         super().__init__(error.detail, error.problems)
         self.error = error
-        #: None if id and owner are unreadable, so that no response can be addressed.
+        #: None if no response can be addressed.
         self.envelope = envelope
 
 
 def decode(
     payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
 ) -> BuildRequest:
-    """Read a request from untrusted bytes; ``received_at`` is the time of receipt.
+    """Read a request for a context from untrusted bytes; ``received_at`` is the time of receipt.
 
     Raises:
         RejectedError: It can't be built; has the error, and the envelope to answer if readable.
     """
+    validate = BuildRequest.model_validate
+    return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
+
+
+def decode_as(
+    choose: Callable[[JsonObject], Callable[..., T]],
+    payload: bytes,
+    *,
+    received_at: datetime | None,
+    max_bytes: int,
+) -> T:
+    """Read a request as `decode` does; ``choose`` returns what validates the JSON object."""
     raw: JsonObject = {}
     try:
         plain = read_json_fast(payload, max_bytes=max_bytes)
         raw = plain or read_json(payload, max_bytes=max_bytes)
+        nameless = not raw.get("id")
         raw["id"] = raw.get("id") or derive_id(payload)
+        if not plain:
+            check_ids(raw)
         context = {
             "fingerprint": fingerprint(raw, canonical_json_fast) if plain else None,
             "received_at": received_at,
+            "nameless": nameless,
         }
-        return BuildRequest.model_validate(raw if plain else clean_json(raw), context=context)
+        return choose(raw)(raw if plain else clean_json(raw), context=context)
     except ContextBuilderError as error:
         raise RejectedError(error, read_envelope(raw, payload)) from error

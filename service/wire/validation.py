@@ -3,21 +3,25 @@
 All of them read the plain JSON object, before any model is made of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from formatters.model import Role
-from formatters.rows import read_role
+from formatters.rows import ROLES, as_mapping, fix_surrogates, read_role
 from service.errors import (
     InvalidRequestError,
     Problem,
     UnsupportedContentError,
     UnsupportedVersionError,
+    did_you_mean,
+    escape_key,
     shown,
 )
-from service.wire.payload import canonical_json, derive_id, escape_key
+from service.wire.payload import canonical_json, derive_id, digest
 
 #: The supported major version of the wire contract.
 MAJOR_VERSION: Final = "1"
@@ -28,14 +32,50 @@ SHORT_KEYS: Final = frozenset(
     {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
 )
 RUN_KEYS: Final = frozenset({"history", "metadata"})
+#: Keys that only a recall has: it needs one of the first four.
+RECALL_MODES: Final = ("query", "ids", "around", "grep")
+RECALL_KEYS: Final = frozenset(
+    {*RECALL_MODES, "before", "after", "lines", "page", "older_than", "with_ids", "exclude_build"}
+)
+#: Where messages belong, for senders that put them elsewhere or omit them.
+INPUT_KEYS: Final = (
+    "the input is `current_input`, a text, or the first message of `history`; earlier messages"
+    " belong into `past` of `context`"
+)
 
 #: Fields that may be repeated in the content and its messages: name in the request, name there.
 _REPEATED: Final = {"owner_key": "owner_key", "run_id": "id"}
+#: Keys of a request, its run and its messages whose values identify something.
+_IDS: Final = ("owner_key", "id", "run_id", "conversation_id")
 
 
 def is_short_form(content: Mapping[str, object]) -> bool:
     """Return whether a content has the short form; without a key of either form it is a run."""
     return not SHORT_KEYS.isdisjoint(content) and RUN_KEYS.isdisjoint(content)
+
+
+def is_recall(content: object) -> bool:
+    """Return whether a content requests earlier messages, not a context."""
+    if not isinstance(content, dict) or RECALL_KEYS.isdisjoint(content):
+        return False
+    return "current_input" not in content and "history" not in content
+
+
+def check_ids(message: Mapping[str, Any]) -> None:
+    """Raise `InvalidRequestError` if an id has a lone surrogate: repaired, two could become one."""
+    problems = [
+        Problem(f"{pointer}/{key}", "must not have a lone surrogate")
+        for pointer, item in _objects(message)
+        for key in _IDS
+        if has_lone_surrogate(item.get(key))
+    ]
+    if problems:
+        raise InvalidRequestError(f"{problems[0].pointer}: {problems[0].detail}", problems)
+
+
+def has_lone_surrogate(value: object) -> bool:
+    """Return whether a value is a string with half of a surrogate pair."""
+    return isinstance(value, str) and fix_surrogates(value) != value
 
 
 def check_version(request: Mapping[str, object]) -> None:
@@ -53,7 +93,10 @@ def check_consistency(request: Mapping[str, object]) -> None:
     """Raise `InvalidRequestError` if both forms are mixed or repeated fields differ."""
     content = request.get("content")
     run = content if isinstance(content, dict) else {}
-    problems = [*_mixed_forms(run), *_contradictions(request, run)]
+    mixed = [] if RUN_KEYS.isdisjoint(run) else sorted(SHORT_KEYS.intersection(run))
+    detail = "belongs to the short form; this content is a run"
+    problems = [Problem(f"/content/{key}", detail) for key in mixed]
+    problems += _contradictions(request)
     if problems:
         raise InvalidRequestError("the request contradicts itself", problems)
 
@@ -67,17 +110,52 @@ def check_input(content: object, role: str, pointer: str) -> None:
         detail = "the current input must be a non-blank text"
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
     if read_role(role) is not Role.HUMAN:
-        detail = f"the current input must be a human message, not {shown(role)}"
+        suggestion = did_you_mean(role, ROLES)
+        detail = f"the current input must be a human message, not {shown(role)}{suggestion}"
         raise InvalidRequestError(detail, [Problem("/content/history/0/role", detail)])
 
 
-def with_derived_ids(request: Mapping[str, object]) -> dict[str, object]:
-    """Return the request with its missing ids filled in; a retry derives the same ones."""
-    content = request.get("content")
-    run = content if isinstance(content, Mapping) else {}
-    request_id = request.get("id") or derive_id(canonical_json(request))
-    run_id = request.get("run_id") or run.get("id") or _derived_run_id(run, str(request_id))
-    return {**request, "id": request_id, "run_id": run_id}
+def with_derived_ids(request: Mapping[str, object], *, nameless: bool = False) -> dict[str, object]:
+    """Return the request with its missing ids filled in; a retry derives the same ones.
+
+    The ids of the run and of the input's row are hashes of the request's id, conversation and
+    input, so that they differ from given ones and from those of any other request. If the sender
+    gave no id (``nameless``), the request's own is a hash already. ``derived_name``, the hash, is
+    empty if neither of them is missing.
+    """
+    run = as_mapping(request.get("content"))
+    request_id = str(request.get("id") or derive_id(canonical_json(request)))
+    message = as_mapping(next(iter(_messages(run)), None))
+    run_id = request.get("run_id") or run.get("id") or message.get("run_id")
+    if run_id and message.get("id"):
+        name = ""
+    elif nameless or not request.get("id"):
+        name = request_id.removeprefix("msg_")
+    else:
+        text = run.get("current_input") or message.get("content")
+        name = digest(request_id, str(request.get("conversation_id") or ""), str(text))
+    return {
+        **request,
+        "id": request.get("id") or request_id,
+        "run_id": run_id or f"run_{name}",
+        "derived_name": name,
+    }
+
+
+def misplaced_keys(request: Mapping[str, object], options: Set[str]) -> tuple[str, ...]:
+    """Return pointers of `messages` in a run, and of ``options`` that belong into its `context`.
+
+    Options that the context has as well are not misplaced: the run's own keys may have any names.
+    """
+    run = as_mapping(request.get("content"))
+    metadata = as_mapping(run.get("metadata"))
+    if "messages" not in run and options.isdisjoint((*run, *metadata)):
+        return ()  # as in most requests
+    if is_short_form(run):
+        return ()
+    belong = options - as_mapping(metadata.get("context")).keys()
+    keys = [f"/content/{key}" for key in run.keys() & (belong | {"messages"})]
+    return tuple(sorted([*keys, *(f"/content/metadata/{key}" for key in metadata.keys() & belong)]))
 
 
 def omit_derived(schema: dict[str, Any]) -> None:
@@ -88,42 +166,62 @@ def omit_derived(schema: dict[str, Any]) -> None:
 def invalid(error: ValidationError) -> InvalidRequestError:
     """Return a validation error of pydantic as an error of ours, with JSON pointers."""
     problems = [
-        Problem(_pointer_of(detail["loc"]), detail["msg"].removeprefix("Value error, "))
-        for detail in error.errors()
+        Problem(_pointer_of(detail["loc"]), _detail_of(detail)) for detail in error.errors()
     ]
     first = problems[0]
     return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
 
 
-def _mixed_forms(content: Mapping[str, object]) -> Iterator[Problem]:
-    if not RUN_KEYS.isdisjoint(content):
-        for key in sorted(SHORT_KEYS & content.keys()):
-            yield Problem(f"/content/{key}", "belongs to the short form; this content is a run")
+@contextmanager
+def invalid_errors() -> Iterator[None]:
+    """Raise what the validation of an object raises as `InvalidRequestError`."""
+    try:
+        yield
+    except ValidationError as error:
+        raise invalid(error) from error
+    except (TypeError, ValueError, RecursionError) as error:  # an object that isn't JSON
+        raise InvalidRequestError(f"not JSON: {error}") from error
 
 
-def _contradictions(request: Mapping[str, object], run: Mapping[str, object]) -> Iterator[Problem]:
-    history = run.get("history")
-    messages: Sequence[object] = history if isinstance(history, list) else ()
+def _contradictions(request: Mapping[str, object]) -> Iterator[Problem]:
+    objects = _objects(request)
     for name, name_in_run in _REPEATED.items():
-        values = {f"/{name}": request.get(name), f"/content/{name_in_run}": run.get(name_in_run)}
-        for index, message in enumerate(messages):
-            value = message.get(name) if isinstance(message, dict) else None
-            values[f"/content/history/{index}/{name}"] = value
-        given = [(pointer, value) for pointer, value in values.items() if value is not None]
-        for pointer, value in given[1:]:
-            if value != given[0][1]:
-                yield Problem(pointer, f"differs from {name} at {given[0][0]}")
+        given = [
+            (pointer, key, item[key])
+            for pointer, item in objects
+            if item.get(key := name_in_run if pointer == "/content" else name) is not None
+        ]
+        for pointer, key, value in given[1:]:
+            first_pointer, first_key, first = given[0]
+            if value != first:
+                detail = f"differs from {name} at {first_pointer}/{first_key}"
+                yield Problem(f"{pointer}/{key}", detail)
 
 
-def _derived_run_id(run: Mapping[str, Any], request_id: str) -> object:
-    """Return the run id of the first message, else one derived from the request's id."""
+def _objects(request: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return a request, its content and its messages, each with its JSON pointer."""
+    content = request.get("content")
+    run = content if isinstance(content, dict) else {}
+    objects = [("", request), ("/content", run)]
+    for index, message in enumerate(_messages(run)):
+        if isinstance(message, dict):
+            objects.append((f"/content/history/{index}", message))
+    return objects
+
+
+def _messages(run: Mapping[str, object]) -> Sequence[object]:
     history = run.get("history")
-    first = history[0] if isinstance(history, list) and history else None
-    run_id = first.get("run_id") if isinstance(first, Mapping) else None
-    return run_id or f"run_{request_id.removeprefix('msg_')}"
+    return history if isinstance(history, list) else ()
+
+
+def _detail_of(detail: ErrorDetails) -> str:
+    is_input = detail["type"] == "missing" and detail["loc"][-1] in ("history", "current_input")
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{message}; {INPUT_KEYS}" if is_input else message
 
 
 def _pointer_of(location: tuple[int | str, ...]) -> str:
     """Return a JSON pointer; pydantic's name of the content's form is not part of it."""
-    steps = location[:1] + location[2:] if location[:1] == ("content",) else location
+    has_form = location[:2] in (("content", "short"), ("content", "run"))
+    steps = location[:1] + location[2:] if has_form else location
     return "".join(f"/{escape_key(str(step))}" for step in steps)

@@ -6,47 +6,27 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import structlog
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from formatters.rows import fix_surrogates
-from service.errors import (
-    BudgetExceededError,
-    BusError,
-    ContextBuilderError,
-    DeadlineExceededError,
-    HistoryUnavailableError,
-    IdConflictError,
-    InvalidRequestError,
-    OverloadedError,
-    Problem,
-    UnsupportedContentError,
-    UnsupportedVersionError,
-)
+from service.errors import CLASSES, BusError, ContextBuilderError, InvalidRequestError, Problem
 from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
 from service.wire.protocol import Topics
+from service.wire.recall import RecallResponse, RecallSuccess
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
-from service.worker.telemetry import BusSpans
+from service.worker.spans import BusSpans
 
 log = structlog.get_logger(__name__)
 
-#: The error class of each code on the wire; an unknown code raises the root.
-ERRORS: Final[Mapping[str, type[ContextBuilderError]]] = {
-    error.code: error
-    for error in (
-        BudgetExceededError,
-        DeadlineExceededError,
-        HistoryUnavailableError,
-        IdConflictError,
-        InvalidRequestError,
-        OverloadedError,
-        UnsupportedContentError,
-        UnsupportedVersionError,
-    )
-}
+#: An error reads as that of a build.
+AnyResponse = BuildResponse | RecallResponse
+_RESPONSE: Final[TypeAdapter[AnyResponse]] = TypeAdapter(
+    Annotated[AnyResponse, Field(union_mode="left_to_right")]
+)
 
 
 class NoAnswerError(ContextBuilderError, code="no_answer"):
@@ -72,14 +52,17 @@ class ContextClient:
         timeout_seconds: float = 15.0,
         spans: BusSpans | None = None,
     ) -> None:
-        """Create a client on a bus; ``spans`` defaults to those of the process's provider."""
+        """Create a client whose responses arrive on the channel ``reply_to``.
+
+        ``spans`` defaults to those of the process's provider.
+        """
         self._bus = bus
         self._spans = spans or BusSpans(find_tracer())
         self._reply_to = reply_to
         self._timeout_seconds = timeout_seconds
         #: By owner and id, since owners may choose the same id.
-        self._waiting: defaultdict[tuple[str, str], set[asyncio.Future[BuildResponse]]] = (
-            defaultdict(set)
+        self._waiting: defaultdict[tuple[str, str], set[asyncio.Future[AnyResponse]]] = defaultdict(
+            set
         )
 
     async def build(
@@ -95,7 +78,7 @@ class ContextClient:
 
         Raises:
             NoAnswerError: No response arrived within ``timeout_seconds``.
-            NoWorkerError: The request went to the channel, and nobody was listening.
+            NoWorkerError: The request went to the channel, and no worker was listening.
             ContextBuilderError: The response is an error; the class depends on its code.
         """
         response = await self.send(request, timeout_seconds=timeout_seconds, via=via)
@@ -111,6 +94,34 @@ class ContextClient:
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildResponse:
         """Send a request and return its response, also an error; else raises as `build` does."""
+        response = await self.exchange(request, timeout_seconds=timeout_seconds, via=via)
+        if isinstance(response, RecallResponse):
+            raise InvalidRequestError("the request is a recall; `recall` sends it")
+        return response
+
+    async def recall(
+        self,
+        request: Mapping[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        via: Literal["stream", "channel"] = "stream",
+    ) -> RecallSuccess:
+        """Send a recall and return the messages; raises as `build` does."""
+        response = await self.exchange(request, timeout_seconds=timeout_seconds, via=via)
+        if response.content.status == "error":
+            raise _error(response.content.error)
+        if not isinstance(response, RecallResponse):
+            raise InvalidRequestError("the request is no recall; `build` sends it")
+        return response.content
+
+    async def exchange(
+        self,
+        request: Mapping[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        via: Literal["stream", "channel"] = "stream",
+    ) -> AnyResponse:
+        """Send a request or a recall, and return its response, as `send` does."""
         with self._spans.request_span(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
@@ -119,20 +130,20 @@ class ContextClient:
 
     async def _answer(
         self, request: Mapping[str, Any], timeout_seconds: float | None, via: str
-    ) -> BuildResponse:
+    ) -> AnyResponse:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
-        waiting: asyncio.Future[BuildResponse] = asyncio.get_running_loop().create_future()
-        key = (
-            fix_surrogates(str(sent.get("owner_key"))),
-            fix_surrogates(str(sent["id"])),
-        )
+        waiting: asyncio.Future[AnyResponse] = asyncio.get_running_loop().create_future()
+        key = (fix_surrogates(str(sent.get("owner_key"))), fix_surrogates(str(sent["id"])))
         # several callers may wait for one id, and one of them may give up
         self._waiting[key].add(waiting)
         try:
             async with asyncio.timeout(seconds):
                 with self._spans.send_span(sent):
-                    await self._put(json.dumps(self._spans.with_trace_headers(sent)).encode(), via)
+                    payload = json.dumps(
+                        self._spans.with_trace_headers(sent), separators=(",", ":")
+                    )
+                    await self._put(payload.encode(), via)
                 return await waiting
         except TimeoutError as error:
             raise NoAnswerError(f"no response to {sent['id']} within {seconds:g} s") from error
@@ -145,7 +156,7 @@ class ContextClient:
         """Deliver responses to their callers, until cancelled."""
         async for reply in replies:
             try:
-                response = BuildResponse.model_validate_json(reply)
+                response = _RESPONSE.validate_json(reply)
             except ValidationError:
                 log.warning("client.unreadable", reply_to=self._reply_to)
                 continue
@@ -172,11 +183,8 @@ class ContextClient:
             "reply_to": self._reply_to,
             "reply_kind": "channel",
         }
-        return {
-            **request,
-            "id": request.get("id") or f"msg_{uuid.uuid4().hex}",
-            "metadata": metadata,
-        }
+        message_id = request.get("id") or f"msg_{uuid.uuid4().hex}"
+        return {**request, "id": message_id, "metadata": metadata}
 
     async def _put(self, payload: bytes, via: str) -> None:
         if via == "stream":
@@ -193,7 +201,10 @@ async def open_client(
     timeout_seconds: float = 15.0,
     spans: BusSpans | None = None,
 ) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus, subscribed to its channel."""
+    """Open a client on a bus, subscribed to its channel.
+
+    ``spans`` defaults to those of the process's provider.
+    """
     reply_to = f"{reply_prefix}{uuid.uuid4().hex}"
     client = ContextClient(bus, reply_to, timeout_seconds=timeout_seconds, spans=spans)
     async with bus.subscribe(reply_to) as replies:
@@ -210,6 +221,6 @@ async def open_client(
 
 def _error(body: ErrorBody) -> ContextBuilderError:
     problems = [Problem(problem["pointer"], problem["detail"]) for problem in body.errors]
-    error = ERRORS.get(body.code, ContextBuilderError)(body.detail, problems)
+    error = CLASSES.get(body.code, ContextBuilderError)(body.detail, problems)
     error.code, error.retryable = body.code, body.retryable
     return error

@@ -1,14 +1,16 @@
 """Handle deliveries: answer with a context, a stored answer or an error, or dead-letter them."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 import structlog
 
-from service.aio import LARGE_TEXT, time_limit
-from service.build.account import Built
+from service.aio import LARGE_TEXT
+from service.build.account import context_sizes
 from service.build.after_answer import AfterAnswer
 from service.builder import Answered, ContextBuilder
 from service.config.settings import BusSettings
@@ -23,31 +25,47 @@ from service.errors import (
     shown,
 )
 from service.observe.metrics import Metrics, timed
-from service.observe.tracing import own_trace
+from service.observe.tracing import current_span, own_trace, record_failure
 from service.ports.bus import (
+    NO_DATA,
     Answer,
     AnswerMode,
     AnswerOutcome,
     Bus,
+    Delivery,
     Identity,
     Receipt,
     ReplyKind,
-    StoredResult,
+    lane_of,
 )
-from service.ports.stream import Delivery
+from service.wire.payload import MAX_BYTES, JsonObject
 from service.wire.protocol import Topics
-from service.wire.request import BuildRequest, Envelope, RejectedError, decode
+from service.wire.recall import (
+    RecallRequest,
+    RecallResponse,
+    RecallSuccess,
+    decode_recall,
+    serialize_recall,
+)
+from service.wire.request import BuildRequest, Envelope, RejectedError, RequestKind, decode_as
 from service.wire.response import (
     BuildResponse,
+    ErrorBody,
+    StoredResult,
     error_response,
     response_metadata,
     serialize_response,
 )
+from service.wire.validation import is_recall
+from service.worker.pace import Paces
 from service.worker.recorder import Recorder
 from service.worker.sender import Sender
-from service.worker.telemetry import BusSpans, record_build
+from service.worker.spans import BusSpans
 
 log = structlog.get_logger(__name__)
+
+AnyRequest = BuildRequest | RecallRequest
+AnyAnswered = Answered[BuildResponse | RecallResponse]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,23 +74,11 @@ class Incoming:
 
     delivery: Delivery
     envelope: Envelope
-    request: BuildRequest | None = None
-    error: ContextBuilderError | None = None
-
-    @property
-    def identity(self) -> Identity:
-        """Return what two deliveries of one request share."""
-        return Identity(self.envelope.owner_key, self.envelope.id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reply:
-    """An answer to send, with what to record once it has been sent."""
-
-    answer: Answer
-    built: Built | None = None
-    #: The metric label: ``success`` or the error's code; None for a request that was counted.
-    outcome: str | None
+    request: AnyRequest | ContextBuilderError
+    #: Whether the reply may go where the request wants it; if not, that is the request's error.
+    may_reply: bool
+    #: What two deliveries of one request share.
+    identity: Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,196 +91,253 @@ class Handler:
     #: None if inputs are not recorded.
     recorder: Recorder | None
     after_answer: Sequence[AfterAnswer]
-    spans: BusSpans
+    #: Called with each request that is refused, and the error.
+    on_refusal: Callable[[Envelope, ContextBuilderError], object]
+    #: None if no spans are collected.
+    spans: BusSpans | None
+    #: Decides which requests are refused when an owner has too many.
+    paces: Paces
 
     async def read(self, deliveries: Sequence[Delivery]) -> list[Incoming]:
         """Decode deliveries; those that can't be answered go to the dead-letter stream."""
         incoming: list[Incoming] = []
         for delivery in deliveries:
             try:
-                incoming.append(await decode_delivery(delivery, self._settings))
+                if len(delivery.payload) < LARGE_TEXT:
+                    incoming.append(self._decode(delivery))
+                else:  # in a thread, so that the event loop stays free
+                    incoming.append(await asyncio.to_thread(self._decode, delivery))
             except RejectedError as rejected:
-                log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
-                await self.bus.requests.dead_letter(delivery, rejected.detail)
-                self._metrics.count_dead_letter("unreadable")
+                if await self.bus.requests.dead_letter(delivery, rejected.detail):
+                    log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
+                    self._metrics.count_dead_letter("unreadable")
         return incoming
+
+    def _decode(self, delivery: Delivery) -> Incoming:
+        """Decode a delivery; raises `RejectedError` if it can't be answered."""
+        if not delivery.payload:
+            raise RejectedError(InvalidRequestError(NO_DATA), None)
+        most = self._settings.max_payload_bytes
+        request: AnyRequest | ContextBuilderError
+        try:
+            received_at = delivery.received_at
+            decode = decode_recall if delivery.recall else decode_request
+            request = decode(delivery.payload, received_at=received_at, max_bytes=most)
+            envelope = request.envelope
+        except RejectedError as rejected:
+            if rejected.envelope is None:
+                raise
+            request, envelope = rejected.error, rejected.envelope
+            if not (envelope.identified or self._may_reply(envelope)):
+                raise
+        problem = self._reply_problem(envelope)
+        if problem and not isinstance(request, ContextBuilderError):
+            request = _bad_reply(problem)
+        return Incoming(
+            delivery=delivery,
+            envelope=envelope,
+            request=request,
+            may_reply=problem is None,
+            identity=Identity(envelope.owner_key, envelope.id),
+        )
 
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it; ``stored`` is the answer to an earlier one."""
+        if not (incoming.envelope.identified and incoming.may_reply):
+            # an error, even if an answer is stored: content may only go to the requested reply, and
+            # without an owner and an id there is nothing to store it under
+            await self._send(incoming, await self._build(incoming), "again")
+            return
+        if stored and self._is_given_up(incoming) and _is_internal(stored):
+            # answered when it was given up, but the dead-letter stream couldn't be used
+            await self.bus.requests.dead_letter(incoming.delivery, _reason(incoming))
+            return
         if stored is None:
-            receipt = await self._send(incoming, await self._first_reply(incoming))
+            receipt = await self._answer(incoming)
             if receipt.outcome is not AnswerOutcome.ANSWERED:
                 return
             # another delivery of this request was answered during the build
             (stored,) = await self.bus.find_results([incoming.identity])
-        await self._send(incoming, await self._repeated_reply(incoming, stored))
+        await self._answer_again(incoming, stored)
 
-    async def refuse(self, payload: bytes) -> None:
-        """Answer `overloaded` to the sender of a payload, if it can be answered."""
+    async def _answer(self, incoming: Incoming) -> Receipt:
+        if not self._is_given_up(incoming):
+            answered = await self._build(incoming)
+            error = _find_error(answered.response)
+            # a stored error that isn't final would hide the later answer
+            mode: AnswerMode = "unstored" if error and not error.final else "first"
+            return await self._send(incoming, answered, mode)
+        self._metrics.count_dead_letter("deliveries")
+        reason = _reason(incoming)
+        failed = self._fail(incoming, ContextBuilderError(f"the request was {reason}"))
+        return await self._send(incoming, failed, "first", dead_letter=reason)
+
+    def _is_given_up(self, incoming: Incoming) -> bool:
+        return incoming.delivery.attempt > self._settings.max_deliveries
+
+    async def _answer_again(self, incoming: Incoming, stored: StoredResult | None) -> Receipt:
+        """Answer a request that was answered before: with the stored result, if any."""
+        if stored and stored.fingerprint != incoming.envelope.fingerprint:
+            detail = (
+                f"the id {shown(incoming.envelope.id)} was used for a request with other content"
+                " or options; send this one with another id"
+            )
+            failed = self._fail(incoming, IdConflictError(detail))
+            return await self._send(incoming, failed, "again")
+        if stored is None or stored.response is None:  # it just expired, or is too large to store
+            return await self._send(incoming, await self._build(incoming), "again")
+        self._metrics.count_duplicate("stored")
+        model = RecallResponse if incoming.envelope.kind == "recall" else BuildResponse
+        first: BuildResponse | RecallResponse = model.model_validate_json(stored.response)
+        metadata = response_metadata(incoming.envelope, own_trace())
+        repeated = Answered(first.model_copy(update={"metadata": metadata}))
+        return await self._send(incoming, repeated, "again", counted=False)
+
+    async def refuse(self, payload: bytes, error: ContextBuilderError) -> None:
+        """Answer with an error to the sender of a payload, if it can be answered."""
         try:
-            envelope = decode(payload, max_bytes=self._settings.max_payload_bytes).envelope
+            most = self._settings.max_payload_bytes
+            envelope = decode_request(payload, max_bytes=most).envelope
         except RejectedError as rejected:
-            if rejected.envelope is None:
+            if rejected.envelope is None or not rejected.envelope.identified:
                 return
             envelope = rejected.envelope
-        error = OverloadedError("too many requests are waiting; try again later")
-        response = serialize_response(error_response(envelope, error, self.bus.now(), own_trace()))
+        response = _serialize(error_response(envelope, error, self.bus.now(), own_trace()))
         self._metrics.count_answer(error.code)
+        self.on_refusal(envelope, error)
         # lists and streams are for answers; their readers find this on the common channel
-        reply_to, kind = self._reply_address(envelope)
-        channel = reply_to if kind == "channel" else self._response_topic
+        reply_to, kind = self._reply_address(envelope, may_reply=self._may_reply(envelope))
+        channel = reply_to if kind == "channel" else self._response_topic(envelope)
         try:
             await self.bus.publish_to(channel, response)
         except ForbiddenError:  # a retry would block the other requests on the channel
             log.warning("bus.reply_refused", reply_to=channel, kind="channel")
 
-    async def _send(self, incoming: Incoming, reply: _Reply) -> Receipt:
-        """Send a reply; once it is sent, count it and start the work after it."""
-        with timed(self._metrics, "send"):
-            self.spans.describe_sending(reply.answer)
-            receipt = await self.sender.send(reply.answer)
-        if receipt.outcome is AnswerOutcome.FORBIDDEN:
-            receipt = await self.sender.send(self._redirected(incoming, reply.answer))
-            if receipt.outcome is AnswerOutcome.SENT:
-                self._metrics.count_answer(InvalidRequestError.code)
-            return receipt
-        if receipt.outcome is AnswerOutcome.NOT_MINE:
-            self._metrics.count_duplicate("lease_lost")
-        if receipt.outcome is AnswerOutcome.SENT:
-            if reply.outcome:
-                self._metrics.count_answer(reply.outcome)
-            if reply.built:
-                for work in self.after_answer:
-                    work.keep(reply.built)
-        return receipt
-
-    def _redirected(self, incoming: Incoming, answer: Answer) -> Answer:
-        """Return the error that replaces an answer which the server refuses to deliver."""
-        error = _bad_reply("the service has no permission to write there")
-        response = serialize_response(self._error_response(incoming, error))
-        topic = self._response_topic
-        return replace(answer, response=response, reply_to=topic, reply_kind="channel")
-
-    async def _first_reply(self, incoming: Incoming) -> _Reply:
-        attempts = incoming.delivery.attempt - 1
-        if attempts >= self._settings.max_deliveries:
-            reason = f"delivered {attempts} times without an answer"
-            error = ContextBuilderError(f"the request was {reason}")
-            self._metrics.count_dead_letter("deliveries")
-            response = self._error_response(incoming, error)
-            answer = self._answer(incoming, response, dead_letter=reason)
-            return _Reply(answer=answer, outcome=error.code)
-        answered = await self._build(incoming)
-        return self._reply(incoming, answered, _mode(answered.response))
-
-    async def _repeated_reply(self, incoming: Incoming, stored: StoredResult | None) -> _Reply:
-        """Answer a request that was answered before: with the stored result if there is one."""
-        if stored is not None and stored.fingerprint != incoming.envelope.fingerprint:
-            error = IdConflictError(
-                f"the id {shown(incoming.envelope.id)} was used for another request"
-            )
-            response = self._error_response(incoming, error)
-            answer = self._answer(incoming, response, mode="again")
-            return _Reply(answer=answer, outcome=error.code)
-        if stored is None or stored.response is None:  # it just expired, or is too large to store
-            return self._reply(incoming, await self._build(incoming), "again")
-        self._metrics.count_duplicate("stored")
-        first = BuildResponse.model_validate_json(stored.response)
-        metadata = response_metadata(incoming.envelope, own_trace())
-        repeated = first.model_copy(update={"metadata": metadata})
-        return _Reply(answer=self._answer(incoming, repeated, mode="again"), outcome=None)
-
-    def _reply(self, incoming: Incoming, answered: Answered, mode: AnswerMode) -> _Reply:
-        content = answered.response.content
-        return _Reply(
-            answer=self._answer(incoming, answered.response, mode=mode),
-            built=answered.built,
-            outcome=content.error.code if content.status == "error" else content.status,
-        )
-
-    async def _build(self, incoming: Incoming) -> Answered:
-        """Build the context of a request, or the error that prevents it; log and measure it."""
-        began = self.bus.now()
-        try:
-            if incoming.request is None:
-                raise incoming.error or ContextBuilderError()
-            self._check_reply_address(incoming.envelope)
-            answered = await self._build_in_time(incoming.request, self._deadline(incoming), began)
-        except ContextBuilderError as error:
-            answered = Answered(self._error_response(incoming, error))
-        record_build(incoming.delivery, answered, began, self.bus.now(), self._metrics)
-        return answered
-
-    async def _build_in_time(
-        self, request: BuildRequest, deadline: datetime, now: datetime
-    ) -> Answered:
-        """Build a context and record its input before the deadline.
-
-        Raises:
-            DeadlineExceededError: The deadline has passed, or passes during the build.
-            HistoryUnavailableError: The input can't be recorded.
-        """
-        seconds = (deadline - now).total_seconds()
-        late = f"the deadline {deadline.isoformat()} has passed"
-        if seconds <= 0:
-            raise DeadlineExceededError(late)
-        try:
-            with time_limit(seconds):
-                answered = await self.builder.answer(request)
-                if self.recorder and answered.built:
-                    with timed(self._metrics, "record"):
-                        await self.recorder.record_input(request)
-        except TimeoutError as error:
-            raise DeadlineExceededError(late) from error
-        return answered
-
-    def _deadline(self, incoming: Incoming) -> datetime:
-        default_ms = self._settings.default_timeout_ms
-        return incoming.envelope.metadata.expires_at(incoming.delivery.received_at, default_ms)
-
-    def _check_reply_address(self, envelope: Envelope) -> None:
-        """Raise `InvalidRequestError` unless a reply may go where the request wants it."""
-        metadata = envelope.metadata
-        if metadata.reply_to is None and metadata.reply_kind != "channel":
-            detail = f"a reply of the kind {metadata.reply_kind} needs a reply_to"
-        elif metadata.reply_to is not None and not self._is_allowed(metadata.reply_to):
-            detail = f"must begin with one of {', '.join(self._settings.reply_prefixes)}"
-        else:
-            return
-        raise _bad_reply(detail)
-
-    def _reply_address(self, envelope: Envelope) -> tuple[str, ReplyKind]:
-        """Return where a response goes: to the common channel unless another is allowed."""
-        metadata = envelope.metadata
-        if metadata.reply_to is None or not self._is_allowed(metadata.reply_to):
-            return self._response_topic, "channel"
-        return metadata.reply_to, metadata.reply_kind
-
-    def _is_allowed(self, reply_to: str) -> bool:
-        return reply_to.startswith(tuple(self._settings.reply_prefixes))
-
-    def _error_response(self, incoming: Incoming, error: ContextBuilderError) -> BuildResponse:
-        return error_response(incoming.envelope, error, self.bus.now(), own_trace())
-
-    def _answer(
+    async def _send(
         self,
         incoming: Incoming,
-        response: BuildResponse,
+        answered: AnyAnswered,
+        mode: AnswerMode,
         *,
-        mode: AnswerMode = "first",
         dead_letter: str | None = None,
-    ) -> Answer:
-        reply_to, reply_kind = self._reply_address(incoming.envelope)
-        return Answer(
+        counted: bool = True,
+    ) -> Receipt:
+        """Send an answer; once it is sent, count it if wanted, and start the work after it."""
+        may_reply = incoming.may_reply
+        reply_to, reply_kind = self._reply_address(incoming.envelope, may_reply=may_reply)
+        answer = Answer(
             delivery=incoming.delivery,
             identity=incoming.identity,
             fingerprint=incoming.envelope.fingerprint,
-            response=serialize_response(response),
+            response=_serialize(answered.response),
             reply_to=reply_to,
             reply_kind=reply_kind,
             mode=mode,
             dead_letter=dead_letter,
         )
+        with timed(self._metrics, "send"):
+            if self.spans:
+                self.spans.describe_sending(answer)
+            receipt = await self.sender.send(answer)
+        if receipt.outcome is AnswerOutcome.FORBIDDEN:
+            # an error on the common channel replaces what the server refuses to deliver
+            error = _bad_reply("the service has no permission to write there")
+            answered, counted = self._fail(incoming, error), True
+            answer = replace(answer, response=_serialize(answered.response), mode="again")
+            topic = self._response_topic(incoming.envelope)
+            receipt = await self.sender.send(replace(answer, reply_to=topic, reply_kind="channel"))
+        if receipt.outcome is AnswerOutcome.NOT_MINE:
+            self._metrics.count_duplicate("lease_lost")
+        if receipt.outcome is AnswerOutcome.SENT:
+            if counted:
+                self._count(incoming, answered)
+            if answered.built:
+                for work in self.after_answer:
+                    work.keep(answered.built)
+        return receipt
+
+    def _count(self, incoming: Incoming, answered: AnyAnswered) -> None:
+        failure = _find_error(answered.response)
+        self._metrics.count_answer(failure.code if failure else "success")
+        if answered.error:
+            self.on_refusal(incoming.envelope, answered.error)
+
+    async def _build(self, incoming: Incoming) -> AnyAnswered:
+        """Build the answer to a request, or the error that prevents it; log and measure it."""
+        began = self.bus.now()
+        answered: AnyAnswered
+        try:
+            if isinstance(incoming.request, ContextBuilderError):
+                raise incoming.request
+            answered = await self._build_in_time(incoming, incoming.request, began)
+        except ContextBuilderError as error:
+            answered = self._fail(incoming, error)
+        record_build(incoming.delivery, answered, began, self.bus.now(), self._metrics)
+        return answered
+
+    async def _build_in_time(
+        self, incoming: Incoming, request: AnyRequest, now: datetime
+    ) -> AnyAnswered:
+        """Answer a request before the deadline; record the input of a context.
+
+        Raises:
+            DeadlineExceededError: The deadline has passed, or passes during the build.
+            HistoryUnavailableError: The input can't be recorded.
+            OverloadedError: Too many requests of its owner wait.
+        """
+        received_at, default_ms = incoming.delivery.received_at, self._settings.default_timeout_ms
+        deadline = incoming.envelope.metadata.expires_at(received_at, default_ms)
+        seconds = (deadline - now).total_seconds()
+        if seconds <= 0:
+            raise _late(deadline)
+        behind = incoming.delivery.behind
+        if behind is not None:
+            lane = f"{incoming.delivery.source} {lane_of(request.owner_key)}"
+            all_seconds = (deadline - received_at).total_seconds()
+            if self.paces.refuses(lane, behind=behind, seconds=all_seconds):
+                detail = "too many requests of this owner are waiting; try again later"
+                raise OverloadedError(detail)
+        try:
+            async with asyncio.timeout(seconds):
+                if isinstance(request, RecallRequest):
+                    return await self.builder.answer_recall(request)
+                answered = await self.builder.answer(request)
+                if self.recorder and answered.built:
+                    with timed(self._metrics, "record"):
+                        own = request.options.past is None  # else the rows are the request's
+                        stored = answered.built.gathered.history.current if own else ()
+                        warning = await self.recorder.record_input(request, stored)
+                    if warning:
+                        answered = answered.with_warning(warning)
+        except TimeoutError as error:
+            raise _late(deadline) from error
+        return answered
+
+    def _fail(self, incoming: Incoming, error: ContextBuilderError) -> Answered[BuildResponse]:
+        response = error_response(incoming.envelope, error, self.bus.now(), own_trace())
+        return Answered(response, error=error)
+
+    def _may_reply(self, envelope: Envelope) -> bool:
+        return self._reply_problem(envelope) is None
+
+    def _reply_problem(self, envelope: Envelope) -> str | None:
+        """Return why a reply may not go where the request wants it; None if it may."""
+        metadata = envelope.metadata
+        if envelope.reply_unreadable:
+            return "can't be read"
+        if metadata.reply_to is None and metadata.reply_kind != "channel":
+            return f"a reply of the kind {metadata.reply_kind} needs a reply_to"
+        allowed = self._settings.reply_prefixes
+        if metadata.reply_to is not None and not metadata.reply_to.startswith(allowed):
+            return f"must begin with one of {', '.join(allowed)}"
+        return None
+
+    def _reply_address(self, envelope: Envelope, *, may_reply: bool) -> tuple[str, ReplyKind]:
+        """Return where a response goes: to the common channel unless another is allowed."""
+        metadata = envelope.metadata
+        if metadata.reply_to is None or not may_reply:
+            return self._response_topic(envelope), "channel"
+        return metadata.reply_to, metadata.reply_kind
 
     @property
     def _settings(self) -> BusSettings:
@@ -284,34 +347,79 @@ class Handler:
     def _metrics(self) -> Metrics:
         return self.builder.metrics
 
-    @property
-    def _response_topic(self) -> str:
-        return f"{self._settings.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+    def _response_topic(self, envelope: Envelope) -> str:
+        return f"{self._settings.prefix}{_RESPONSES[envelope.kind]}"
 
 
-async def decode_delivery(delivery: Delivery, settings: BusSettings) -> Incoming:
-    """Decode a delivery; a large one in a thread, so that the event loop stays free.
+def decode_request(
+    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
+) -> BuildRequest | RecallRequest:
+    """Read a request of either kind; raises `RejectedError` as `service.wire.request.decode`."""
 
-    Raises:
-        RejectedError: It can't be answered.
-    """
-    if len(delivery.payload) < LARGE_TEXT:
-        return _decode(delivery, settings)
-    return await asyncio.to_thread(_decode, delivery, settings)
+    def choose(raw: JsonObject) -> Callable[..., BuildRequest | RecallRequest]:
+        model = RecallRequest if is_recall(raw.get("content")) else BuildRequest
+        return model.model_validate
+
+    return decode_as(choose, payload, received_at=received_at, max_bytes=max_bytes)
 
 
-def _decode(delivery: Delivery, settings: BusSettings) -> Incoming:
-    try:
-        request = decode(
-            delivery.payload,
-            received_at=delivery.received_at,
-            max_bytes=settings.max_payload_bytes,
-        )
-    except RejectedError as rejected:
-        if rejected.envelope is None:
-            raise
-        return Incoming(delivery=delivery, envelope=rejected.envelope, error=rejected.error)
-    return Incoming(delivery=delivery, envelope=request.envelope, request=request)
+def _serialize(response: BuildResponse | RecallResponse) -> bytes:
+    """Serialize a response of either kind to bytes."""
+    if isinstance(response, RecallResponse):
+        return serialize_recall(response)
+    return serialize_response(response)
+
+
+#: By kind of request, the channel of its response unless it names another.
+_RESPONSES: Final[Mapping[RequestKind, Topics]] = {
+    "build": Topics.CONTEXT_BUILD_RESPONSE,
+    "recall": Topics.CONTEXT_RECALL_RESPONSE,
+}
+
+
+def record_build(
+    delivery: Delivery, answered: AnyAnswered, began: datetime, ended: datetime, metrics: Metrics
+) -> None:
+    """Write the log line of a build, and record its metrics."""
+    response = answered.response
+    if answered.built:
+        metrics.record_context(context_sizes(answered.built))
+    content, seconds = response.content, (ended - began).total_seconds()
+    # clocks may be set back in between
+    metrics.record_duration("queue", max(0.0, (began - delivery.received_at).total_seconds()))
+    metrics.record_duration("build", max(0.0, seconds))
+    fields = {
+        "request_id": response.metadata.request_id,
+        "run_id": response.run_id,
+        "owner_key": response.owner_key,
+        "attempt": delivery.attempt,
+        "milliseconds": round(seconds * 1000, 1),
+    }
+    if content.status == "error":
+        # pointers only, since details may quote the request
+        pointers = [problem["pointer"] for problem in content.error.errors]
+        record_failure(current_span(), content.error.code)
+        log.warning("context.refused", **fields, code=content.error.code, places=pointers)
+        return
+    if isinstance(content, RecallSuccess):
+        shown_rows = {"shown": len(content.messages), "left_out": content.left_out}
+        log.info("context.recalled", **fields, total=content.usage.total, **shown_rows)
+        return
+    log.info(
+        "context.built",
+        **fields,
+        build_id=content.build_id,
+        model=content.usage.model,
+        total=content.usage.total,
+        available=content.usage.available,
+        blocks=content.usage.blocks,
+        **content.outcomes,
+        warnings=[warning.code for warning in content.warnings],
+    )
+
+
+def _late(deadline: datetime) -> DeadlineExceededError:
+    return DeadlineExceededError(f"the deadline {deadline.isoformat()} has passed")
 
 
 def _bad_reply(detail: str) -> InvalidRequestError:
@@ -319,7 +427,17 @@ def _bad_reply(detail: str) -> InvalidRequestError:
     return InvalidRequestError(f"{problem.pointer}: {detail}", [problem])
 
 
-def _mode(response: BuildResponse) -> AnswerMode:
-    """Return how a response is stored: a retryable error must not hide the later answer."""
-    content = response.content
-    return "unstored" if content.status == "error" and content.error.retryable else "first"
+def _reason(incoming: Incoming) -> str:
+    """Return why a request is dead."""
+    return f"delivered {incoming.delivery.attempt - 1} times without an answer"
+
+
+def _is_internal(stored: StoredResult) -> bool:
+    if stored.response is None:
+        return False
+    error = json.loads(stored.response)["content"].get("error") or {}
+    return bool(error.get("code") == ContextBuilderError.code)
+
+
+def _find_error(response: BuildResponse | RecallResponse) -> ErrorBody | None:
+    return response.content.error if response.content.status == "error" else None

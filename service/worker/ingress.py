@@ -1,13 +1,19 @@
-"""Move requests from the request channel into the request stream."""
+"""Move requests into the request stream: from channels, and from that of recalls.
+
+A recall on its own stream is moved, not answered there: workers read one more stream only in the
+background, and all that is promised of requests holds for it.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
-from service.ports.bus import Bus, Enqueued
-from service.worker.loop import Pulse, repeat_with_backoff
+from service.errors import BusError, ContextBuilderError, OverloadedError
+from service.ports.bus import NO_DATA, Bus, Delivery, Enqueued
+from service.wire.protocol import Topics
+from service.worker.runner import Pulse, repeat_with_backoff
 
 log = structlog.get_logger(__name__)
 
@@ -17,6 +23,22 @@ MAX_HELD: Final = 1_000
 #: Seconds between attempts to enqueue them; while a node is unavailable, one costs next to nothing.
 HELD_SECONDS: Final = 0.25
 
+#: Limit of the recalls in one read, and the seconds that a read waits for them.
+BATCH: Final = 64
+WAIT: Final = 0.5
+
+#: By outcome: the reason in the log, and the error for the sender.
+REFUSALS: Final[Mapping[Enqueued, tuple[str, ContextBuilderError]]] = {
+    Enqueued.REFUSED: (
+        "backlog",
+        OverloadedError("too many requests are waiting; try again later"),
+    ),
+    Enqueued.UNUSABLE: (
+        "stream",
+        BusError("the request stream can't take entries until an operator mends it"),
+    ),
+}
+
 
 class Ingress:
     """Enqueues requests from the channel, and retries through outages, as no other worker may.
@@ -25,26 +47,24 @@ class Ingress:
     """
 
     def __init__(
-        self, bus: Bus, refuse: Callable[[bytes], Awaitable[object]], pulse: Pulse
+        self,
+        bus: Bus,
+        refuse: Callable[[bytes, ContextBuilderError], Awaitable[object]],
+        pulse: Pulse,
+        topic: str = Topics.CONTEXT_BUILD_REQUEST,
     ) -> None:
-        """Read from a bus; ``refuse`` answers a request when the backlog is full."""
+        """Read a topic of a bus; ``refuse`` answers a request that the stream can't take."""
         self._bus = bus
+        self._topic = topic
         self._refuse = refuse
         self._pulse = pulse
         #: Payloads that wait for unavailable nodes.
         self._held: list[bytes] = []
         self._held_changed = asyncio.Condition()
 
-    async def run(self) -> None:
-        """Enqueue requests from the channel until cancelled."""
-        await repeat_with_backoff("ingress", self._read_channel)
-
-    async def run_held(self) -> None:
-        """Enqueue held payloads until cancelled."""
-        await repeat_with_backoff("held", self._retry_held)
-
-    async def _read_channel(self) -> None:
-        async with self._bus.subscribe_requests() as batches:
+    async def read_channel(self) -> None:
+        """Enqueue requests from the channel until cancelled; raises `BusError`."""
+        async with self._bus.subscribe_requests(self._topic) as batches:
             async for batch in batches:
                 await self._move(batch)
 
@@ -62,7 +82,8 @@ class Ingress:
 
         await repeat_with_backoff("ingress", attempt, done, self._pulse)
 
-    async def _retry_held(self) -> None:
+    async def retry_held(self) -> None:
+        """Wait for held payloads, and try once to enqueue them; raises `BusError`."""
         async with self._held_changed:
             await self._held_changed.wait_for(lambda: self._held)
         await asyncio.sleep(HELD_SECONDS)
@@ -73,11 +94,45 @@ class Ingress:
             self._held_changed.notify_all()
 
     async def _enqueue(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Enqueue payloads, refuse those beyond the backlog; return those of unavailable nodes."""
-        outcomes = list(zip(payloads, await self._bus.enqueue(payloads), strict=True))
-        refused = [payload for payload, outcome in outcomes if outcome is Enqueued.REFUSED]
-        if refused:
-            log.warning("request.refused", reason="backlog", count=len(refused))
-            # concurrently, or refusing would take longer than sending as many requests again
-            await asyncio.gather(*map(self._refuse, refused))
+        """Enqueue payloads, refuse those that can't be; return those of unavailable nodes."""
+        outcomes = list(zip(payloads, await self._bus.enqueue(payloads, self._topic), strict=True))
+        for refusal, (reason, error) in REFUSALS.items():
+            refused = [payload for payload, outcome in outcomes if outcome is refusal]
+            if refused:
+                log.warning("request.refused", reason=reason, count=len(refused))
+                # concurrently, or refusing would take longer than sending as many requests again
+                await asyncio.gather(*(self._refuse(payload, error) for payload in refused))
         return [payload for payload, outcome in outcomes if outcome is Enqueued.UNAVAILABLE]
+
+
+class RecallStream:
+    """Moves entries from the stream of recalls, each at least once: copies are answered once."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def take_new(self) -> None:
+        """Move new entries; raises `BusError`, after which they are moved by `claim`."""
+        await self._move(await self._bus.recalls.receive(BATCH, wait=WAIT))
+
+    async def claim(self) -> None:
+        """Move the entries that were not moved by those who have read them."""
+        await self._move(await self._bus.recalls.claim(BATCH))
+
+    async def trim(self) -> None:
+        """Delete the entries that have been moved."""
+        await self._bus.recalls.trim()
+
+    async def _move(self, deliveries: Sequence[Delivery]) -> None:
+        # side by side: in a cluster, those for an unavailable node don't hold up the others
+        moving = (self._move_one(delivery) for delivery in deliveries)
+        for outcome in await asyncio.gather(*moving, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+    async def _move_one(self, delivery: Delivery) -> None:
+        if delivery.payload:
+            await self._bus.submit(delivery.payload, recall=delivery.token)
+            await self._bus.recalls.ack([delivery])
+        else:
+            await self._bus.recalls.dead_letter(delivery, NO_DATA)

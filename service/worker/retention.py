@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from service.config.settings import Settings
-from service.ports.stores import Clock, HistoryRetention
+from service.ports.stores import Clock, HistoryStore
 
 log = structlog.get_logger(__name__)
 
@@ -26,49 +26,32 @@ PAUSE: Final = 0.05
 class Retention:
     """Deletes expired rows and archived copies; several workers may do so at a time."""
 
-    def __init__(
-        self,
-        history: HistoryRetention,
-        settings: Settings,
-        clock: Clock,
-        *,
-        batch: int = BATCH,
-    ) -> None:
+    def __init__(self, history: HistoryStore, settings: Settings, clock: Clock) -> None:
         self._history = history
-        self._max_row_age = _days(settings.store.retention_days)
-        self._max_copy_age = _days(settings.events.retention_days)
-        self._archive_interval = timedelta() if settings.events.archive else ARCHIVE_OFF_INTERVAL
-        self._next_archive_check: datetime | None = None
+        self._settings = settings
         self._clock = clock
-        self._batch = batch
+        self._next_archive_check = clock()
 
     async def enforce(self) -> None:
         """Delete all that has expired by now; raises `StoreError`."""
-        rows = await self._delete(self._history.expire, self._max_row_age)
-        copies = await self._enforce_archive()
+        rows = await self._delete(self._history.expire, self._settings.store.retention_days)
+        copies = 0
+        if self._clock() >= self._next_archive_check:
+            days = self._settings.events.retention_days
+            copies = await self._delete(self._history.expire_archive, days)
+            if not self._settings.events.archive:
+                self._next_archive_check = self._clock() + ARCHIVE_OFF_INTERVAL
         if rows or copies:
             log.info("retention.deleted", rows=rows, copies=copies)
 
-    async def _enforce_archive(self) -> int:
-        now = self._clock()
-        if self._next_archive_check is not None and now < self._next_archive_check:
-            return 0
-        copies = await self._delete(self._history.expire_archive, self._max_copy_age)
-        self._next_archive_check = now + self._archive_interval
-        return copies
-
     async def _delete(
-        self, expire: Callable[[datetime, int], Awaitable[int]], max_age: timedelta | None
+        self, expire: Callable[[datetime, int], Awaitable[int]], days: float | None
     ) -> int:
         """Delete in batches until nothing expired is found; returns how many items there were."""
-        if max_age is None:
+        if days is None:
             return 0
-        before, deleted = self._clock() - max_age, 0
-        while count := await expire(before, self._batch):
+        before, deleted = self._clock() - timedelta(days=days), 0
+        while count := await expire(before, BATCH):
             deleted += count
             await asyncio.sleep(PAUSE)
         return deleted
-
-
-def _days(days: float | None) -> timedelta | None:
-    return None if days is None else timedelta(days=days)

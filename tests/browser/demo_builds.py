@@ -77,5 +77,5 @@ async def ask(
 
 
 def _later() -> str:
-    """Return a moment behind all rows of the histories."""
+    """Return a time after all rows of the histories."""
     return (NOW + timedelta(days=400)).isoformat()

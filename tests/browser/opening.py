@@ -8,7 +8,7 @@ from playwright.async_api import ConsoleMessage, Page, Request
 
 Theme = Literal["light", "dark"]
 
-#: What axe is asked for: all rules of WCAG 2.2 up to AA, and good practice.
+#: What axe checks: all rules of WCAG 2.2 up to AA, and good practice.
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -64,7 +64,7 @@ async def violations(page: Page) -> list[str]:
 
 
 async def fits(page: Page) -> bool:
-    """Tell whether a page is no wider than its window."""
+    """Return whether a page is no wider than its window."""
     wide: bool = await page.evaluate(
         "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     )
@@ -72,7 +72,7 @@ async def fits(page: Page) -> bool:
 
 
 async def scrolls_inside(page: Page) -> bool:
-    """Tell whether a page is as high as its window: what is higher scrolls within it."""
+    """Return whether a page is as high as its window: what is higher scrolls within it."""
     high: bool = await page.evaluate(
         "document.documentElement.scrollHeight <= document.documentElement.clientHeight"
     )

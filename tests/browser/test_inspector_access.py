@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.demo_builds import FAMILY
-from tests.browser.opening import OpenPage, Theme, at, fits, scrolls_inside, violations
-from tests.serving import Scene
+from tests.browser.demo_builds import FAMILY, HOSTILE
+from tests.browser.opening import OpenPage, Theme, Watched, at, fits, scrolls_inside, violations
+from tests.serving import TOKEN, Scene, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-#: Tells what has the focus: how it is called, whether that is to be seen, and where it is.
+#: Returns what has the focus: how it is called, whether that is to be seen, and where it is.
 FOCUSED = """() => {
   const on = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(on);
@@ -54,7 +54,7 @@ async def test_every_view_is_for_everybody(
 ) -> None:
     """Axe finds nothing, and nothing is wider than the window, nor than a narrower one."""
     page = await open_page("/", theme=theme, width=width)
-    await expect(page.get_by_role("heading", name="Whose builds?")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Recent owners")).to_be_visible()
     assert await violations(page) == []
     for path, text in views(family).items():
         await page.goto(scene.served.address + at(FAMILY, path))
@@ -95,7 +95,7 @@ async def test_narrow_windows_have_a_way_back(open_page: OpenPage, family: Seque
 
 
 async def shade(page: Page) -> float:
-    """Return how light the ground of a page is, from 0 to 255."""
+    """Return how light the background of a page is, from 0 to 255."""
     light: float = await page.evaluate(
         """() => {
             const [r, g, b] = getComputedStyle(document.documentElement)
@@ -107,7 +107,7 @@ async def shade(page: Page) -> float:
 
 
 async def test_colours_follow_the_system_or_the_choice(open_page: OpenPage) -> None:
-    """The choice is remembered, and stands before anything is drawn."""
+    """The choice is stored, and applied before anything is drawn."""
     page = await open_page(theme="dark")
     assert await shade(page) < 40
     await page.get_by_label("Colours").select_option("light")
@@ -147,8 +147,8 @@ async def test_everything_can_be_reached_with_the_keyboard(
     await expect(page.get_by_role("row", name="Sent All blocks")).to_be_visible()
     await press(page, "Tab", "Compare with the one before")
     await press(page, "Tab", "Tokens")
-    await press(page, "ArrowRight", "Kept and dropped")
-    await expect(page.get_by_role("cell", name="✓ kept").first).to_be_visible()
+    await press(page, "ArrowRight", "Kept and left out")
+    await expect(page.locator('.group[data-outcome="kept"]').first).to_be_visible()
     await press(page, "End", "What if")
     await press(page, "ArrowRight", "Tokens")
     assert await page.get_by_role("tab").evaluate_all("all => all.filter(t => !t.tabIndex).length")
@@ -206,3 +206,28 @@ async def test_single_keys_do_what_the_list_of_them_says(
     await expect(page.get_by_role("button", name="Pause")).to_be_visible()
     await page.keyboard.press("p")
     await expect(page.get_by_role("button", name="Resume")).to_be_visible()
+
+
+async def test_the_page_opens_with_recent_owners(
+    open_page: OpenPage, family: Sequence[str], watched: Watched
+) -> None:
+    """On a machine of one's own; their keys are text, and one click leads to the builds."""
+    page = await open_page()
+    owners = page.locator(".owners")
+    await expect(owners.get_by_text(HOSTILE)).to_be_visible()
+    assert not await violations(page)
+    await owners.get_by_role("link", name=FAMILY).click()
+    await expect(page.locator(f'a[data-build="{family[0]}"]')).to_be_visible()
+
+
+async def test_a_worker_with_a_token_lists_no_owners(open_page: OpenPage, watched: Watched) -> None:
+    """Neither without it nor with it: the page asks whose builds to show."""
+    async with serving({"token": TOKEN}) as scene:
+        own = {"Authorization": f"Bearer {TOKEN}"}
+        page = await open_page(address=scene.served.address)
+        await expect(page.get_by_text("Whose builds?")).to_be_visible()
+        answer = await scene.http.get("/v1/owners", headers=own)
+        assert answer.json() == {"owners": [], "listed": False}
+        await page.close()
+    assert all("401" in error for error in watched.errors)
+    watched.errors.clear()

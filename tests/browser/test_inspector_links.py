@@ -25,7 +25,7 @@ async def test_each_tab_has_a_link(
     page = await open_page(at(FAMILY, f"builds/{family[0]}"))
     selected = page.locator('.view > .tabs > [role="tablist"] > [aria-selected="true"]')
     names = {
-        "ledger": "Kept and dropped",
+        "ledger": "Kept and left out",
         "messages": "Messages",
         "raw": "Raw",
         "what-if": "What if",

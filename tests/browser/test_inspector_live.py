@@ -1,4 +1,4 @@
-"""The inspector shows builds as they come, stands still where it is told to, and says which."""
+"""The inspector shows builds as they come, pauses on request, and says so."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def test_builds_come_by_themselves(open_page: OpenPage, scene: Scene) -> N
     order = await lines.evaluate_all("all => all.map(each => each.dataset.build)")
     assert order == [third, second, first]
     assert await page.evaluate("document.activeElement.dataset.build") == first
-    await expect(page.get_by_role("tab", name="Kept and dropped")).to_have_attribute(
+    await expect(page.get_by_role("tab", name="Kept and left out")).to_have_attribute(
         "aria-selected", "true"
     )
 
@@ -82,7 +82,7 @@ async def test_a_lost_connection_is_said_and_made_up_for(
 async def test_a_view_that_failed_comes_back_with_the_connection(
     open_page: OpenPage, scene: Scene, watched: Watched
 ) -> None:
-    """By itself; until then it says what is wrong, and may be asked for again."""
+    """By itself; until then it says what is wrong, and can be requested again."""
     name = await ask(scene, "live-8", "One", "live-8-1")
     page = await open_page()
     await page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
@@ -98,9 +98,7 @@ async def test_a_view_that_failed_comes_back_with_the_connection(
     watched.errors.clear()
 
 
-async def test_an_owner_without_builds_is_told_what_to_do(
-    open_page: OpenPage, scene: Scene
-) -> None:
+async def test_an_owner_without_builds_sees_what_to_do(open_page: OpenPage, scene: Scene) -> None:
     """And sees the first build as it comes."""
     page = await open_page(at("live-4"))
     await expect(page.get_by_role("heading", name="No builds yet")).to_be_visible()
@@ -123,7 +121,7 @@ async def test_another_owner_has_another_list(
     await expect(page.locator("a[data-build]")).to_have_count(1)
 
 
-async def test_earlier_builds_can_be_asked_for(open_page: OpenPage, scene: Scene) -> None:
+async def test_earlier_builds_can_be_requested(open_page: OpenPage, scene: Scene) -> None:
     """Where there are more than the list shows at first, of which this test makes two."""
     for number in range(3):
         await ask(scene, "live-6", f"Number {number}", f"live-6-{number}")
@@ -144,7 +142,7 @@ async def test_earlier_builds_can_be_asked_for(open_page: OpenPage, scene: Scene
 async def test_a_feed_that_falls_silent_is_said_to_be_stale(
     open_page: OpenPage, scene: Scene
 ) -> None:
-    """Though the connection stands; another one is tried, and what was missed is read."""
+    """Though the connection is open; another one is tried, and what was missed is read."""
     page = await open_page()
     await page.clock.install()
     await page.goto(scene.served.address + at("live-7"))
@@ -166,7 +164,7 @@ async def test_a_feed_that_falls_silent_is_said_to_be_stale(
 
 
 async def test_a_list_that_comes_late_takes_nothing_away(open_page: OpenPage, scene: Scene) -> None:
-    """A build that the feed told of while the list was on its way stays in it."""
+    """A build that the feed reported while the list was loading stays in it."""
     await ask(scene, "live-9", "One", "live-9-1")
     page = await open_page()
     goes = asyncio.Event()
@@ -203,7 +201,7 @@ FEED = """() => {
 
 
 async def test_a_list_has_an_end(open_page: OpenPage, scene: Scene) -> None:
-    """However many builds come while the page is open: it begins anew with the newest."""
+    """However many builds come while the page is open: it starts again with the newest."""
     await ask(scene, "live-10", "One", "live-10-1")
     [line] = (await scene.get("/v1/builds", owner="live-10")).json()["builds"]
     page = await open_page()

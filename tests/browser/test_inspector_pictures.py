@@ -23,14 +23,16 @@ async def test_a_picture_of_the_ledger(
     open_page: OpenPage, family: Sequence[str], tmp_path: Path, theme: Theme
 ) -> None:
     """As wide as a page of documents needs it, and small enough to be loaded with one."""
-    page = await open_page(at(FAMILY, f"builds/{family[0]}/ledger"), theme=theme)
-    await page.get_by_label("Order").select_option(label="Most tokens first")
-    await expect(page.get_by_text("decisions on")).to_be_visible()
+    page = await open_page(at(FAMILY, f"builds/{family[2]}/ledger"), theme=theme)
+    await page.get_by_label("Find a message").fill("key box")
+    await page.locator(".said summary").first.click()
+    await expect(page.get_by_text("decision on")).to_be_visible()
+    await expect(page.get_by_text("Fits from", exact=True)).to_be_visible()
     await expect(page.locator("connection-badge")).to_have_text("Live")
     await page.get_by_role("heading", name="Inspector").click()
     file = Path(FOLDER or tmp_path) / f"inspector-{theme}.png"
     await page.screenshot(path=file)
     picture = file.read_bytes()
-    # a PNG has its width and height behind the name of its first chunk
+    # a PNG has its width and height after the name of its first chunk
     assert struct.unpack(">II", picture[16:24]) == (1280, 860)
     assert len(picture) < BYTES

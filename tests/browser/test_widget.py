@@ -40,35 +40,32 @@ async def status_of(page: Page, owner: str) -> dict[str, Any]:
 
 
 async def test_it_shows_how_full_a_context_is(service: Scene, hosts: Hosts) -> None:
-    """In figures, in words, and to scripts; a warning above four fifths, and only then."""
+    """In figures, in words, and to scripts; a long history is no reason for a warning."""
     owners = ("ana", "bob", "carla")
     body = "".join(
         f'<context-manager-widget owner="{each}"></context-manager-widget>' for each in owners
     )
     page = await hosts.open(service, body)
     for owner, state, words in (
-        ("ana", "Needs pruning", ["80", "960", "96.0%", "0"]),
-        ("bob", "Healthy", ["10", "120", "12.0%", "0"]),
-        ("carla", "Idle", ["0", "0", "0.0%", "0"]),
+        ("ana", "Active", ["80", "960", "–", "0"]),
+        ("bob", "Active", ["10", "120", "–", "0"]),
+        ("carla", "Idle", ["0", "0", "–", "0"]),
     ):
         shown = widget(page, owner)
         await expect(shown.locator("[part=state]")).to_have_text(state)
         assert await shown.locator("[part=value]").all_text_contents() == words
-        await expect(shown.get_by_text("of 1,000")).to_be_visible()
-        meter = shown.get_by_role("meter", name="Utilization")
-        await expect(meter).to_have_attribute("aria-valuetext", words[2])
-        banner = shown.get_by_text("Context exceeds 80% of its room.")
-        await expect(banner).to_be_visible(visible=owner == "ana")
-        button = shown.get_by_role("button", name="Prune Context Now")
-        await expect(button).to_have_attribute("aria-disabled", str(owner != "ana").lower())
+        await expect(shown.get_by_text("a context holds 1,000")).to_be_visible()
+        await expect(shown.get_by_text("no build yet")).to_be_visible()
+        button = shown.get_by_role("button", name="Prune history…")
+        await expect(button).to_have_attribute("aria-disabled", str(owner == "carla").lower())
         await expect(shown.get_by_text("by the strategy oldest_first")).to_be_visible()
 
     assert await status_of(page, "ana") == {
-        "state": "warning",
+        "state": "active",
         "primaryMetric": "960 tokens",
-        "secondaryMetric": "96% used",
+        "secondaryMetric": "–% kept",
         "lastActivity": 1765243140000,
-        "message": "Needs pruning",
+        "message": "Active",
     }
     assert (await status_of(page, "bob"))["state"] == "active"
     assert (await status_of(page, "carla"))["lastActivity"] is None
@@ -85,17 +82,17 @@ async def test_it_shows_how_full_a_context_is(service: Scene, hosts: Hosts) -> N
 async def test_pruning_hides_what_was_shown_and_undo_shows_it_again(
     service: Scene, hosts: Hosts
 ) -> None:
-    """In the store; the page is told of both."""
+    """In the store; the page gets an event for both."""
     before = await service.builder.history.get_history("ana", 100)
     page = await hosts.open(
         service, '<context-manager-widget owner="ana"></context-manager-widget>'
     )
     await page.evaluate(LISTEN)
     shown = widget(page, "ana")
-    prune = shown.get_by_role("button", name="Prune Context Now")
+    prune = shown.get_by_role("button", name="Prune history…")
     await prune.click()
     dialog = shown.get_by_role("dialog", name="Hide 14 of 80 messages?")
-    await expect(dialog.get_by_text("960 tokens become 792; above 800")).to_be_visible()
+    await expect(dialog.get_by_text("960 tokens become 792, to get below 800")).to_be_visible()
     await expect(dialog.get_by_role("listitem")).to_have_count(14)
     await expect(dialog.get_by_role("listitem").first).to_contain_text("The ferry leaves at nine")
     assert (await service.builder.history.stats("ana")).pruned == 0
@@ -104,7 +101,7 @@ async def test_pruning_hides_what_was_shown_and_undo_shows_it_again(
     await expect(shown.locator("[part=noted]")).to_have_text(
         "14 messages hidden, 168 tokens freed."
     )
-    await expect(shown.locator("[part=state]")).to_have_text("Healthy")
+    await expect(shown.locator("[part=state]")).to_have_text("Active")
     await expect(figure(shown, "Messages")).to_have_text("66")
     await expect(shown.get_by_text("14 hidden by hand")).to_be_visible()
     await expect(prune).to_be_focused()
@@ -112,7 +109,7 @@ async def test_pruning_hides_what_was_shown_and_undo_shows_it_again(
 
     await shown.get_by_role("button", name="Undo").click()
     await expect(shown.locator("[part=noted]")).to_have_text("14 messages shown again.")
-    await expect(shown.locator("[part=state]")).to_have_text("Needs pruning")
+    await expect(shown.locator("[part=state]")).to_have_text("Active")
     await expect(prune).to_be_focused()
     assert await service.builder.history.get_history("ana", 100) == before
     told = [each for each in await page.evaluate("told") if each[0] in ("pruned", "restored")]
@@ -123,6 +120,41 @@ async def test_pruning_hides_what_was_shown_and_undo_shows_it_again(
     assert len(restored["ids"]) == restored["changed"] == 14
 
 
+async def test_it_shows_what_the_newest_build_kept_and_what_builds_recalled(hosts: Hosts) -> None:
+    """The share of the history; and before pruning, the share of recalls that would be lost."""
+    async with hosts.serving(works=True) as service:
+        await remember(service, "ana", 160)
+        secret = row(900, "human", "The code of the blue door is 4471.", timestamp="2024-01-01")
+        await service.builder.history.append("ana", [secret])
+        context = {"strategy": "relevance", "memory_tokens": 200, "max_tokens": 8_000}
+        content = {"current_input": "What is the code of the blue door?", "context": context}
+        built = await service.built("ana", content=content)
+        tag = '<context-manager-widget owner="ana"></context-manager-widget>'
+        page = await hosts.open(service, tag)
+        shown = widget(page, "ana")
+        status = (await service.get("/v1/history")).json()
+        assert 0 < status["kept"] < 161
+        words = f"{status['kept']} of {status['candidates']} in the newest build"
+        await expect(shown.get_by_text(words)).to_be_visible()
+        share = f"{status['kept'] * 100 / status['candidates']:.1f}%"
+        meter = shown.get_by_role("meter", name="Kept by the newest build")
+        await expect(meter).to_have_attribute("aria-valuetext", share)
+
+        await shown.get_by_role("button", name="Prune history…").click()
+        shown_build = (await service.get(f"/v1/builds/{built['build_id']}")).json()
+        recalled = [
+            name
+            for each in shown_build["decisions"]
+            if each["reason"] == "recalled"
+            for name in each["message_ids"]
+        ]
+        assert "m900" in recalled
+        await expect(shown.locator("[part=facts]")).to_contain_text(
+            f"The newest build recalled {len(recalled)} message"
+        )
+        await expect(shown.locator("[part=facts]")).to_contain_text("would have been hidden")
+
+
 async def test_it_prunes_to_the_limit_that_it_shows(hosts: Hosts) -> None:
     """That of its model: to another model's, one click would hide too much."""
     async with hosts.serving(budget={}) as service:
@@ -130,9 +162,11 @@ async def test_it_prunes_to_the_limit_that_it_shows(hosts: Hosts) -> None:
         tag = '<context-manager-widget owner="ana" model="gpt-4"></context-manager-widget>'
         page = await hosts.open(service, tag)
         shown = widget(page, "ana")
-        await shown.get_by_role("button", name="Prune Context Now").click()
+        await shown.get_by_role("button", name="Prune history…").click()
+        before = await shown.evaluate("(each) => each.status.messages")
         await shown.get_by_role("dialog").get_by_role("button", name="Hide ").click()
-        await expect(shown.locator("[part=state]")).to_have_text("Healthy")
+        await expect(shown.get_by_role("button", name="Undo")).to_be_visible()
+        await expect(figure(shown, "Messages")).not_to_have_text(str(before))
         status = await shown.evaluate("(each) => each.status")
         without = (await service.get("/v1/history")).json()
 
@@ -147,7 +181,7 @@ async def test_what_is_said_while_somebody_decides_stays(service: Scene, hosts: 
         service, '<context-manager-widget owner="ana"></context-manager-widget>'
     )
     shown = widget(page, "ana")
-    await shown.get_by_role("button", name="Prune Context Now").click()
+    await shown.get_by_role("button", name="Prune history…").click()
     hide = shown.get_by_role("dialog").get_by_role("button", name="Hide 14 messages")
     await expect(hide).to_be_visible()
     await service.builder.history.append("ana", [row(900, "human", "One more thing.")])
@@ -158,12 +192,12 @@ async def test_what_is_said_while_somebody_decides_stays(service: Scene, hosts: 
 
 
 async def test_focus_and_selection_survive_what_is_new(service: Scene, hosts: Hosts) -> None:
-    """Nodes stay, and texts that have not changed; who listens hears of nothing but a new state."""
+    """Nodes stay, and texts that have not changed; who listens hears of no figure."""
     tag = '<context-manager-widget owner="bob" interval="500"></context-manager-widget>'
     page = await hosts.open(service, tag)
     shown = widget(page, "bob")
     asked = Asked(page)
-    button = shown.get_by_role("button", name="Prune Context Now")
+    button = shown.get_by_role("button", name="Prune history…")
     await expect(figure(shown, "Messages")).to_have_text("10")
     await shown.evaluate("""(each) => {
       const inside = (part) => each.shadowRoot.querySelector(`[part~="${part}"]`);
@@ -182,10 +216,6 @@ async def test_focus_and_selection_survive_what_is_new(service: Scene, hosts: Ho
     assert await page.evaluate("kept.every((node) => node.isConnected)")
     assert "oldest_first" in await page.evaluate("getSelection().toString()")
     assert await page.evaluate("announced") == 0
-    await remember(service, "bob", 80)
-    await expect(shown.locator("[part=state]")).to_have_text("Needs pruning")
-    await expect(shown.get_by_role("status")).to_contain_text("exceeds 80%")
-    await expect(button).to_be_focused()
 
 
 async def test_it_can_be_used_by_keyboard_alone(service: Scene, hosts: Hosts) -> None:
@@ -194,8 +224,8 @@ async def test_it_can_be_used_by_keyboard_alone(service: Scene, hosts: Hosts) ->
         service, '<context-manager-widget owner="ana"></context-manager-widget>'
     )
     shown = widget(page, "ana")
-    await expect(shown.locator("[part=state]")).to_have_text("Needs pruning")
-    prune = shown.get_by_role("button", name="Prune Context Now")
+    await expect(shown.locator("[part=state]")).to_have_text("Active")
+    prune = shown.get_by_role("button", name="Prune history…")
     cancel = shown.get_by_role("button", name="Cancel")
     for leave in ("Enter", "Escape"):
         await prune.focus()
@@ -219,12 +249,12 @@ async def test_it_can_be_used_by_keyboard_alone(service: Scene, hosts: Hosts) ->
 
 
 async def test_another_owner_gets_nothing_of_the_one_before(service: Scene, hosts: Hosts) -> None:
-    """Neither the figures, nor an undo of what was hidden of somebody else."""
+    """Neither the figures, nor an undo of another owner's hidden messages."""
     page = await hosts.open(
         service, '<context-manager-widget owner="ana"></context-manager-widget>'
     )
     shown = page.locator("context-manager-widget")
-    await shown.get_by_role("button", name="Prune Context Now").click()
+    await shown.get_by_role("button", name="Prune history…").click()
     await shown.get_by_role("dialog").get_by_role("button", name="Hide ").click()
     await expect(shown.get_by_role("button", name="Undo")).to_be_visible()
     asked = Asked(page)
@@ -239,7 +269,7 @@ async def test_another_owner_gets_nothing_of_the_one_before(service: Scene, host
     late = await held.get()
     await page.unroute("**/v1/history")
     await shown.evaluate("(each) => { each.owner = 'carla'; }")
-    await late.fulfill(json={"messages": 80, "tokens": 960, "state": "warning"})
+    await late.fulfill(json={"messages": 80, "tokens": 960, "state": "active"})
     await expect(figure(shown, "Messages")).to_have_text("0")
     await expect(shown.locator("[part=state]")).to_have_text("Idle")
     assert (await service.builder.history.stats("ana")).pruned == 14

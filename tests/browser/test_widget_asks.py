@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Page, Route, ViewportSize, expect
 
 from tests.browser.opening import Watched
 from tests.browser.widget_host import Asked, Hosts, figure, remember, widget
@@ -47,7 +47,7 @@ async def test_builds_are_seen_as_they_are_made(hosts: Hosts) -> None:
             await shown.evaluate("(each) => each.remove()")
 
 
-async def test_a_feed_that_falls_silent_is_asked_for_anew(browser: Browser, hosts: Hosts) -> None:
+async def test_a_feed_that_falls_silent_is_requested_again(browser: Browser, hosts: Hosts) -> None:
     """For a connection may be gone without an end; what was missed is looked at."""
     async with hosts.serving() as service:
         page = await browser.new_page(reduced_motion="reduce")
@@ -117,7 +117,9 @@ async def test_who_is_not_seen_does_not_ask(browser: Browser, hosts: Hosts) -> N
     """One that was taken off the page, one that is hidden, one far below, all in a tab behind."""
     async with hosts.serving() as service:
         # a clock is that of all pages of a profile
-        page = await browser.new_page(reduced_motion="reduce")
+        # high enough for three: one that grows must not push another out of sight
+        size: ViewportSize = {"width": 1280, "height": 1_300}
+        page = await browser.new_page(reduced_motion="reduce", viewport=size)
         hosts.pages.append(page)
         await page.clock.install(time=0)
         # else a machine that stalls would let somebody ask before he is hidden
@@ -156,7 +158,7 @@ async def test_who_is_not_seen_does_not_ask(browser: Browser, hosts: Hosts) -> N
 
 
 async def test_the_token_is_sent_and_stays_nowhere(hosts: Hosts, watched: Watched) -> None:
-    """Given as an attribute or as a property; a wrong one is told of, and not tried again."""
+    """Given as an attribute or as a property; a wrong one is reported, and not tried again."""
     async with hosts.serving(token=TOKEN) as service:
         page = await hosts.window(service.served.address)
         asked = Asked(page)
@@ -182,25 +184,25 @@ async def test_the_token_is_sent_and_stays_nowhere(hosts: Hosts, watched: Watche
         assert await widget(page, "ana").evaluate("(each) => each.hasToken")
 
 
-async def test_a_service_that_is_away_is_told_of(hosts: Hosts, watched: Watched) -> None:
+async def test_a_service_that_is_away_is_reported(hosts: Hosts, watched: Watched) -> None:
     """In words; what was known stays to be seen with its time, and a try helps once it is back."""
     async with hosts.serving() as service:
         await remember(service, "ana", 10)
         page = await hosts.open(service, tag("ana"))
         shown = widget(page, "ana")
         await expect(figure(shown, "Messages")).to_have_text("10")
-        told = shown.locator("[part=trouble]")
+        reported = shown.locator("[part=trouble]")
         for answer, words in ANSWERS:
             await answering(page, answer)
             await shown.evaluate("(each) => each.refresh()")
-            await expect(told).to_contain_text(words)
+            await expect(reported).to_contain_text(words)
             await expect(figure(shown, "Messages")).to_have_text("10")
             await expect(shown.get_by_text("As of ")).to_be_visible()
             assert words in (await shown.evaluate("(each) => each.getStatus()"))["message"]
         await page.unroute("**/v1/history*")
         await shown.get_by_role("button", name="Try again").click()
-        await expect(told).to_be_hidden()
-        await expect(shown.get_by_role("button", name="Prune Context Now")).to_be_focused()
+        await expect(reported).to_be_hidden()
+        await expect(shown.get_by_role("button", name="Prune history…")).to_be_focused()
         await expect(shown.get_by_role("status")).to_have_text("Context Manager: up to date again.")
         watched.errors.clear()
 
@@ -228,14 +230,14 @@ async def answering(page: Page, answer: dict[str, Any] | None) -> None:
     await page.route("**/v1/history*", give)
 
 
-async def test_a_prune_that_fails_is_told_of(hosts: Hosts, watched: Watched) -> None:
+async def test_a_prune_that_fails_is_reported(hosts: Hosts, watched: Watched) -> None:
     """In the dialog, which stays for another try; nothing is claimed to be hidden."""
     async with hosts.serving() as service:
         await remember(service, "ana", 80)
         page = await hosts.open(service, tag("ana"))
         shown = widget(page, "ana")
         await page.route("**/v1/prune", lambda route: route.abort())
-        await shown.get_by_role("button", name="Prune Context Now").click()
+        await shown.get_by_role("button", name="Prune history…").click()
         hide = shown.get_by_role("button", name="Hide 14 messages")
         await hide.click()
         await expect(shown.get_by_role("alert")).to_contain_text("can't be reached")

@@ -8,15 +8,7 @@ from starlette.responses import Response
 
 from service.http.static_files import FOLDER
 from tests.browser.opening import Watched
-from tests.browser.widget_host import (
-    SCRIPT,
-    Hosts,
-    another_site,
-    figure,
-    page_of,
-    remember,
-    widget,
-)
+from tests.browser.widget_host import SCRIPT, Hosts, another_site, figure, page_of, remember, widget
 from tests.serving import TOKEN
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -60,7 +52,7 @@ async def test_a_page_that_is_allowed_embeds_it(hosts: Hosts) -> None:
         assert (await feed.value).status == 200
         shown = widget(page, "ana")
         await expect(figure(shown, "Messages")).to_have_text("80")
-        await shown.get_by_role("button", name="Prune Context Now").click()
+        await shown.get_by_role("button", name="Prune history…").click()
         await shown.get_by_role("button", name="Hide 14 messages").click()
         await expect(figure(shown, "Messages")).to_have_text("66")
         await shown.get_by_role("button", name="Undo").click()

@@ -16,7 +16,7 @@ from starlette.routing import Route as Path
 
 from service.config.settings import BudgetSettings
 from service.http.access import HEADERS
-from service.http.server import serving as serving_app
+from service.http.serving import serving as serving_app
 from tests.browser.opening import Theme, Watched
 from tests.serving import Scene, serving
 from tests.support import row
@@ -29,7 +29,7 @@ SAID = "The ferry leaves at nine, and the cabin is paid."
 
 
 async def remember(scene: Scene, owner: str, rows: int, text: str = SAID) -> None:
-    """Store a history of so many rows."""
+    """Store a history of n rows."""
     said = [row(n, "ai" if n % 2 else "human", text) for n in range(rows)]
     await scene.builder.history.append(owner, said)
 
@@ -133,11 +133,11 @@ class Asked:
         return dict(Counter(url.split(" ")[1] for url in self.urls if path in url))
 
     async def wait_for(self, path: str, owner: str, more: int) -> None:
-        """Wait until so many more have come."""
+        """Wait until n more have come."""
         await self.wait_until(path, owner, self.of(path, owner) + more)
 
     async def wait_until(self, path: str, owner: str, wanted: int) -> None:
-        """Wait until there are so many."""
+        """Wait until there are n."""
         await self._until(lambda: self.of(path, owner) >= wanted)
 
     async def wait_for_answer(self, path: str, owner: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands of ``ctxb`` in a folder, and workers that tell when they have started."""
+"""Commands of ``ctxb`` in a folder, and workers that report when they have started."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ class Ctxb:
 
     @asynccontextmanager
     async def worker(self, *options: str, **variables: str) -> AsyncIterator[RunningWorker]:
-        """Run a worker; it takes requests when the context is entered, and is gone behind it."""
+        """Run a worker; it takes requests when the context is entered, and has ended after it."""
         process = await self.start("worker", *options, **variables)
         worker = RunningWorker(process)
         async with asyncio.TaskGroup() as tasks:

@@ -3,12 +3,13 @@
 A comment before a block of code says what it is, where it isn't commands for a terminal:
 ``<!-- file: NAME -->`` is saved, ``<!-- terminal: NAME -->`` goes on while the others run, and
 ``<!-- not run: REASON -->`` is left out. ``<!-- until it says: WORDS -->`` is run again until then.
-What stands below a command is what it prints: ``…`` is anything within a line, or lines.
+What is below a command is what it prints: ``…`` is anything within a line, or lines.
 """
 
 import asyncio
 import os
 import re
+import shutil
 import signal
 import sys
 import tomllib
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(
     r"^(?:<!-- ([a-z ]+): (.+?) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-_EXPORT = re.compile(r"export (\w+)=(\S+)")
+_EXPORT = re.compile(r"export (\w+)=(.+)")
 #: The URL of a server that a worker started: on the page, and where it really is.
 _URL = re.compile(r"redis://default:\S+?@127\.0\.0\.1:\d+/0")
 
@@ -54,14 +55,14 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def prints(shown: str, printed: str) -> bool:
-    """Tell whether what was printed is what a page shows; blank lines don't count."""
+    """Return whether what was printed is what a page shows; blank lines don't count."""
     lines = [line.rstrip() for line in shown.splitlines() if line.strip()]
     pattern = "".join(
         r"(?:.*\n)*?" if line.strip() == "…" else ".*?".join(map(re.escape, line.split("…"))) + "\n"
         for line in lines
     )
-    told = "".join(f"{line.rstrip()}\n" for line in printed.splitlines() if line.strip())
-    return re.fullmatch(pattern, told) is not None
+    reported = "".join(f"{line.rstrip()}\n" for line in printed.splitlines() if line.strip())
+    return re.fullmatch(pattern, reported) is not None
 
 
 class Reader:
@@ -112,7 +113,7 @@ class Reader:
         for command, shown in block.commands():
             typed = _URL.sub(self._url, command)
             if export := _EXPORT.fullmatch(typed):
-                self.environment[export[1]] = export[2]
+                self.environment[export[1]] = await self._run(f"printf %s {export[2]}")
                 continue
             printed = await self._run(typed)
             async with asyncio.timeout(HUNG):
@@ -181,7 +182,7 @@ def _points(groups: Mapping[str, Mapping[str, str]]) -> str:
 
 @asynccontextmanager
 async def reading(folder: Path) -> AsyncIterator[Reader]:
-    """Give a reader with the programs of our environment, and the conversation that pages use."""
+    """Give a reader our programs, and the conversation and the client that pages use."""
     (folder / "bin").mkdir()
     for name, module in (("ctxb", "-m service.cli"), ("python3", "")):
         program = folder / "bin" / name
@@ -189,6 +190,7 @@ async def reading(folder: Path) -> AsyncIterator[Reader]:
         program.chmod(0o755)
     history = ROOT / "service" / "cli" / "demo" / "history.json"
     (folder / "weekend.json").write_bytes(history.read_bytes())
+    shutil.copy(ROOT / "examples" / "clients" / "ask.py", folder)
     reader = Reader(folder)
     try:
         yield reader

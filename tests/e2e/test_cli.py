@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import re
 import signal
 import sys
 
@@ -32,7 +34,7 @@ ENGINE = {
 REQUESTS = 100
 
 
-#: Shows the help of commands one after the other, and tells of each what is loaded behind it.
+#: Shows the help of commands one after the other, and prints the modules that each one loads.
 HELP = """
 import sys
 from service.cli import main
@@ -85,6 +87,10 @@ async def test_the_demo_shows_every_outcome(ctxb: Ctxb) -> None:
     """The demo runs to its end on a real bus, shows what can be, and leaves nothing behind."""
     ended = await ctxb("demo")
     assert (ended.code, ended.stderr) == (0, "")
+    process = re.search(r"worker: process (\d+)", " ".join(ended.stdout.split()))
+    assert process is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process[1]), 0)
     for shown in (
         "[SHARED_MEMORY count=20]",
         "FRIENDS_INFO",
@@ -100,6 +106,24 @@ async def test_the_demo_shows_every_outcome(ctxb: Ctxb) -> None:
     assert max(len(line) for line in tables if line not in steps) <= 80
     assert "\x1b" not in ended.stdout
     assert not list(ctxb.folder.iterdir())
+
+
+async def test_workers_without_a_bus_share_a_server(ctxb: Ctxb) -> None:
+    """The second joins the first; `send` finds both, and a stale variable is named."""
+    async with ctxb.worker() as first, ctxb.worker() as second:
+        assert any("bus: a server of its own" in line for line in first.said)
+        assert (
+            "bus: the server of another worker (.ctxb/bus.url), and ends with it\n" in second.said
+        )
+        sent = await ctxb("send", "--owner", "ana", "--input", "Hello")
+        assert sent.stdout.startswith("success in "), sent.stderr
+        stale = await ctxb("send", "-o", "a", "-i", "Hi", CTXB_BUS__URL="redis://127.0.0.1:1/0")
+        assert stale.code == 5
+        assert "from CTXB_BUS__URL, and a worker here has another one" in stale.stderr
+        assert await second.stop() == 0
+        assert await first.stop() == 0
+    gone = await ctxb("send", "--owner", "ana", "--input", "Hello")
+    assert gone.code == 3
 
 
 async def test_a_worker_answers_and_stops(on_bus: Ctxb) -> None:
@@ -172,7 +196,7 @@ async def test_a_worker_whose_streams_are_closed_runs(on_bus: Ctxb, server_url: 
 
 
 async def test_a_command_whose_stderr_is_closed_prints_its_result(ctxb: Ctxb) -> None:
-    """What is meant for stderr is lost, and nothing else."""
+    """Only output to stderr is lost."""
     process = await asyncio.create_subprocess_exec(
         *(
             "sh",
@@ -204,7 +228,7 @@ async def test_a_worker_without_a_bus_brings_its_own(ctxb: Ctxb) -> None:
         assert await worker.stop() == 0
 
 
-async def test_nobody_there_is_told_apart(on_bus: Ctxb) -> None:
+async def test_a_missing_worker_is_a_case_of_its_own(on_bus: Ctxb) -> None:
     """No worker gives 4 on either way in, no server 5."""
     arguments = ["send", "-o", "ana", "-i", "Hello", "--timeout", "0.2"]
     assert (await on_bus(*arguments)).code == 4

@@ -1,4 +1,4 @@
-"""Faults on real processes: what dies, stands still or forgets costs time, and no answer."""
+"""Faults on real processes: crashes, pauses and lost data cost time, and no answer."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SMALL = Size(requests=150, kills=2, workers=2, lease_seconds=0.8)
 
 #: A package that a request can choose strategies of: one ends its worker, one fails as extensions
-#: in Rust do, with what is no `Exception`. Each notes its builds in a file beside it.
+#: in Rust do, with what is no `Exception`. Each notes its builds in a file next to it.
 PLUG_IN = """
 import os
 from pathlib import Path
@@ -85,7 +85,7 @@ def plug_in(tmp_path: Path) -> Path:
 async def test_poison_ends_in_the_dead_letter_and_harms_no_other(plug_in: Path) -> None:
     """What kills its workers, and what only fails, is given up after three deliveries.
 
-    Then their senders are told; those that were in work beside them are answered.
+    Then their senders get an error; the others in work are answered.
     """
     poisonous = [Asked(1000, strategy="deadly"), Asked(1001, strategy="broken")]
     python_path = f"{Path.cwd()}:{plug_in}"
@@ -93,12 +93,12 @@ async def test_poison_ends_in_the_dead_letter_and_harms_no_other(plug_in: Path) 
         await stage.send([*stage.requests[:75], *poisonous, *stage.requests[75:]])
         await keep_hiring(stage)
         others = await stage.result()
-        told = await stage.result(poisonous)
+        reported = await stage.result(poisonous)
         letters = await entries(stage.client, DEAD)
 
     assert (plug_in / "ends").read_text().count("built") == 3
     assert (others["answered"], others["errors"], others["duplicates"]) == (150, 0, 0)
-    assert (told["answered"], told["errors"], told["pending"]) == (2, 2, 0)
+    assert (reported["answered"], reported["errors"], reported["pending"]) == (2, 2, 0)
     assert {json.loads(letter[b"data"])["id"] for _, letter in letters} == {
         asked.id for asked in poisonous
     }
@@ -117,7 +117,7 @@ async def keep_hiring(stage: Stage) -> None:
 
 
 async def test_hostile_payloads_end_no_worker() -> None:
-    """Whoever is named in one is answered, and the others stand in the dead letter."""
+    """Senders with a readable owner are answered; the others are dead-lettered."""
     figures, unanswered = await measure(400, seed=1, workers=1)
 
     assert list(gone_wrong(figures)) == []

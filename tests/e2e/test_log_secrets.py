@@ -14,7 +14,7 @@ from tests.support import row
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-#: A password in a URL where nobody answers, of whom the log has to tell.
+#: A password in the URL of an unreachable server, which the log has to report.
 NOBODY = "http://canary-user:canary-url-password@127.0.0.1:9/v1"
 
 
@@ -111,7 +111,7 @@ async def test_no_log_has_what_was_said_or_a_secret(on_bus: Ctxb) -> None:
             await client.xadd("llm.results", {"data": json.dumps(entry)})
         for topic, payload in results():
             await client.xadd(topic, {"data": payload})
-        await told(worker, ["recorder.conflict"])
+        await reported(worker, ["recorder.conflict"])
         for payload in requests():
             await client.xadd("context.build.request", {"data": payload})
         tight = {"strategy": "summarization", "memory_tokens": 800, "memory_limit": None}
@@ -121,7 +121,9 @@ async def test_no_log_has_what_was_said_or_a_secret(on_bus: Ctxb) -> None:
             headers = {"Authorization": f"Bearer {token}", "X-Owner-Key": "canary-owner"}
             await http.post("/v1/build", content=b'{"x": "canary-body"', headers=headers)
             await http.get("/v1/builds?limit=canary-query", headers=headers)
-        await told(worker, ["summary.failed", "request.unreadable", "deadline_exceeded", "r-last"])
+        await reported(
+            worker, ["summary.failed", "request.unreadable", "deadline_exceeded", "r-last"]
+        )
         assert await worker.stop() == 0
 
     lines = "".join(worker.said)
@@ -138,8 +140,8 @@ def address_of(worker: RunningWorker) -> str:
     return line[start:].split('"')[0].split()[0]
 
 
-async def told(worker: RunningWorker, events: Iterable[str]) -> None:
-    """Wait until a worker has told of all these events."""
+async def reported(worker: RunningWorker, events: Iterable[str]) -> None:
+    """Wait until a worker has logged all these events."""
     async with asyncio.timeout(HUNG):
         for event in events:
             while not any(event in line for line in worker.said):  # noqa: ASYNC110 - another process

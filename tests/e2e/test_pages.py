@@ -1,5 +1,6 @@
 """The tutorial and the how-tos, followed to the letter on a bus of their own."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,13 +8,15 @@ import pytest
 
 from service.adapters.embedded.binaries import find_server
 from tests.e2e.pages import ROOT, blocks_of, prints, reading
+from tests.integration.chat_server import Reply, chat_server, said
 from tests.support import lacking
 
 pytestmark = pytest.mark.e2e
 
-PAGES = ["tutorial.md", *sorted(path.name for path in (ROOT / "docs").glob("how-to-*.md"))]
+HOW_TOS = sorted(path.name for path in (ROOT / "docs").glob("how-to-*.md"))
+PAGES = ["tutorial.md", "builds.md", "cost.md", "strategies.md", *HOW_TOS]
 
-#: Whatever else stands in a block is shown, not done: the answer to something, or a message.
+#: Other lines of a block are shown, not run: the answer to something, or a message.
 SHOWN = {"json", "text"}
 
 #: What a test can't do: it would install, or leave the folder.
@@ -36,8 +39,17 @@ async def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     for program in ("redis-cli", "jq"):
         if shutil.which(program) is None:
             lacking(f"{program} is not installed")
-    async with reading(tmp_path) as reader:
+    async with reading(tmp_path) as reader, chat_server(model_replies()) as model:
+        reader.environment |= {"OPENAI_BASE_URL": model.url}
         await reader.follow(page)
+
+
+def model_replies() -> list[Reply]:
+    """Return what the model of the agent says: a call, then an answer."""
+    call = {"name": "find_boats", "arguments": json.dumps({"lake": "Sarn"})}
+    calls = [{"id": "c1", "type": "function", "function": call}]
+    asks = {"role": "assistant", "content": None, "tool_calls": calls}
+    return [said(None, message=asks), said("You can hire the Heron and the Grebe.")]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -50,7 +62,7 @@ def test_nothing_on_a_page_is_left_out(page: str) -> None:
             assert block.language in {"console", *SHOWN}, block.body
 
 
-def test_a_page_that_shows_something_else_is_told() -> None:
+def test_a_page_that_shows_something_else_is_reported() -> None:
     """Lines count in their order, dots stand for anything, and nothing may be missing."""
     assert prints("a …c\n…\nd\n", "a bc\n\nx\ny\nd\n")
     assert prints("a\n…\n", "a\n")

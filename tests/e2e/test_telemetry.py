@@ -78,17 +78,17 @@ def address_of(worker: RunningWorker, event: str) -> str:
 async def until_ready(address: str, status: int) -> None:
     """Wait until a worker is ready, or is not."""
     async with asyncio.timeout(HUNG):
-        while (await asked(f"{address}/readyz"))[0] != status:  # noqa: ASYNC110 - it tells nobody
+        while (await asked(f"{address}/readyz"))[0] != status:  # noqa: ASYNC110 - it emits no event
             await asyncio.sleep(0.05)
 
 
-async def test_a_worker_in_production_tells_where_time_went_and_how_it_is(
+async def test_a_worker_in_production_reports_where_time_went_and_how_it_is(
     ctxb: Ctxb, server: RealServer, postgres: PostgresServer, collector: Collector
 ) -> None:
     """One trace from a client through bus, worker and store to the answer; logs and metrics agree.
 
-    Over HTTP as well. While the bus is away the worker is alive and not ready, and what it has to
-    tell of its last requests is out when it has ended.
+    Over HTTP as well. While the bus is away the worker is alive and not ready, and the
+    spans of its last requests are out when it has ended.
     """
     services = {
         "CTXB_BUS__URL": server.url,

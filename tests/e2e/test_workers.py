@@ -1,4 +1,4 @@
-"""Several worker processes on a real server: each request answered once, whoever dies."""
+"""Several worker processes on a real server: each request answered once, with any worker killed."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ async def crew(url: str, folder: Path, size: int) -> AsyncIterator[None]:
 
 
 async def settled(client: redis.Redis) -> bool:
-    """Tell whether nothing is waiting or in anybody's hands."""
+    """Return whether nothing is waiting or in anybody's hands."""
     (group,) = await client.xinfo_groups(REQUESTS)
     return (group["pending"], group["lag"]) == (0, 0)
 

@@ -1,4 +1,4 @@
-"""Buses to test, a look behind them, and the words in which the tests speak of them."""
+"""Buses to test, access to their servers, and helpers for the tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,11 +12,9 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.driver import read_entries
-from service.adapters.redis.keys import shards_key
-from service.adapters.redis.shards import shard_topic
-from service.ports.bus import Answer, Bus, Identity
-from service.ports.stream import Delivery
+from service.adapters.redis.servers import read_entries
+from service.adapters.redis.shards import shard_topic, shards_key
+from service.ports.bus import Answer, Bus, Delivery, Identity
 from service.wire.protocol import Topics
 
 Result = TypeVar("Result")
@@ -28,7 +26,7 @@ ASKED = Identity("0xAB2", "msg_1")
 
 
 class Place(Protocol):
-    """Where the buses of a test meet, and a look behind them."""
+    """The server of a test's buses, and access to it."""
 
     prefix: str
     #: How many streams requests are spread over.
@@ -79,7 +77,7 @@ class MemoryPlace:
         """Return the replies in a list or a stream."""
         found = self.hub.replies.get(name)
         assert found is None or found.kind == kind
-        return self.hub.read_replies(name)
+        return found.payloads if found else []
 
 
 @dataclass
@@ -98,7 +96,7 @@ class RedisPlace:
         return self.prefix + shard_topic(0, self.shards)
 
     async def divide(self, shards: int) -> None:
-        """Spread requests over so many streams."""
+        """Spread requests over n streams."""
         self.shards = shards
         await self.client.set(shards_key(self.prefix), shards)
 
@@ -112,8 +110,7 @@ class RedisPlace:
         reply = await self.client.xread({name: "0"})
         return [
             {field.decode(): value for field, value in fields.items()}
-            for _, found in read_entries(reply)
-            for _, fields in found
+            for _, (_, fields) in read_entries(reply)
         ]
 
     async def replies(self, name: str, kind: str) -> list[bytes]:

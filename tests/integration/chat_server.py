@@ -1,4 +1,4 @@
-"""A server of ours that speaks chat completions, as well or as badly as it is told."""
+"""A server for chat completions, which fails in the ways that a test sets."""
 
 import asyncio
 import json

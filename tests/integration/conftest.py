@@ -19,7 +19,7 @@ from service.adapters.memory.store import open_memory_store
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
-from service.ports.services import TokenCounter
+from service.ports.services import LoadCounter
 from service.ports.stores import Stores
 from service.worker import recorder
 from service.worker import runner as worker
@@ -38,7 +38,7 @@ PROTOCOLS = {"redis": 2, "valkey": 3, "shards": 3}
 #: Streams of requests, where there is more than one; those of the cluster lie on all its nodes.
 SHARDS = {"shards": 3, "cluster": 4}
 
-#: Kinds of servers on which tests claim what others claim of the servers beside them; slow.
+#: Kinds of servers on which tests claim what others claim of the servers next to them; slow.
 REPEATED = {"place": {"valkey", "cluster"}, "server_url": {"valkey"}}
 
 #: Start a server for one test: ``server()``, or ``server(durable=True)`` to keep its data.
@@ -82,7 +82,7 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run each test in an empty folder, and put logging back behind it."""
+    """Run each test in an empty folder, and restore logging after it."""
     monkeypatch.chdir(tmp_path)
     with logging_put_back():
         yield
@@ -200,14 +200,14 @@ def open_store(request: pytest.FixtureRequest, clock: Clock) -> OpenStore:
 
 
 class MemoryStore:
-    """One store in memory, whoever opens it."""
+    """One store in memory for all that open it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._stores: Stores | None = None
 
     @asynccontextmanager
-    async def __call__(self, counter: TokenCounter) -> AsyncIterator[Stores]:
+    async def __call__(self, counter: LoadCounter) -> AsyncIterator[Stores]:
         """Open it, or give what is open."""
         if self._stores is None:
             async with open_memory_store(counter, self._clock) as self._stores:

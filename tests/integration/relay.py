@@ -1,4 +1,4 @@
-"""What stands between a bus and its server, and breaks off in the middle of a reply."""
+"""A relay between a bus and its server, which breaks off in the middle of a reply."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ class Relay:
 
 @asynccontextmanager
 async def relaying(url: str) -> AsyncIterator[Relay]:
-    """Stand before the server at ``url``."""
+    """Relay connections to the server at ``url``."""
     place = urlsplit(url)
     tasks: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""A bench for tests: it prints figures, breaks a promise, fails or hangs, as it is told."""
+"""A bench for tests: it prints figures, breaks a promise, fails or hangs, by its arguments."""
 
 import json
 import signal

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from service.ports.stream import Delivery
+from service.ports.bus import Delivery
 from service.wire.protocol import Topics
 from tests.integration.bus_places import SHORT, Place, payloads, received, taken_over, until
 
@@ -38,7 +38,7 @@ async def test_entries_wait_for_the_first_worker(place: Place) -> None:
 
 
 async def test_no_more_than_free_slots(place: Place) -> None:
-    """A worker is never given more than it asked for."""
+    """A worker is never given more than it requested."""
     bus = await place.open("one")
     for payload in (b"1", b"2", b"3"):
         await bus.submit(payload)
@@ -118,7 +118,7 @@ async def test_claim_is_bounded(place: Place) -> None:
 
 
 async def test_renewed_lease_holds(place: Place) -> None:
-    """A delivery that is renewed stays; the one beside it goes. Renewing is no attempt."""
+    """A delivery that is renewed stays; the one next to it goes. Renewing is no attempt."""
     one = await place.open("one", lease_seconds=1.5)
     two = await place.open("two", lease_seconds=1.5)
     await one.submit(b"kept")

@@ -1,13 +1,12 @@
 """What every bus promises about answers, on every bus there is."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
-from service.ports.bus import AnswerMode, AnswerOutcome, Bus, Identity, StoredResult
-from service.ports.stream import Delivery
+from service.ports.bus import AnswerMode, AnswerOutcome, Bus, Delivery, Identity
 from service.wire.protocol import Topics
+from service.wire.response import StoredResult
 from tests.integration.bus_places import (
     ASKED,
     SHORT,
@@ -66,7 +65,7 @@ async def test_unheard_reply_is_counted_as_such(place: Place) -> None:
 
 
 async def test_second_answer_yields(place: Place) -> None:
-    """A request answered already is not answered anew; its delivery stays with the worker."""
+    """A request answered already is not answered again; its delivery stays with the worker."""
     bus = await place.open("one")
     reply_to = f"{place.prefix}replies"
     await bus.submit(b"1")
@@ -87,14 +86,19 @@ async def test_second_answer_yields(place: Place) -> None:
     assert [receipt.outcome for receipt in await bus.finish([both[1]])] == [AnswerOutcome.NOT_MINE]
 
 
-async def lost_to_another(place: Place) -> tuple[Bus, Bus, Delivery, Delivery]:
+async def lost_to_another(place: Place, **options: float) -> tuple[Bus, Bus, Delivery, Delivery]:
     """Return two workers' buses, and a delivery as the first lost it and the second claimed it."""
-    one = await place.open("one", lease_seconds=SHORT)
-    two = await place.open("two", lease_seconds=SHORT)
+    one = await place.open("one", lease_seconds=SHORT, **options)
+    two = await place.open("two", lease_seconds=SHORT, **options)
     await one.submit(b"1")
     (lost,) = await received(one)
     (claimed,) = await taken_over(two)
     return one, two, lost, claimed
+
+
+async def forgotten(bus: Bus) -> bool:
+    """Return whether the stored answer has expired."""
+    return await bus.find_results([ASKED]) == [None]
 
 
 async def test_zombie_sends_nothing(place: Place) -> None:
@@ -123,8 +127,8 @@ async def test_zombie_repeats_nothing(place: Place) -> None:
     assert len(await place.replies(reply_to, "list")) == 1
 
 
-async def test_slow_worker_may_still_win(place: Place) -> None:
-    """Where the claimer has not answered yet, the first answer counts, whoever sends it."""
+async def test_slow_worker_leaves_the_answer_to_the_claimer(place: Place) -> None:
+    """Where another has claimed the delivery, only that one answers, even if it is slower."""
     one, two, lost, claimed = await lost_to_another(place)
     reply_to = f"{place.prefix}replies"
 
@@ -132,12 +136,29 @@ async def test_slow_worker_may_still_win(place: Place) -> None:
     another = answer(claimed, reply_to=reply_to, reply_kind="list", response=b'{"n":2}')
     (theirs,) = await two.finish([another])
 
-    assert (mine.outcome, theirs.outcome) == (AnswerOutcome.SENT, AnswerOutcome.NOT_MINE)
-    assert len(await place.replies(reply_to, "list")) == 1
+    assert (mine.outcome, theirs.outcome) == (AnswerOutcome.NOT_MINE, AnswerOutcome.SENT)
+    assert await place.replies(reply_to, "list") == [b'{"n":2}']
+
+
+@pytest.mark.parametrize("mode", ["first", "unstored", "again"])
+async def test_zombie_sends_nothing_after_the_answer_expired(place: Place, mode: str) -> None:
+    """A settled delivery stays settled for a worker that wakes up after the stored answer's end."""
+    one, two, lost, claimed = await lost_to_another(place, result_ttl_seconds=SHORT)
+    reply_to = f"{place.prefix}replies"
+    await two.finish([answer(claimed, reply_to=reply_to, reply_kind="list")])
+    await until(lambda: forgotten(two))
+    await two.requests.trim()
+
+    late = answer(lost, reply_to=reply_to, reply_kind="list", response=b'{"n":2}', mode=mode)
+    (mine,) = await one.finish([late])
+
+    assert mine.outcome == AnswerOutcome.NOT_MINE
+    assert await place.replies(reply_to, "list") == [b'{"n":1}']
+    assert await one.find_results([ASKED]) == [None]
 
 
 async def test_unstored_answer_leaves_no_result(place: Place) -> None:
-    """An error that may pass is sent and settles, but the next try is built anew."""
+    """An error that may pass is sent and settles, but the next try is built again."""
     bus = await place.open("one", lease_seconds=0)
     reply_to = f"{place.prefix}replies"
     await bus.submit(b"1")
@@ -221,15 +242,14 @@ async def test_reply_that_is_refused_settles_all_the_same(place: Place) -> None:
     bus = await place.open("one", lease_seconds=0)
     replies, spoiled = f"{place.prefix}replies", f"{place.prefix}spoiled"
     modes = ("first", "first", "unstored", "again")
-    for mode in modes:
+    for mode in (*modes, "another"):
         await bus.submit(mode.encode())
-    deliveries = await received(bus)
+    *deliveries, another = await received(bus)
     if isinstance(place, RedisPlace):  # no id is left for another entry
         largest = 2**64 - 1
         await place.client.xadd(spoiled, {"a": "b"}, id=f"{largest}-{largest}")
     else:  # no such thing can happen there: it is of another kind
-        other = answer(deliveries[0], identity=Identity("o", "x"), mode="again")
-        await bus.finish([replace(other, reply_to=spoiled, reply_kind="list")])
+        await bus.finish([answer(another, reply_to=spoiled, reply_kind="list", mode="again")])
     answers = [
         answer(
             each,
@@ -246,6 +266,7 @@ async def test_reply_that_is_refused_settles_all_the_same(place: Place) -> None:
     assert [(each.outcome, each.receivers) for each in receipts] == [(AnswerOutcome.SENT, None)] * 4
     assert await place.replies(replies, "stream") == [b'{"n":1}']
     assert await bus.find_results([Identity("d", "1")]) != [None]
+    await bus.requests.ack([another])
     assert await bus.requests.claim(10) == []
 
 
@@ -299,10 +320,7 @@ async def test_result_is_kept_for_a_while_only(place: Place) -> None:
     await bus.submit(b"1")
     await bus.finish([answer((await received(bus))[0])])
 
-    async def forgotten() -> bool:
-        return await bus.find_results([ASKED]) == [None]
-
-    await until(forgotten)
+    await until(lambda: forgotten(bus))
 
 
 async def test_nothing_to_finish(place: Place) -> None:
@@ -338,8 +356,8 @@ async def test_answers_that_go_together_fare_apart(place: Place) -> None:
         assert await anext(heard) == b'{"n":"3"}'
 
     sent, answered = (AnswerOutcome.SENT, 0), (AnswerOutcome.ANSWERED, None)
-    told = [(each.outcome, each.receivers) for each in receipts]
-    assert told == [sent, sent, answered, (AnswerOutcome.SENT, 1), sent]
+    reported = [(each.outcome, each.receivers) for each in receipts]
+    assert reported == [sent, sent, answered, (AnswerOutcome.SENT, 1), sent]
     stored = await bus.find_results([Identity("d", name) for name in "abcd"])
     assert [each and each.response for each in stored] == [
         *(b'{"n":"0"}', None, None),

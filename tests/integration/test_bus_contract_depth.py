@@ -6,14 +6,14 @@ import redis.asyncio as redis
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
 from service.errors import BusError
-from service.ports.stream import Depth
+from service.ports.bus import Depth
 from service.wire.protocol import Topics
 from tests.integration.bus_places import Place, received
 
 pytestmark = pytest.mark.integration
 
 
-async def test_how_much_waits_is_told(place: Place) -> None:
+async def test_how_much_waits_is_reported(place: Place) -> None:
     """What the group has not read, and what is in anybody's hands, with the age of its oldest."""
     one, two = await place.open("one"), await place.open("two")
     for payload in (b"1", b"2", b"3"):
@@ -29,7 +29,7 @@ async def test_how_much_waits_is_told(place: Place) -> None:
     assert (depth.lag, depth.pending) == (0, 1)
 
 
-async def test_how_much_waits_is_told_of_all_streams(place: Place) -> None:
+async def test_how_much_waits_is_reported_for_all_streams(place: Place) -> None:
     """Of those that an inbox reads, together."""
     bus = await place.open("one")
     await bus.results.receive(2, wait=0)
@@ -51,7 +51,7 @@ async def test_trimming_leaves_the_lag_right(place: Place) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-async def test_a_lag_that_the_server_cannot_tell_is_none(
+async def test_a_lag_that_the_server_cannot_report_is_none(
     server_url: str, prefix: str, protocol: int
 ) -> None:
     """As after an entry in the midst was deleted by hand; and no group is an error."""

@@ -5,8 +5,9 @@ from itertools import count
 
 import pytest
 
-from service.ports.bus import Enqueued, StoredResult
+from service.ports.bus import Enqueued
 from service.wire.protocol import Topics
+from service.wire.response import StoredResult
 from tests.integration.bus_places import ASKED, SHORT, Place, answer, payloads, received, until
 
 pytestmark = pytest.mark.integration
@@ -65,7 +66,7 @@ async def test_retry_is_enqueued_again(place: Place) -> None:
 
 
 async def test_full_backlog_refuses(place: Place) -> None:
-    """At the largest backlog the ingress refuses, and tells one of the workers so."""
+    """At the largest backlog the ingress refuses, and logs it in one of the workers."""
     one, two = await place.open("one", max_backlog=1), await place.open("two", max_backlog=1)
 
     assert await one.enqueue([b"1", b"2"]) == [Enqueued.ENQUEUED, Enqueued.REFUSED]
@@ -75,7 +76,7 @@ async def test_full_backlog_refuses(place: Place) -> None:
     assert await two.enqueue([b"2"]) == [Enqueued.ENQUEUED]
 
 
-async def test_retry_reaches_a_worker_that_was_started_anew(place: Place) -> None:
+async def test_retry_reaches_a_worker_that_was_started_again(place: Place) -> None:
     """A retry that only a new worker hears is enqueued, however many new ones heard a copy."""
     one = await place.open("one", heard_ttl_seconds=SHORT)
     await one.enqueue([b"1"])

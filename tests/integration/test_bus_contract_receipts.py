@@ -12,8 +12,8 @@ import redis.asyncio as redis
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.keys import result_key
-from service.errors import BusError, ForbiddenError, OverloadedError
+from service.adapters.redis.shards import Shard
+from service.errors import ForbiddenError, OverloadedError
 from service.ports.bus import Answer, AnswerOutcome, Bus, Identity, Receipt
 from service.wire.protocol import Topics
 from tests.integration.bus_places import Place, RedisPlace, answer, received, taken_over
@@ -63,7 +63,7 @@ async def test_forbidden_answer_costs_no_other(fenced: RedisPlace) -> None:
     bus = await fenced.open("one", lease_seconds=0)
     answers = await answers_of(bus, reply_to=f"context.reply.{fenced.prefix}")
     dead = fenced.prefix + Topics.CONTEXT_BUILD_DEAD
-    allowed = [result_key(ASKED[place], fenced.prefix) for place in (0, 2)]
+    allowed = [Shard(fenced.prefix).result(ASKED[place]) for place in (0, 2)]
     await restrict(fenced.client, fenced.prefix, fenced.requests, dead, *allowed)
 
     receipts = await bus.finish(answers)
@@ -92,7 +92,7 @@ async def test_forbidden_answers_each_have_their_error(fenced: RedisPlace) -> No
 
 @pytest.mark.parametrize("place", ["redis", "valkey", "shards", "cluster"], indirect=True)
 async def test_dead_letter_of_a_wrong_type_costs_no_other(place: RedisPlace) -> None:
-    """Who can't be buried stays with the worker; those beside it are out."""
+    """All get their answers; the dead request stays pending until it can be copied."""
     bus = await place.open("one", lease_seconds=0)
     answers = await answers_of(bus)
     answers[1] = replace(answers[1], dead_letter="why")
@@ -101,16 +101,18 @@ async def test_dead_letter_of_a_wrong_type_costs_no_other(place: RedisPlace) -> 
 
     receipts = await bus.finish(answers)
 
-    assert outcomes(receipts) == [AnswerOutcome.SENT, AnswerOutcome.FAILED, AnswerOutcome.SENT]
-    assert type(receipts[1].error) is BusError
+    assert outcomes(receipts) == [AnswerOutcome.SENT] * 3
+    (delivery,) = await taken_over(bus)
+    assert (delivery.payload, await bus.requests.dead_letter(delivery, "why")) == (b"b", False)
     await place.client.delete(dead)
-    assert [each.payload for each in await taken_over(bus)] == [b"b"]
-    assert outcomes(await bus.finish([answers[1]])) == [AnswerOutcome.SENT]
+    (delivery,) = await taken_over(bus)
+    assert await bus.requests.dead_letter(delivery, "why")
     assert [each["reason"] for each in await place.stream(dead)] == [b"why"]
+    assert await bus.requests.claim(10) == []
 
 
 async def test_server_may_be_too_full_for_one(server: StartServer) -> None:
-    """What needs no room is out; what does waits, and is told that the server is full."""
+    """Answers that need no room are out; the others wait, and report that the server is full."""
     running = server()
     async with open_redis_bus(running.url, BusOptions(lease_seconds=60)) as bus:
         answers = await answers_of(bus)
@@ -172,7 +174,7 @@ async def test_connection_lost_in_the_middle(
 
 @pytest.mark.parametrize("kind", ["channel", "list", "stream"])
 async def test_answer_that_is_out_counts_as_sent(place: Place, kind: Any) -> None:
-    """Finished again, as after a lost receipt, it is told to be sent, and goes out once."""
+    """Finished again, as after a lost receipt, it is reported as sent, and goes out once."""
     bus = await place.open("one", lease_seconds=60)
     replies = f"{place.prefix}replies"
     answers = await answers_of(bus, reply_to=replies, reply_kind=kind)
@@ -195,7 +197,7 @@ async def test_answer_that_is_out_counts_as_sent(place: Place, kind: Any) -> Non
 
 @pytest.mark.parametrize("mode", ["unstored", "again"])
 async def test_other_answers_that_are_out_are_not_known(place: Place, mode: Any) -> None:
-    """Those of which nothing is stored can't be told from another worker's."""
+    """Those without a stored answer can't be distinguished from another worker's."""
     bus = await place.open("one", lease_seconds=60)
     first, *_ = await answers_of(bus)
     await bus.finish([first])

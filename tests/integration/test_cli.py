@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
 from service.app import open_builder, open_bus
-from service.audit.reports import BuildReports
+from service.audit.report_store import BuildReports
 from service.cli.exits import Exit
 from service.cli.root import app
 from service.config.endpoints import StoreSettings
@@ -90,7 +90,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
 
 
 def test_the_archive_is_shown(ctxb: Ctxb) -> None:
-    """What fell out last stands first, with the reason, and as JSON with run and build."""
+    """The last pruned row is first, with the reason, and as JSON with run and build."""
     note = Archiving(
         reasons={"m0": "older", "m1": "memory_limit"},
         run_id="run_1",
@@ -173,7 +173,7 @@ async def _reported(settings: Settings) -> list[str]:
         for limit in (2, 0):
             content = {"current_input": "My hat?", "context": {"memory_limit": limit}}
             request = {"id": f"msg_{limit}", "owner_key": "ana", "content": content}
-            built = await builder.built(BuildRequest.model_validate(request))
+            built = await builder.build_or_raise(BuildRequest.model_validate(request))
             await reports.store([built])
             ids.append(built.content.build_id)
     return ids
@@ -188,16 +188,16 @@ def test_the_demo_runs_without_a_server(ctxb: Ctxb) -> None:
     assert "The same response, not built again" in ended.stdout
 
 
-def test_an_upgrade_tells_of_tables_that_are_not_ours(ctxb: Ctxb) -> None:
+def test_an_upgrade_reports_tables_that_are_not_ours(ctxb: Ctxb) -> None:
     """Also where there is nothing to upgrade: exit code 1, as for a check; 5 is for no database."""
     assert ctxb("db", "upgrade").exit_code == Exit.OK
     with closing(sqlite3.connect("ctxb.db")) as database, database:
         database.execute("DROP TABLE summaries")
 
     for command in ("upgrade", "check"):
-        told = ctxb("db", command)
-        assert told.exit_code == Exit.FAILED
-        assert "add table summaries" in told.stderr
+        reported = ctxb("db", command)
+        assert reported.exit_code == Exit.FAILED
+        assert "add table summaries" in reported.stderr
 
     Path("other.db").write_bytes(b"no database at all" * 100)
     assert ctxb("db", "upgrade", store="sqlite:///other.db").exit_code == Exit.UNREACHABLE

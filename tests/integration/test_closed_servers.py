@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 import redis
@@ -12,8 +13,7 @@ import redis.asyncio as redis_async
 from redis.exceptions import BusyLoadingError
 from structlog.testing import capture_logs
 
-from service.ports.bus import Bus
-from service.ports.stream import Depth
+from service.ports.bus import Bus, Depth
 from tests.bus_server import RealServer
 from tests.integration.bus_places import RedisPlace, holds, until
 from tests.integration.conftest import StartServer
@@ -63,6 +63,11 @@ def mend(server: RealServer, client: redis.Redis) -> None:
     client.bgsave()
 
 
+def loops(logged: Sequence[MutableMapping[str, Any]], event: str) -> set[str]:
+    """Return the loops that logged an event."""
+    return {line["loop"] for line in logged if line["event"] == event}
+
+
 Change = Callable[[RealServer, redis.Redis], None]
 
 
@@ -94,16 +99,16 @@ async def test_worker_waits_for_a_closed_server(
                 reopen(running, client)
                 responses = await asyncio.gather(*sent)
                 await until(lambda: in_work(crew.bus, 0))
+                # it logs after the server has its answers
+                await until(lambda: holds("sender" in loops(logged, "loop.resumed")))
             assert (await crew.client.send(asking(id="after"))).content.status == "success"
 
     assert [response.content.status for response in responses] == ["success"] * REQUESTS
-    told = Counter(
+    reported = Counter(
         (line["loop"], line["error"]) for line in logged if line["event"] == "loop.interrupted"
     )
-    assert told
-    assert set(told.values()) == {1}
-    resumed = {line["loop"] for line in logged if line["event"] == "loop.resumed"}
-    assert "sender" in resumed
+    assert reported
+    assert set(reported.values()) == {1}
 
 
 async def test_worker_waits_for_a_loading_server(server: StartServer, prefix: str) -> None:
@@ -139,7 +144,7 @@ async def test_worker_waits_for_a_loading_server(server: StartServer, prefix: st
 
 
 def rewritten(client: redis.Redis) -> bool:
-    """Say whether a server has written its log of commands anew."""
+    """Return whether a server has rewritten its log of commands."""
     facts = client.info("persistence")
     return not facts["aof_rewrite_in_progress"] and not facts["aof_rewrite_scheduled"]
 
@@ -169,6 +174,6 @@ async def working(running: RealServer, prefix: str) -> AsyncIterator[tuple[Crew,
 
 
 async def in_work(bus: Bus, count: int) -> bool:
-    """Say whether so many requests are in work, and none waits."""
+    """Return whether n requests are in work, and none waits."""
     depth: Depth = await bus.requests.depth()
     return (depth.lag, depth.pending) == (0, count)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,13 +19,14 @@ from structlog.testing import capture_logs
 from service.adapters.bus_options import BusOptions
 from service.adapters.embedded.binaries import bundled_server
 from service.adapters.redis.bus import RedisBus, open_redis_bus
-from service.adapters.redis.keys import shards_key
-from service.adapters.redis.scripts import Call, Command
-from service.adapters.redis.shards import shard_topic
+from service.adapters.redis.driver import Command
+from service.adapters.redis.shards import shard_topic, shards_key
 from service.errors import BusError, ConfigError, OverloadedError
-from service.ports.bus import AnswerOutcome, Bus, Identity, StoredResult
+from service.ports.bus import AnswerOutcome, Bus, Delivery, Identity
 from service.wire.protocol import Topics
+from service.wire.response import StoredResult
 from service.worker.client import NoAnswerError
+from service.worker.ingress import RecallStream
 from tests.bus_server import RealServer
 from tests.integration.bus_places import (
     ASKED,
@@ -38,14 +39,7 @@ from tests.integration.bus_places import (
     until,
 )
 from tests.integration.real_cluster import RealCluster
-from tests.integration.test_closed_servers import (
-    Change,
-    empty,
-    fill,
-    in_work,
-    mend,
-    spoil,
-)
+from tests.integration.test_closed_servers import Change, empty, fill, in_work, mend, spoil
 from tests.integration.test_shards import of_each_shard, request_of
 from tests.integration.test_worker import Crew, asking, open_crew
 from tests.support import lacking
@@ -117,6 +111,46 @@ async def test_other_shards_go_on_without_a_node(cluster: RealCluster, own: Redi
             assert await until(partial(answered, crew, request))
 
 
+async def test_other_recalls_go_on_without_a_node(cluster: RealCluster, own: RedisPlace) -> None:
+    """Those after a recall for the lost node, on the same stream, are moved; it waits there."""
+    entrance = holder(cluster, own.prefix + Topics.CONTEXT_RECALL_REQUEST)
+    streams = [own.prefix + shard_topic(number, SHARDS) for number in range(SHARDS)]
+    holders = [holder(cluster, stream) for stream in streams]
+    victim = next(node for node in holders if node is not entrance)
+    lost = [
+        owner for owner, node in zip(of_each_shard(SHARDS), holders, strict=True) if node is victim
+    ]
+    others = set(of_each_shard(SHARDS)) - set(lost)
+    bus = await own.open("one", lease_seconds=1, socket_timeout_seconds=10)
+    await bus.request_shards.count()
+    for owner in (*lost, *others):
+        await bus.append(Topics.CONTEXT_RECALL_REQUEST, request_of(owner))
+    moved: set[str] = set()
+
+    async def moves(owners: set[str], *, claims: bool = False) -> bool:
+        with suppress(BusError):
+            if claims:
+                await RecallStream(bus).claim()
+            moved.update(owner_of(each) for each in await bus.requests.receive(SHARDS, wait=0.1))
+        return moved == owners
+
+    victim.kill()
+    try:
+        with pytest.raises(BusError):
+            await RecallStream(bus).take_new()
+        assert await until(partial(moves, others))
+    finally:
+        victim.start()
+        await asyncio.to_thread(cluster.settle)
+
+    assert await until(partial(moves, {*lost, *others}, claims=True))
+
+
+def owner_of(delivery: Delivery) -> str:
+    """Return whose request it is."""
+    return str(json.loads(delivery.payload)["owner_key"])
+
+
 def isolate(server: RealServer, client: Client) -> None:
     """Let it want a replica, which it has not."""
     client.config_set("min-replicas-to-write", 1)
@@ -128,7 +162,7 @@ def contend(server: RealServer, client: Client) -> None:
 
 
 @pytest.mark.parametrize(("close", "reopen"), [(fill, empty), (spoil, mend), (isolate, contend)])
-async def test_other_shards_go_on_beside_a_closed_node(
+async def test_other_shards_go_on_next_to_a_closed_node(
     cluster: RealCluster, own: RedisPlace, close: Change, reopen: Change
 ) -> None:
     """Full, unsaved or alone: requests of the others are answered, its own when it is open."""
@@ -225,6 +259,37 @@ async def claimed_from(bus: RedisBus) -> Sequence[Any]:
         return []
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
+async def test_frozen_nodes_cost_a_read_the_time_limit(
+    cluster: RealCluster, prefix: str, everywhere: bool
+) -> None:
+    """A node that accepts and does not answer holds no read up; without any node it is an error."""
+    stream = prefix + Topics.CONTEXT_BUILD_REQUEST
+    options = BusOptions(prefix=prefix, socket_timeout_seconds=1)
+    async with open_redis_bus(cluster.url, options) as bus:
+        assert await bus.requests.receive(1, wait=0.1) == []
+        with ExitStack() as frozen:
+            for node in cluster.nodes if everywhere else [holder(cluster, stream)]:
+                frozen.enter_context(node.frozen())
+            async with asyncio.timeout(10):
+                assert await bus.requests.receive(1, wait=0.1) == []
+                if everywhere:
+                    with pytest.raises(BusError):
+                        await bus.requests.receive(1, wait=0.1)
+        await asyncio.to_thread(cluster.settle)
+        await until(partial(submitted, bus))
+        assert payloads(await until(lambda: bus.requests.receive(1, wait=1))) == [b"1"]
+
+
+async def submitted(bus: Bus) -> bool:
+    """Submit, where that is possible."""
+    try:
+        await bus.submit(b"1")
+    except BusError:
+        return False
+    return True
+
+
 async def test_dead_cluster_is_a_bus_error() -> None:
     """A cluster of which no node answers is no bus."""
     with pytest.raises(BusError):
@@ -257,7 +322,7 @@ async def test_slots_may_move_while_they_are_used(cluster: RealCluster, own: Red
 
     with source.client() as old, target.client() as new:
         begin_move(old, new, key_slot(stream.encode()))
-        # what is there is served as before; what isn't, is asked for at the new node
+        # what is there is served as before; the rest is requested from the new node
         await bus.submit(request_of(owner, "meanwhile"))
         assert await bus.find_results([Identity(owner, "msg_1")]) == [None]
         with pytest.raises(OverloadedError):  # keys of one step on both sides
@@ -289,7 +354,7 @@ def begin_move(old: Client, new: Client, slot: int) -> None:
 
 
 def end_move(cluster: RealCluster, old: Client, new: Client, slot: int) -> None:
-    """Move the keys of a slot, and tell all nodes where it is."""
+    """Move the keys of a slot, and notify all nodes of it."""
     name = say(new, "CLUSTER MYID").decode()
     port = new.connection_pool.connection_kwargs["port"]
     while keys := say(old, "CLUSTER GETKEYSINSLOT", slot, 100):
@@ -356,7 +421,7 @@ async def test_worker_that_dies_before_the_reply_leaves_it_to_others(
 async def test_worker_that_dies_while_burying_loses_nothing(
     own: RedisPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request stands in the dead letter twice rather than nowhere, and stays until it does."""
+    """A request is in the dead letter twice rather than nowhere, and stays until it does."""
     bus = await own.open("one", lease_seconds=SHORT)
     await bus.submit(b"no json")
     (delivery,) = await received(bus)
@@ -378,10 +443,10 @@ def dies_at(bus: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Let a bus fail at calls of this command, or on this key, as if their node were away."""
     execute = bus._servers.execute
 
-    async def failing(calls: Sequence[Call | Command]) -> list[Any]:
+    async def failing(calls: Sequence[Command]) -> list[Any]:
         replies = []
         for call in calls:
-            if place in (call.key, call.words(by_sha=True)[0]):
+            if place in (call.key, call.words[0]):
                 replies.append(RedisConnectionError("gone"))
             else:
                 replies += await execute([call])
@@ -393,7 +458,7 @@ def dies_at(bus: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 # --- replies that may not be written ---------------------------------------------------------
 
 
-async def test_forbidden_reply_is_told_and_not_stored(
+async def test_forbidden_reply_is_reported_and_not_stored(
     cluster: RealCluster, own: RedisPlace
 ) -> None:
     """The answer is taken back, so that the error which goes out in its place is the one kept."""

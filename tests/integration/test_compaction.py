@@ -54,7 +54,7 @@ def request() -> BuildRequest:
 
 async def job(builder: ContextBuilder) -> Job:
     """Return what a build shows to be needed."""
-    found = find_job(await builder.built(request()))
+    found = find_job(await builder.build_or_raise(request()))
     assert found
     return found
 
@@ -150,7 +150,7 @@ async def test_rows_that_come_late_are_not_covered(settings: Settings) -> None:
     assert "late" in made.summary.covers
 
 
-async def test_a_worker_tells_of_its_summaries_on_the_bus(settings: Settings) -> None:
+async def test_a_worker_reports_its_summaries_on_the_bus(settings: Settings) -> None:
     """After the answer, on `context.compacted`, with what was saved."""
     async with open_builder(settings) as builder:
         await builder.history.append("o", ROWS)
@@ -166,11 +166,11 @@ async def test_a_worker_tells_of_its_summaries_on_the_bus(settings: Settings) ->
         working = asyncio.create_task(worker.run(stop))
         await bus.submit(payload)
         async with asyncio.timeout(60):
-            told = json.loads(await anext(aiter(heard)))
+            reported = json.loads(await anext(aiter(heard)))
         stop.set()
         assert await working
 
-    assert told["owner_key"] == "o"
-    assert told["metadata"]["request_id"] == "q"
-    assert told["content"]["original_tokens"] > told["content"]["new_tokens"]
-    assert told["content"]["summarizer"] == "extractive"
+    assert reported["owner_key"] == "o"
+    assert reported["metadata"]["request_id"] == "q"
+    assert reported["content"]["original_tokens"] > reported["content"]["new_tokens"]
+    assert reported["content"]["summarizer"] == "extractive"

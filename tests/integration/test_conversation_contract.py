@@ -16,7 +16,7 @@ from tests.support import NOW
 @pytest.fixture
 async def store(open_store: OpenStore) -> AsyncIterator[HistoryStore]:
     """Open a store of each adapter."""
-    async with open_store(HeuristicTokenCounter()) as stores:
+    async with open_store(HeuristicTokenCounter) as stores:
         yield stores.history
 
 

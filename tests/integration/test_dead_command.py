@@ -67,7 +67,7 @@ def waiting() -> list[bytes]:
 
 
 def test_entries_are_listed_and_shown(ctxb: Ctxb) -> None:
-    """The newest last, so many as are asked for, by reason; one of them with its payload."""
+    """The newest last, at most the requested number, by reason; one of them with its payload."""
     request = b'{"id": "msg_1", "owner_key": "ana", "content": {"current_input": "Hello"}}'
     first, second, third = bury({b"?": "not JSON", request: "delivered 3 times", b"!": "not JSON"})
 
@@ -103,7 +103,7 @@ def test_an_empty_dead_letter_is_listed(ctxb: Ctxb) -> None:
 
 
 def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
-    """Each once, and it is told which were not there."""
+    """Each once; missing ones are reported."""
     first, second = bury({b"1": "a", b"2": "b"})
 
     done = ctxb("dead", "retry", second, "1-1", second)
@@ -128,7 +128,7 @@ def test_all_entries_are_sent_again(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_entries_are_dropped_when_it_is_sure(ctxb: Ctxb) -> None:
-    """Asked first, or told to with --yes."""
+    """After a confirmation, or with --yes."""
     first, second, third = bury({b"1": "a", b"2": "b", b"3": "c"})
 
     refused = ctxb("dead", "drop", "--all", stdin="n\n")

@@ -185,7 +185,7 @@ async def test_retry_that_fails_loses_nothing(server: StartServer) -> None:
 
 @pytest.mark.parametrize("protocol", [2, 3])
 async def test_both_protocols_list_alike(server_url: str, prefix: str, protocol: int) -> None:
-    """Whatever shape the driver's replies have, and whatever bytes a field is named with."""
+    """For any shape of the driver's replies, and any bytes in a field's name."""
     url = f"{server_url}?protocol={protocol}"
     async with (
         open_redis_bus(url, BusOptions(prefix=prefix)) as bus,

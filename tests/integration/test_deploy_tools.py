@@ -110,6 +110,23 @@ def test_the_page_s_wrapped_rules_are_the_rules() -> None:
     assert made["spec"] == yaml.safe_load(rules)
 
 
+def test_the_page_s_command_makes_runbooks_links(tmp_path: Path) -> None:
+    """Each `runbook_url` becomes the address of a section, and nothing else changes."""
+    folder = tmp_path / "deploy/prometheus"
+    shutil.copytree(ROOT / "deploy/prometheus", folder)
+    (command,) = re.findall(r"^\$ (sed --in-place (?:.*\\\n)*.*)$", PAGE, re.MULTILINE)
+    subprocess.run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)  # noqa: S603 - the page's
+
+    for name in ("rules.yml", "rules_test.yml"):
+        shipped = (ROOT / "deploy/prometheus" / name).read_text(encoding="utf-8")
+        changed = (folder / name).read_text(encoding="utf-8")
+        assert "https://" in changed
+        assert "runbook_url: docs" not in changed
+        assert (
+            changed.replace("https://docs.example.com/metrics.html", "docs/metrics.md") == shipped
+        )
+
+
 @pytest.mark.parametrize(
     ("command", "file"),
     [
@@ -119,7 +136,7 @@ def test_the_page_s_wrapped_rules_are_the_rules() -> None:
     ],
 )
 def test_prometheus_takes_them(command: tuple[str, ...], file: str) -> None:
-    """Configuration and rules are valid, and each alert fires when it has to, not else."""
+    """Configuration and rules are valid, and each alert fires only when it has to."""
     if shutil.which("promtool") is None:
         lacking("no promtool on this machine: it is part of the package prometheus")
     ran("promtool", *command, ROOT / "deploy/prometheus" / file)

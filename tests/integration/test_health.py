@@ -1,11 +1,11 @@
-"""What a worker tells over HTTP, asked over HTTP."""
+"""The health of a worker, as reported over HTTP."""
 
 import asyncio
 import json
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,8 @@ from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ConfigError
 from service.http.health import open_health
 from service.http.prometheus import PrometheusMetrics
-from service.observe.health import stuck_after
-from service.observe.metrics import HttpRequest
-from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
+from service.observe.readiness import Check, Readiness, stuck_after
+from service.ports.bus import Answer, AnswerOutcome, Bus, Delivery, Receipt
 from service.wire.protocol import Topics
 from service.worker.client import ContextClient
 from service.worker.runner import Worker
@@ -33,7 +32,7 @@ SETTINGS = Settings(bus=BusSettings(url="memory://"), health=HealthSettings(port
 
 
 class Hands:
-    """A clock that stands where a test puts it."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -69,7 +68,7 @@ class Scene:
             return (await measured(self.address))(name, *labels) - before
 
         async with asyncio.timeout(60):
-            while not (difference := await after()):  # noqa: ASYNC110 - the worker tells nobody
+            while not (difference := await after()):  # noqa: ASYNC110 - the worker emits no event
                 await asyncio.sleep(0.01)
         return difference
 
@@ -108,8 +107,9 @@ def at_work(scene: Scene) -> AbstractAsyncContextManager[None]:
 async def test_a_loop_that_is_stuck_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once it has not gone round for some leases; bus and store are not asked."""
 
-    async def hang(*_args: object, **_options: object) -> None:
+    async def hang(*_args: object, **_options: object) -> list[Delivery]:
         await released.wait()
+        return []
 
     released = asyncio.Event()
     monkeypatch.setattr(MemoryBus, "ping", hang)
@@ -133,29 +133,76 @@ async def test_a_worker_at_rest_is_alive(scene: Scene) -> None:
             stuck_after(SETTINGS.bus.lease_seconds, SETTINGS.bus.socket_timeout_seconds) + 1
         )
         async with asyncio.timeout(60):
-            while await scene.status("/livez") != 200:  # noqa: ASYNC110 - the loop tells nobody
+            while await scene.status("/livez") != 200:  # noqa: ASYNC110 - the loop emits no event
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("sent", "address"),
+    [
+        (b"", "127.0.0.1"),
+        (b"GET /livez HTTP/1.1\r\nHos", "127.0.0.1"),
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "127.0.0.1"),
+        # these are never at rest, but from elsewhere
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 9_000, "127.0.0.2"),
+    ],
+)
+async def test_slow_clients_do_not_keep_probes_out(scene: Scene, sent: bytes, address: str) -> None:
+    """However many there are, and whether they send a head slowly or read nothing."""
+    host, port = scene.address.removeprefix("http://").split(":")
+    loop = asyncio.get_running_loop()
+    with ExitStack() as slow:
+        for _ in range(80):
+            transport, _ = await loop.create_connection(
+                asyncio.Protocol, host, int(port), local_addr=(address, 0)
+            )
+            transport.pause_reading()
+            transport.write(sent)
+            slow.callback(transport.abort)
+        for _ in range(3):
+            assert await scene.status("/livez") == 200
+            assert await scene.status("/readyz") == 200
+    await asyncio.sleep(0)
+
+
+async def test_slow_checks_do_not_keep_probes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a bus hangs, readiness is refused to many at a time, and liveness answers."""
+    answers, checks = asyncio.Event(), Readiness.checks
+
+    async def hang(readiness: Readiness) -> list[Check]:
+        await answers.wait()
+        return await checks(readiness)
+
+    monkeypatch.setattr(Readiness, "checks", hang)
+    monkeypatch.setattr("service.http.health.MOST_CHECKS", 2)
+    async with scene_of(SETTINGS) as hanging, at_work(hanging):
+        waiting = [asyncio.create_task(hanging.status("/readyz")) for _ in range(3)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {task.result() for task in done} == {503}
+        assert await hanging.status("/livez") == 200
+        answers.set()
+        assert sorted(await asyncio.gather(*waiting)) == [200, 200, 503]
 
 
 # --- /readyz ---------------------------------------------------------------------------------
 
 
 async def test_a_worker_is_ready_from_its_start_to_its_end() -> None:
-    """With every check by name; it still answers when it was told to stop."""
+    """With every check by name; it still answers while it stops."""
     async with scene_of(SETTINGS) as scene:
         assert await scene.status("/readyz") == 503
         async with at_work(scene):
-            status, told = await asked(f"{scene.address}/readyz")
-            assert (status, told["ready"]) == (200, True)
-            assert told["checks"] == [
+            status, reported = await asked(f"{scene.address}/readyz")
+            assert (status, reported["ready"]) == (200, True)
+            assert reported["checks"] == [
                 {"name": "worker", "ok": True, "detail": "taking requests"},
                 {"name": "bus", "ok": True, "detail": "answers"},
                 {"name": "store", "ok": True, "detail": "answers"},
             ]
             scene.stop.set()
-            status, told = await asked(f"{scene.address}/readyz")
-            assert (status, told["ready"]) == (503, False)
-            assert told["checks"][0] == {"name": "worker", "ok": False, "detail": "stopping"}
+            status, reported = await asked(f"{scene.address}/readyz")
+            assert (status, reported["ready"]) == (503, False)
+            assert reported["checks"][0] == {"name": "worker", "ok": False, "detail": "stopping"}
             assert await scene.status("/livez") == 200
 
 
@@ -167,16 +214,16 @@ async def test_a_worker_without_its_bus_is_not_ready(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(MemoryBus, "ping", away)
     async with scene_of(SETTINGS) as scene, at_work(scene):
-        status, told = await asked(f"{scene.address}/readyz")
+        status, reported = await asked(f"{scene.address}/readyz")
         assert await scene.status("/livez") == 200
 
     assert status == 503
-    assert {check["name"]: check["ok"] for check in told["checks"]} == {
+    assert {check["name"]: check["ok"] for check in reported["checks"]} == {
         "worker": True,
         "bus": False,
         "store": True,
     }
-    assert "hidden" not in json.dumps(told)
+    assert "hidden" not in json.dumps(reported)
 
 
 # --- /metrics --------------------------------------------------------------------------------
@@ -285,7 +332,7 @@ async def test_metrics_name_nobody(scene: Scene) -> None:
 
     assert {name for name, _ in labels} == {
         *("le", "stage", "outcome", "reason", "stream", "version"),
-        *("backend", "block", "check", "model", "result", "strategy"),
+        *("backend", "block", "check", "decision", "kind", "model", "result", "strategy"),
     }
     assert {("block", "custom"), ("model", "other")} <= labels
     assert not [value for _, value in labels if "ana" in value.lower() or "msg" in value]
@@ -301,18 +348,17 @@ async def test_every_metric_has_a_line(scene: Scene) -> None:
     scene.metrics.count_refresh(
         "git", "changed"
     )  # it follows no server of tools, and serves no HTTP
-    scene.metrics.record_http_request(
-        HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.1
-    )
-    told: dict[str, set[str]] = {}
+    scene.metrics.record_http_request("/v1/build", "POST", "2xx", 0.1)
+    reported: dict[str, set[str]] = {}
     for family in (await measured(scene.address)).families:
         if family.name.startswith("contextbuilder_") and not family.name.endswith("_created"):
             suffix = "_total" if family.type == "counter" else ""
             labels = {name for sample in family.samples for name in sample.labels} - {"le"}
-            told[family.name.removeprefix("contextbuilder_") + suffix] = labels
+            reported[family.name.removeprefix("contextbuilder_") + suffix] = labels
 
-    assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == told
-    assert set(re.findall(r"contextbuilder_(\w+)", page)) == set(told)
+    assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == reported
+    named = re.findall(r"contextbuilder_(\w+)", page)
+    assert {name.removesuffix("_bucket") for name in named} == set(reported)
 
 
 # --- the server ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a worker tells of itself while its server is away."""
+"""The health that a worker reports while its server is away."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -57,13 +57,13 @@ async def test_a_worker_whose_server_takes_no_writes_is_not_ready(
                 close(real, at_once)
                 at_once.execute()
             await ready(address, 503)
-            _, told = await asked(f"{address}/readyz")
+            _, reported = await asked(f"{address}/readyz")
             assert (await asked(f"{address}/livez"))[0] == 200
             reopen(real, client)
             await ready(address, 200)
             await counted(address, lambda now: now("build_requests_total", "success") == 1)
 
-    assert told["checks"][:2] == [
+    assert reported["checks"][:2] == [
         {"name": "worker", "ok": False, "detail": "held up"},
         {"name": "bus", "ok": True, "detail": "answers"},
     ]

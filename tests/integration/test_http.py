@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,11 +18,12 @@ from service.app import connect_client, open_builder, open_bus, open_observed_wo
 from service.config.endpoints import HealthSettings, HttpSettings
 from service.config.settings import BusSettings, ReportSettings, Settings
 from service.errors import BusError, ConfigError
+from service.http.builds import WHAT_IF_OPTIONS, WhatIfBody
 from service.http.interface import open_http
-from service.http.requests import WHAT_IF_OPTIONS, WhatIfBody
-from service.http.submit import LONGEST_WAIT, MARGIN, Submitter
+from service.http.submit import LONGEST_WAIT, MARGIN, build
 from service.ports.stores import HistoryStats
 from service.wire.response import BuildResponse
+from tests.calling import calling, services
 from tests.serving import TOKEN, Scene, asking, serving
 from tests.support import NOW, BrokenHistory
 
@@ -93,7 +95,7 @@ async def test_an_id_is_for_one_request(scene: Scene) -> None:
 
 
 async def test_what_has_no_owner_has_no_response_of_the_wire() -> None:
-    """There is nobody to answer; the error stands alone."""
+    """Without a request to answer, the error is alone."""
     async with serving() as scene:
         answer = await scene.http.post("/v1/build", json={"content": {"current_input": "Hello"}})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
@@ -108,7 +110,7 @@ async def test_building_can_be_switched_off() -> None:
 
 
 async def test_only_so_much_is_done_at_the_same_time() -> None:
-    """More is refused at once, and may come again; who waits in vain for a worker is told."""
+    """More is refused at once, and may come again; a caller without a worker gets an error."""
     async with serving({"concurrency": 1}, works=False) as scene:
         held = asking(metadata={"timeout_ms": 500})
         waiting = asyncio.create_task(scene.http.post("/v1/build", json=held))
@@ -127,25 +129,24 @@ async def test_a_deadline_is_waited_for() -> None:
     waited: list[float | None] = []
 
     async def late(
-        request: Mapping[str, Any],
-        *,
-        timeout_seconds: float | None = None,
+        request: Mapping[str, Any], *, timeout_seconds: float | None = None
     ) -> BuildResponse:
         waited.append(timeout_seconds)
         raise BusError("away")
 
     async with serving(works=False) as scene:
-        submitter = Submitter(late, scene.builder.settings, lambda: NOW)
+        builder = replace(scene.builder, clock=lambda: NOW)
+        served = services(builder, "redacted", send=late)
         for seconds in (-5, 60, 600):
             metadata = {"deadline": (NOW + timedelta(seconds=seconds)).isoformat()}
             payload = json.dumps(asking(metadata={**metadata, "timeout_ms": 9_000})).encode()
             with pytest.raises(BusError):
-                await submitter.submit(payload)
+                await build(calling(served, "", body=payload))
 
     assert waited == [MARGIN, 60 + MARGIN, LONGEST_WAIT + MARGIN]
 
 
-async def test_who_waits_for_a_build_is_told_when_the_worker_ends() -> None:
+async def test_callers_that_wait_for_a_build_get_an_error_when_the_worker_ends() -> None:
     """With the error of the wire, and no fault in the log: another worker may build it yet."""
     settings = Settings(bus=BusSettings(url="memory://"), http=HttpSettings(port=0))
     async with (
@@ -154,7 +155,7 @@ async def test_who_waits_for_a_build_is_told_when_the_worker_ends() -> None:
         connect_client(settings, connected.bus) as client,
         AsyncExitStack() as stack,
     ):
-        opened = open_http(0, connected.bus, builder, client.send)
+        opened = open_http(0, connected.bus, builder, client.exchange)
         served = await stack.enter_async_context(opened)
         with capture_logs() as logs:
             async with httpx2.AsyncClient(base_url=served.address, trust_env=False) as http:
@@ -168,7 +169,7 @@ async def test_who_waits_for_a_build_is_told_when_the_worker_ends() -> None:
 
 
 async def test_lists_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many and no more: a crowd that looks does not keep the worker from its requests."""
+    """Their number is limited: many open pages don't keep the worker from its requests."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     async with serving({"concurrency": 1}) as scene:
         stats = scene.builder.history.stats
@@ -200,7 +201,10 @@ async def test_every_route_does_what_its_description_says(scene: Scene) -> None:
     described = (await scene.get("/v1/openapi.json")).json()
     calls: dict[str, tuple[str, str, object]] = {
         "build": ("POST", "/v1/build", asking(id="msg_9")),
+        "recall": ("POST", "/v1/recall", asking(content={"query": "What now?"})),
         "list_builds": ("GET", "/v1/builds?limit=1", None),
+        "list_owners": ("GET", "/v1/owners", None),
+        "list_messages": ("GET", f"/v1/messages?build={a}", None),
         "show_build": ("GET", f"/v1/builds/{a}", None),
         "show_form": ("GET", f"/v1/builds/{a}/raw?format=gemini", None),
         "diff_builds": ("GET", f"/v1/builds/{a}/diff/{b}", None),
@@ -210,6 +214,7 @@ async def test_every_route_does_what_its_description_says(scene: Scene) -> None:
         "preview_pruning": ("POST", "/v1/prune/preview", {"target_tokens": 10}),
         "prune": ("POST", "/v1/prune", {"ids": ["m0"]}),
         "undo_pruning": ("POST", "/v1/prune/undo", {"ids": ["m0"]}),
+        "import_history": ("POST", "/v1/history", {"rows": [{"id": "i", "role": "user"}]}),
         "version": ("GET", "/version", None),
         "openapi": ("GET", "/v1/openapi.json", None),
     }
@@ -258,7 +263,7 @@ def test_options_of_a_build_in_another_way_are_those_of_the_wire() -> None:
 
 
 async def test_methods_and_paths_that_there_are_not(scene: Scene) -> None:
-    """Are told apart."""
+    """They are distinguished."""
     wrong = await scene.http.delete("/v1/builds")
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
     assert set(wrong.headers["allow"].split(", ")) == {"GET", "HEAD"}
@@ -307,7 +312,7 @@ async def test_what_is_erased_is_shown_no_more(scene: Scene) -> None:
     assert (await scene.get(f"/v1/builds/{name}")).status_code == 404
 
 
-async def test_an_outage_is_told_as_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outage_is_reported_as_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the bus or the store; it may pass, and what the drivers say is for the log."""
 
     async def away(*_args: object) -> None:
@@ -322,14 +327,16 @@ async def test_an_outage_is_told_as_one(scene: Scene, monkeypatch: pytest.Monkey
         assert "hidden" not in answer.text
 
 
-async def test_a_fault_of_ours_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_reveals_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The log has it; the next request is answered."""
 
     def broken(_name: str) -> str:
         raise RuntimeError("what nobody should read")
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.http.handlers.version", broken)
+        patch.setattr("importlib.metadata.version", broken)
         answer = await scene.get("/version")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     assert "nobody" not in answer.text
@@ -339,7 +346,7 @@ async def test_a_fault_of_ours_tells_nothing(scene: Scene, monkeypatch: pytest.M
 # --- the live feed ---------------------------------------------------------------------------
 
 
-async def test_builds_are_told_of_as_they_come(scene: Scene) -> None:
+async def test_builds_are_reported_as_they_come(scene: Scene) -> None:
     """And again to who comes back, from where he was; the end of the worker ends it."""
     owner = {"X-Owner-Key": "ana"}
     async with scene.http.stream("GET", "/v1/live", headers=owner) as live:
@@ -385,7 +392,7 @@ async def test_a_worker_keeps_nobodys_words() -> None:
         await scene.built()
         assert "Secret" not in str(vars(scene.served.recent))
         async with asyncio.timeout(60):
-            while list(scene.served.recent.of("ana")):  # noqa: ASYNC110 - nobody is told of it
+            while list(scene.served.recent.of("ana")):  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(0.01)
 
 
@@ -431,10 +438,7 @@ async def test_a_worker_serves_nobody_unasked() -> None:
     """Without a port nothing listens."""
     settings = configured()
     with capture_logs() as logs:
-        async with (
-            open_bus(settings) as connected,
-            open_observed_worker(settings, connected.bus),
-        ):
+        async with open_bus(settings) as connected, open_observed_worker(settings, connected.bus):
             pass
     assert "http.listening" not in [entry["event"] for entry in logs]
 
@@ -447,3 +451,17 @@ async def test_a_port_that_is_taken_is_refused_at_the_start() -> None:
             with pytest.raises(ConfigError, match=r"http\.port"):
                 async with open_observed_worker(settings, connected.bus):
                     pass
+
+
+async def test_messages_are_recalled(scene: Scene) -> None:
+    """Over the bus, with the texts of the wire's errors and their statuses."""
+    contents: list[dict[str, Any]] = [{"ids": ["m1"]}, {"ids": ["m2"]}, {"ids": []}, {}]
+    answers = [
+        await scene.http.post("/v1/recall", json=asking(id="msg_1", content=content))
+        for content in contents
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 409, 400, 400]
+    assert answers[0].json()["content"]["text"].endswith("]: Secret number 1.")
+    assert answers[2].json()["content"]["error"]["errors"][0]["pointer"] == "/content/ids"
+    assert "needs one of query" in answers[3].json()["content"]["error"]["detail"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.http import endpoint, server
+from service.http import endpoint
 from tests.serving import TOKEN, Scene, asking, serving
 
 JSON = {"Content-Type": "application/json"}
@@ -71,13 +71,15 @@ async def test_what_is_no_request_is_refused(scene: Scene) -> None:
         assert (await raw(scene, head)).startswith(b"HTTP/1.1 4"), head[:80]
 
 
-@pytest.mark.parametrize("path", ["/v1/build", "/v1/prune", "/v1/prune/undo", "/v1/prune/preview"])
+@pytest.mark.parametrize(
+    "path", ["/v1/build", "/v1/history", "/v1/prune", "/v1/prune/undo", "/v1/prune/preview"]
+)
 async def test_what_is_no_body_is_refused(scene: Scene, path: str) -> None:
     """With what is wrong about it."""
     for body in BODIES:
         answer = await scene.http.post(path, content=body, headers=OWNER)
-        told = (answer.status_code, answer.json()["error"]["code"])
-        assert told == (400, "invalid_request"), body[:80]
+        reported = (answer.status_code, answer.json()["error"]["code"])
+        assert reported == (400, "invalid_request"), body[:80]
 
 
 async def test_halves_of_characters_do_no_harm(scene: Scene) -> None:
@@ -92,7 +94,7 @@ async def test_halves_of_characters_do_no_harm(scene: Scene) -> None:
 
 
 async def test_a_key_that_is_none_is_refused(scene: Scene) -> None:
-    """So is one that stands there twice."""
+    """So is one that is there twice."""
     for keys in ([""], ["x" * 129], ["%ff"], ["%F0%9F"], ["\u00fc"], ["ana", "bob"]):
         headers = [(b"X-Owner-Key", key.encode()) for key in keys]
         answer = await scene.http.get("/v1/builds", headers=headers)
@@ -104,8 +106,8 @@ async def test_forms_of_other_pages_are_refused(scene: Scene) -> None:
     for kind in ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         headers = {"X-Owner-Key": "ana", **({"Content-Type": kind} if kind else {})}
         answer = await scene.http.post("/v1/prune", content=b'{"ids": ["m0"]}', headers=headers)
-        told = (answer.status_code, answer.json()["error"]["code"])
-        assert told == (415, "unsupported_media_type")
+        reported = (answer.status_code, answer.json()["error"]["code"])
+        assert reported == (415, "unsupported_media_type")
 
 
 async def test_other_origins_and_hosts_are_refused(scene: Scene) -> None:
@@ -131,7 +133,7 @@ async def test_every_answer_forbids_what_pages_might_do(scene: Scene) -> None:
         assert headers["cache-control"] in ("no-store", "no-cache")
 
 
-async def test_a_token_is_asked_for_on_every_path_that_does_something() -> None:
+async def test_a_token_is_required_on_every_path_that_does_something() -> None:
     """Before anything is read of the request."""
     async with serving({"token": TOKEN}) as scene:
         described = await scene.get("/v1/openapi.json", Authorization=f"Bearer {TOKEN}")
@@ -164,6 +166,13 @@ async def test_a_body_that_is_too_large_is_not_read(scene: Scene) -> None:
     assert (await scene.http.post("/v1/build", json=said)).status_code == 413
 
 
+async def test_the_largest_body_is_answered(scene: Scene) -> None:
+    """On its way over the bus, no spaces make it larger than allowed."""
+    empty = json.dumps(asking(content={"current_input": "x", "nothing": []}), separators=(",", ":"))
+    body = empty.replace("[]", "[" + "0," * 2_096_000 + "0]").encode()
+    assert (await scene.http.post("/v1/build", content=body, headers=JSON)).status_code == 200
+
+
 async def test_a_body_that_does_not_come_is_not_waited_for(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +203,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for(
 
 async def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are few, and others want them; half a head is nothing yet."""
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("service.http.serving.CLIENT_SECONDS", 0.05)
     async with serving() as scene:
         assert await raw(scene) == b""
         assert await raw(scene, b"GET / HTTP/1.1\r\nHos") == b""
@@ -205,7 +214,7 @@ async def test_a_connection_that_stops_midway_is_closed(
     monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """Also after an answer: with half a head, or the rest of a body that nobody reads."""
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr("service.http.serving.CLIENT_SECONDS", 0.2)
     async with serving() as scene:
         host, port = scene.served.address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -217,9 +226,63 @@ async def test_a_connection_that_stops_midway_is_closed(
         writer.close()
 
 
-async def test_so_many_may_listen_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_clients_lose_their_own_connections(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the address that holds most, the oldest; one that is busy with a request stays."""
+    monkeypatch.setattr("service.http.serving.MOST_CONNECTIONS", 3)
+    host, port = scene.served.address.removeprefix("http://").split(":")
+
+    async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        connection = await asyncio.open_connection(host, int(port), local_addr=(address, 0))
+        connection[1].write(b"GET /robots.txt HTTP/1.1\r\n")
+        await asyncio.sleep(0.05)
+        return connection
+
+    elsewhere, *slow = [await connect(f"127.0.0.{n}") for n in (2, 3, 3, 3, 3)]
+    for reader, writer in slow[:2]:
+        async with asyncio.timeout(60):
+            assert await reader.read() == b""
+        writer.close()
+    for reader, writer in (elsewhere, *slow[2:]):
+        writer.write(b"Host: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+async def test_a_client_that_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold its connection, and what it doesn't read, for ever."""
+    monkeypatch.setattr("service.http.serving.CLIENT_SECONDS", 0.2)
+    async with serving() as scene:
+        host, port = scene.served.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+        with pytest.raises(ConnectionError):  # noqa: PT012 - it is cut off amid the writing
+            async with asyncio.timeout(60):
+                while True:
+                    writer.write(b"GET /robots.txt HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000)
+                    await writer.drain()
+        assert not reader.at_eof()
+
+
+async def test_two_lengths_are_refused_and_the_connection_is_closed(scene: Scene) -> None:
+    """What follows could be somebody else's request to a proxy, and is not answered."""
+    head = (
+        b"POST /robots.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    )
+    host, port = scene.served.address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(head + b"GET /robots.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(60):
+        answers = await reader.read()
+    assert answers.startswith(b"HTTP/1.1 400 ")
+    assert answers.count(b"HTTP/1.1 ") == 1
+    writer.close()
+
+
+async def test_the_number_of_listeners_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds a connection; who goes makes room."""
-    monkeypatch.setattr("service.http.handlers.MOST_LISTENERS", 1)
+    monkeypatch.setattr("service.http.interface.MOST_LISTENERS", 1)
     owner = {"X-Owner-Key": "ana"}
     async with serving() as scene:
         async with scene.http.stream("GET", "/v1/live", headers=owner) as live:

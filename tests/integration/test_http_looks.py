@@ -9,9 +9,8 @@ import pytest
 from formatters.model import Summary
 from formatters.providers.formats import FORMATS
 from service.config.settings import EventSettings
-from service.http.requests import FormQuery
-from service.ports.stores import ArchivedRow
-from service.ports.summaries import Expected, fingerprint
+from service.http.builds import FormQuery
+from service.ports.stores import ArchivedRow, Expected, fingerprint
 from tests.serving import Scene, serving
 from tests.support import NOW
 from tests.validity.forms import VALIDATORS
@@ -33,7 +32,7 @@ def test_each_form_can_be_looked_at() -> None:
 
 @pytest.mark.parametrize("form", [name for name, convert in FORMATS.items() if convert])
 async def test_a_body_is_that_which_the_request_would_have_had(scene: Scene, form: str) -> None:
-    """With its cache marks; and a valid one where another form was asked for."""
+    """With its cache marks; and a valid one where another form was requested."""
     options = {"current_input": "Hello", "context": {"format": form}}
     asked = await scene.built(id="msg_1", content=options)
     other = await scene.built(id="msg_2")
@@ -64,7 +63,7 @@ async def test_a_build_is_shown_when_its_history_is_gone(scene: Scene) -> None:
     assert shown["body"]["messages"] == built["messages"]
 
 
-async def test_a_build_tells_how_long_its_parts_took(scene: Scene) -> None:
+async def test_a_build_reports_how_long_its_parts_took(scene: Scene) -> None:
     """In milliseconds."""
     name = (await scene.built())["build_id"]
     timings = (await scene.get(f"/v1/builds/{name}")).json()["timings"]
@@ -84,7 +83,7 @@ async def departed(scene: Scene) -> list[ArchivedRow]:
     return rows
 
 
-async def test_rows_that_fell_out_are_told_by_build(scene: Scene) -> None:
+async def test_rows_that_fell_out_are_reported_by_build(scene: Scene) -> None:
     """With the reasons, and ids in the order of the history."""
     rows = await departed(scene)
     timeline = (await scene.get("/v1/timeline")).json()
@@ -98,7 +97,7 @@ async def test_rows_that_fell_out_are_told_by_build(scene: Scene) -> None:
 
 
 async def summarised(scene: Scene, **fields: Any) -> Summary:
-    """Put a summary of two rows of ana's beside her history."""
+    """Put a summary of two rows of ana's next to her history."""
     ids = ("m0", "m1")
     summary = Summary(
         id="s1",
@@ -118,7 +117,7 @@ async def summarised(scene: Scene, **fields: Any) -> Summary:
     return summary
 
 
-async def test_summaries_are_told(scene: Scene) -> None:
+async def test_summaries_are_reported(scene: Scene) -> None:
     """With what they cover; those of a conversation only where it is named."""
     await summarised(scene)
     (shown,) = (await scene.get("/v1/timeline")).json()["summaries"]
@@ -140,7 +139,7 @@ async def test_nobody_sees_anothers_timeline(scene: Scene) -> None:
     assert (his["departures"], his["summaries"]) == ([], [])
 
 
-async def test_summaries_are_told_without_their_words_by_default() -> None:
+async def test_summaries_are_reported_without_their_words_by_default() -> None:
     """Where content is redacted; where nothing is archived, that is said."""
     async with serving() as scene:
         await scene.remember(8)

@@ -4,16 +4,14 @@ import re
 from pathlib import Path
 
 from service.config.endpoints import HttpSettings
-from service.http.error_responses import STATUSES
-from service.http.handlers import MOST_LISTENERS
-from service.http.live import PING_SECONDS
+from service.http.live import MOST_LISTENERS, PING_SECONDS
 from tests.serving import serving
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "http.md").read_text(encoding="utf-8")
 
 
 def section(heading: str) -> str:
-    """Return what stands below a heading."""
+    """Return what is below a heading."""
     return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 
@@ -35,25 +33,16 @@ async def test_every_route_has_a_line() -> None:
     assert {row[0] for row in rows("Routes")} == routes - {"`GET /v1/openapi.json`"} | {"`GET /`"}
 
 
-def test_every_status_has_a_line() -> None:
-    """With its codes; those of other errors are `internal`."""
-    table = {int(row[0]): set(re.findall(r"`(\w+)`", row[1])) for row in rows("Errors")}
-    ours: dict[int, set[str]] = {500: {"internal"}, 503: {"internal"}}
-    for code, status in STATUSES.items():
-        ours.setdefault(status, set()).add(code)
-    assert table == ours
-
-
 def test_every_setting_has_a_line() -> None:
     """With its default."""
     defaults = {f"`http.{name}`": value for name, value in HttpSettings().model_dump().items()}
     shown = {None: "null", True: "true", (): "`[]`", "127.0.0.1": "`127.0.0.1`"}
     shown["redacted"] = "`redacted`"
-    told = {row[0]: row[1] for row in rows("Settings")}
-    assert told == {name: shown.get(value, str(value)) for name, value in defaults.items()}
+    reported = {row[0]: row[1] for row in rows("Settings")}
+    assert reported == {name: shown.get(value, str(value)) for name, value in defaults.items()}
 
 
 def test_numbers_of_the_feed_are_ours() -> None:
     """How long it is silent, and who may listen."""
-    assert f"Every {PING_SECONDS:g} s of silence" in PAGE
-    assert f"{MOST_LISTENERS} may listen" in PAGE
+    assert f"After {PING_SECONDS:g} s without a build" in PAGE
+    assert f"at most {MOST_LISTENERS} listeners" in PAGE

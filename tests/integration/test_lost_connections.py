@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.connection import make_clients
+from service.adapters.redis.clients import make_clients
 from service.adapters.redis.driver import round_trip
 
 pytestmark = pytest.mark.integration
@@ -30,7 +30,7 @@ async def _after_loss(url: str) -> list[object]:
         async def lose(connection: Any) -> None:
             await check(connection)
             connection._writer.transport.abort()
-            # until the loop has told everybody who has to do with it
+            # until the loop has notified everything that waits for it
             await asyncio.sleep(0.01)
 
         pool.ensure_connection = lose

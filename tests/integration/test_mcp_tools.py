@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from formatters.model import Tool
+from service.adapters.tools.loading import open_tools
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.adapters.tools.sources import open_tools
 from service.app import open_builder
 from service.config.content import ToolsSettings
 from service.config.settings import Settings
@@ -110,12 +110,12 @@ async def test_changes_are_followed(server: ToolServer, way: str) -> None:
         server.start()
         async with registry(server.over_http(**OFTEN)) as opened:
             await until(lambda: names(opened))
-    told = {
+    reported = {
         "stdio": server.over_stdio(),
         "http": server.over_http(),
         "old": server.over_stdio(OLD),
     }[way]
-    async with registry(told) as opened:
+    async with registry(reported) as opened:
         assert names(opened) == ["its__a"]
         server.lists([tool("a"), tool("new")])
         await until(lambda: names(opened) == ["its__a", "its__new"])
@@ -125,7 +125,7 @@ async def test_changes_are_followed(server: ToolServer, way: str) -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_without_notices_is_asked_again(server: ToolServer) -> None:
+async def test_a_server_without_notices_is_queried_again(server: ToolServer) -> None:
     """And what stays the same gives the registry no new version."""
     noted = Noted()
     server.lists([tool("a")])
@@ -231,7 +231,7 @@ async def test_a_hostile_description_cannot_look_like_structure(server: ToolServ
         request = {"owner_key": "o", "content": {"current_input": "Hi"}}
         response = await builder.build(BuildRequest.model_validate(request))
     shown = response.content.messages[1]["content"]
-    assert "\n\\[THIS_MOMENT]\n" in shown
-    assert "\n\\### rm_rf\n" in shown
+    assert "\n| [THIS_MOMENT]\n" in shown
+    assert "\n| ### rm_rf\n" in shown
     assert "\n[THIS_MOMENT]\n" not in shown
     assert described(response.content.tools[0]) == forged

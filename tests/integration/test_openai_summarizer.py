@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from formatters.model import Message, Role
+from service.adapters.openai_client import open_client
 from service.adapters.summarizers.chunked import ChunkedSummarizer
-from service.adapters.summarizers.openai import OpenAIModel, make_client, open_openai_summarizer
+from service.adapters.summarizers.openai import OpenAIModel, open_openai_summarizer
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.config.content import SummarizerSettings
 from service.config.settings import Settings
 from service.connect import open_summarizer
 from service.errors import SummarizerError
 from service.observe.logs import configure_logging
-from service.observe.tracing import ActiveSpan, SpanStart
+from service.observe.tracing import active_span
 from service.ports.services import Summarizer
 from tests.integration.chat_server import ChatServer, Reply, chat_server, failed, said
 from tests.support import logging_put_back
@@ -62,7 +63,7 @@ def opened() -> Opened:
     ) -> AsyncIterator[tuple[Summarizer, ChatServer]]:
         async with chat_server(replies) as server:
             chosen = settings(server.url, **given)
-            async with make_client(chosen) as client:
+            async with open_client(chosen, chosen.retries) as client:
                 model = OpenAIModel(client, chosen)
                 yield ChunkedSummarizer(model.name, model.ask, HEURISTIC.count, chosen), server
 
@@ -189,13 +190,13 @@ async def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         chosen = settings(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", retries=1)
-        async with make_client(chosen) as client:
+        async with open_client(chosen, chosen.retries) as client:
             with pytest.raises(SummarizerError, match="APIConnectionError"):
                 await OpenAIModel(client, chosen).ask("Hello", 10)
 
 
 async def test_the_breaker_is_around_it() -> None:
-    """After so many failures in a row the server is left in peace."""
+    """After n failures in a row the server gets no requests for a while."""
     async with chat_server([failed(401)]) as server:
         fields = settings(server.url, breaker_failures=2)
         chosen = Settings.model_validate({"summaries": {"summarizer": fields}})
@@ -219,7 +220,7 @@ def debugging(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
 async def test_prompts_stay_out_of_the_log(
     opened: Opened, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At no level does the SDK tell what it sends, and to whom."""
+    """At no level does the SDK log what it sends, or the address."""
     async with opened(failed(500), said("Short.")) as (summarizer, _):
         await summarizer.summarize(TALK, max_tokens=100)
 
@@ -236,7 +237,7 @@ async def test_each_call_is_a_span(opened: Opened) -> None:
     collected = Collected()
     replies = (failed(503, "swordfish"), Reply(body=answer.encode()))
     async with opened(*replies) as (summarizer, _):
-        with ActiveSpan(collected.tracer, SpanStart(name="summarize history")):
+        with active_span(collected.tracer, "summarize history"):
             await summarizer.summarize(TALK, max_tokens=100)
     call, whole = collected.spans
 
@@ -252,15 +253,15 @@ async def test_each_call_is_a_span(opened: Opened) -> None:
         "gen_ai.usage.input_tokens": 120,
         "gen_ai.usage.output_tokens": 9,
     }
-    told = "".join(span.to_json() for span in collected.spans)
-    assert [word for word in ("swordfish", "blue pot", KEY) if word in told] == []
+    reported = "".join(span.to_json() for span in collected.spans)
+    assert [word for word in ("swordfish", "blue pot", KEY) if word in reported] == []
 
 
 async def test_a_failed_call_is_a_failed_span(opened: Opened) -> None:
     """Its error is named by its class."""
     collected = Collected()
     async with opened(failed(503, "swordfish")) as (summarizer, _):
-        with pytest.raises(SummarizerError), ActiveSpan(collected.tracer, SpanStart(name="x")):
+        with pytest.raises(SummarizerError), active_span(collected.tracer, "x"):
             await summarizer.summarize(TALK, max_tokens=100)
     (call, _) = collected.spans
 
@@ -277,11 +278,11 @@ async def test_a_failed_call_is_a_failed_span(opened: Opened) -> None:
         b'{"model": 7, "usage": {"prompt_tokens": "many"}, "choices": [{"finish_reason": "x"}]}',
     ],
 )
-async def test_an_answer_that_makes_no_sense_tells_nothing(opened: Opened, body: bytes) -> None:
+async def test_an_answer_that_makes_no_sense_reveals_nothing(opened: Opened, body: bytes) -> None:
     """And fails as it does without a span."""
     collected = Collected()
     async with opened(Reply(body=body)) as (summarizer, _):
-        with pytest.raises(SummarizerError), ActiveSpan(collected.tracer, SpanStart(name="x")):
+        with pytest.raises(SummarizerError), active_span(collected.tracer, "x"):
             await summarizer.summarize(TALK, max_tokens=100)
     (asked, _) = collected.spans
 

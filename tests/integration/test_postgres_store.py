@@ -1,8 +1,9 @@
-"""What Postgres alone can do to a store: restart, make wait, refuse, and tell too much."""
+"""Faults that only Postgres has: restarts, waits, refusals, and errors that reveal too much."""
 
 import asyncio
 import sys
 import traceback
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
-from service.adapters.sql.database_urls import open_database
+from service.adapters.sql.databases import open_database
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.store import open_sql_store
 from service.app import open_builder
@@ -42,7 +43,7 @@ async def test_a_restart_needs_no_new_process(own_postgres: PostgresServer) -> N
         open_builder(lenient) as degrading,
     ):
         await stores.history.append("o", [row("a", at(1))])
-        assert (await builder.built(REQUEST)).content.kept == 1
+        assert (await builder.build_or_raise(REQUEST)).content.kept == 1
         await asyncio.gather(*(stores.history.recent("o") for _ in range(9)))  # fills the pool
 
         own_postgres.kill()
@@ -52,15 +53,15 @@ async def test_a_restart_needs_no_new_process(own_postgres: PostgresServer) -> N
             assert caught.value.retryable
             assert "secret-of-tests" not in "".join(traceback.format_exception(caught.value))
         with pytest.raises(HistoryUnavailableError):
-            await builder.built(REQUEST)
-        built = (await degrading.built(REQUEST)).content
+            await builder.build_or_raise(REQUEST)
+        built = (await degrading.build_or_raise(REQUEST)).content
         assert "history_unavailable" in {warning.code for warning in built.warnings}
 
         own_postgres.start()
         pages = await asyncio.gather(*(stores.history.recent("o") for _ in range(9)))
         assert {page.total for page in pages} == {1}
         assert await stores.history.append("o", [row("b", at(2))]) == 1
-        assert (await builder.built(REQUEST)).content.kept == 2
+        assert (await builder.build_or_raise(REQUEST)).content.kept == 2
 
         own_postgres.kill()  # and nobody has noticed when it is back
         own_postgres.start()
@@ -70,7 +71,7 @@ async def test_a_restart_needs_no_new_process(own_postgres: PostgresServer) -> N
 
 async def test_a_statement_that_waits_too_long_is_given_up(postgres_url: str) -> None:
     """Who holds an owner holds nobody up for longer than the limit, and no other owner at all."""
-    async with open_sql_store(postgres_url, Words(), Clock(), HASTY) as stores:
+    async with open_sql_store(postgres_url, Words, Clock(), HASTY) as stores:
         await stores.history.append("o", [row("a", at(1))])
         other = await asyncpg.connect(postgres_url)
         async with other.transaction():
@@ -87,7 +88,7 @@ async def test_a_statement_that_waits_too_long_is_given_up(postgres_url: str) ->
 
 async def test_a_process_that_stopped_in_a_transaction_frees_its_owner(postgres_url: str) -> None:
     """Sessions of the service end where they hold a transaction open and say nothing."""
-    async with open_sql_store(postgres_url, Words(), Clock(), HASTY) as stores:
+    async with open_sql_store(postgres_url, Words, Clock(), HASTY) as stores:
         found = await stores.history._database.read(  # type: ignore[attr-defined]
             lambda connection: connection.exec_driver_sql(
                 "SELECT current_setting('idle_in_transaction_session_timeout')"
@@ -98,7 +99,7 @@ async def test_a_process_that_stopped_in_a_transaction_frees_its_owner(postgres_
 
 async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> None:
     """What waited for an owner's lock while the owner was erased finds nobody."""
-    async with open_sql_store(postgres_url, Words(), Clock()) as stores:
+    async with open_sql_store(postgres_url, Words, Clock()) as stores:
         await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
         other = await asyncpg.connect(postgres_url)
         erasing = other.transaction()
@@ -124,7 +125,7 @@ async def test_a_change_behind_an_erasure_changes_nothing(postgres_url: str) -> 
 
 
 async def blocked(url: str, count: int) -> None:
-    """Wait until so many sessions wait for a lock."""
+    """Wait until n sessions wait for a lock."""
     connection = await asyncpg.connect(url)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     while await connection.fetchval(waiting) < count:  # noqa: ASYNC110 - the server has no event
@@ -138,7 +139,7 @@ async def test_old_copies_that_others_hold_are_left_for_later(postgres_url: str)
     note = Archiving(
         reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(seconds=60)
     )
-    async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
+    async with open_sql_store(postgres_url, Words, clock, HASTY) as stores:
         for owner in "opq":
             await stores.history.append(owner, [row("a")])
         await stores.history.flag_fallen("o", ["a"], archiving=note)
@@ -153,22 +154,22 @@ async def test_old_copies_that_others_hold_are_left_for_later(postgres_url: str)
         assert await stores.history.archived("o", 9) == []
 
 
-async def test_errors_tell_nothing_that_users_said(postgres_url: str) -> None:
+async def test_errors_reveal_nothing_that_users_said(postgres_url: str) -> None:
     """The server quotes the row that it refuses; neither the error nor its causes do."""
     owner, content = "my owner", "my secret"
     admin = await asyncpg.connect(postgres_url)
     await admin.execute("ALTER TABLE messages ADD CONSTRAINT brief CHECK (length(body) < 5)")
     try:
-        async with open_sql_store(postgres_url, Words(), Clock()) as stores:
+        async with open_sql_store(postgres_url, Words, Clock()) as stores:
             with pytest.raises(RowRefusedError, match=r'"brief" \(23514\)') as caught:
                 await stores.history.append(owner, [row("a", at(1), content)])
     finally:
         await admin.execute("ALTER TABLE messages DROP CONSTRAINT brief")
         await admin.close()
 
-    told = "".join(traceback.format_exception(caught.value))
-    assert content not in told
-    assert owner not in told
+    reported = "".join(traceback.format_exception(caught.value))
+    assert content not in reported
+    assert owner not in reported
 
 
 class Billions(Words):
@@ -181,7 +182,7 @@ class Billions(Words):
 
 async def test_a_number_out_of_range_is_the_rows_fault(postgres_url: str) -> None:
     """It is no outage that the driver cannot send a value; other rows are stored."""
-    async with open_sql_store(postgres_url, Billions(), Clock()) as stores:
+    async with open_sql_store(postgres_url, Billions, Clock()) as stores:
         with pytest.raises(RowRefusedError) as caught:
             await stores.history.append("o", [row("a", at(1), "billions")])
         assert not caught.value.retryable
@@ -199,8 +200,8 @@ async def expiring(stores: Stores, until: datetime) -> int:
 async def test_two_workers_expire_at_once(postgres_url: str) -> None:
     """Both end, neither before all is gone, and what each has counted is there once."""
     async with (
-        open_sql_store(postgres_url, Words(), Clock()) as first,
-        open_sql_store(postgres_url, Words(), Clock()) as second,
+        open_sql_store(postgres_url, Words, Clock()) as first,
+        open_sql_store(postgres_url, Words, Clock()) as second,
     ):
         for owner in "opqr":
             rows = [row(str(n), at(n)) for n in range(20)]
@@ -221,7 +222,7 @@ async def test_two_workers_expire_at_once(postgres_url: str) -> None:
 
 async def test_who_expires_behind_another_goes_on_to_the_next_owner(postgres_url: str) -> None:
     """What another worker has deleted while this one waited is not the end of what is old."""
-    async with open_sql_store(postgres_url, Words(), Clock()) as stores:
+    async with open_sql_store(postgres_url, Words, Clock()) as stores:
         await stores.history.append("o", [row("a", at(1))])
         await stores.history.append("p", [row("b", at(2))])
         other = await asyncpg.connect(postgres_url)
@@ -244,12 +245,9 @@ async def test_copies_that_others_hold_expire_later(postgres_url: str) -> None:
     clock = Clock()
     names = [str(number) for number in range(9)]
     note = Archiving(
-        reasons=dict.fromkeys(names, "older"),
-        run_id="r",
-        build_id="b",
-        retention=timedelta(days=9),
+        reasons=dict.fromkeys(names, "older"), run_id="r", build_id="b", retention=timedelta(days=9)
     )
-    async with open_sql_store(postgres_url, Words(), clock, HASTY) as stores:
+    async with open_sql_store(postgres_url, Words, clock, HASTY) as stores:
         await stores.history.append("o", [row(name) for name in names])
         await stores.history.flag_fallen("o", names, archiving=note)
         until = clock.now + timedelta(seconds=1)
@@ -287,8 +285,8 @@ async def test_nothing_that_changes_a_history_deadlocks(postgres_url: str) -> No
             await stores.history.erase(owner)
 
     async with (
-        open_sql_store(postgres_url, Words(), clock) as first,
-        open_sql_store(postgres_url, Words(), clock) as second,
+        open_sql_store(postgres_url, Words, clock) as first,
+        open_sql_store(postgres_url, Words, clock) as second,
         asyncio.timeout(60),
         asyncio.TaskGroup() as tasks,
     ):
@@ -318,7 +316,7 @@ async def test_every_scheme_opens_all_stores(scheme: str, postgres_url: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("url", "error", "told"),
+    ("url", "error", "reported"),
     [
         ("postgresql://u:s3cr/et@h:5432/d", ConfigError, "store.url: cannot be read"),
         ("postgresql://u:s3cret@h:s3cret/d", ConfigError, "store.url: cannot be read"),
@@ -327,11 +325,11 @@ async def test_every_scheme_opens_all_stores(scheme: str, postgres_url: str) -> 
     ],
 )
 async def test_a_url_that_cannot_be_used_shows_no_password(
-    url: str, error: type[Exception], told: str
+    url: str, error: type[Exception], reported: str
 ) -> None:
     """Neither in the error nor in what caused it."""
-    with pytest.raises(error, match=told) as caught:
-        await open_sql_store(url, Words(), Clock()).__aenter__()
+    with pytest.raises(error, match=reported) as caught:
+        await open_sql_store(url, Words, Clock()).__aenter__()
     assert "s3cr" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -340,23 +338,24 @@ async def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "service.adapters.sql.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     settings = Settings.model_validate({"store": {"url": "postgresql://u:s3cret@h/d"}})
-    with pytest.raises(ConfigError, match=r"pip install 'context-builder\[postgres\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'ctxb\[postgres\]'"):
         await open_stores(settings).__aenter__()
 
 
-async def test_planner_settings_end_with_their_transaction(postgres_url: str) -> None:
-    """Statements on an owner's rows are planned by index, all others as the server plans them."""
+async def test_planner_settings_are_those_of_the_work(postgres_url: str) -> None:
+    """They end with the transaction that needs them, also a failed one; others have none."""
 
     async def seqscan(connection: AsyncConnection) -> str:
         return str((await connection.exec_driver_sql("SHOW enable_seqscan")).scalar_one())
 
-    database = open_database(postgres_url, StoreSettings(pool_size=2))
-    try:
-        for transaction in (database.read, database.write):
-            assert await transaction(seqscan) == "off"
-            assert await transaction(seqscan, by_index=False) == "on"
-    finally:
-        await database.close()
+    # one connection for reading and one for writing: each is used with the settings and without
+    async with aclosing(open_database(postgres_url, StoreSettings(pool_size=2))) as database:
+        for by_index, expected in ((True, "off"), (False, "on"), (True, "off")):
+            assert await database.read(seqscan, by_index=by_index) == expected
+            assert await database.write(seqscan, by_index=by_index) == expected
+        with pytest.raises(RowRefusedError, match="division by zero"):
+            await database.read(lambda c: c.exec_driver_sql("SELECT 1 / 0"), by_index=True)
+        assert await database.read(seqscan) == await database.write(seqscan) == "on"
 
 
 async def test_a_failed_transaction_is_rolled_back(postgres_url: str) -> None:
@@ -380,4 +379,4 @@ async def test_a_failed_transaction_is_rolled_back(postgres_url: str) -> None:
             )
         assert await database.write(count) == 0
     finally:
-        await database.close()
+        await database.aclose()

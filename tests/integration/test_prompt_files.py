@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from prompts.environment import SystemFacts
 from prompts.layers import NO_PROMPT
-from service.adapters.prompts.files import MAX_FILE_BYTES, read_object, read_text
+from service.adapters.files import MAX_FILE_BYTES, read_object, read_text
 from service.adapters.prompts.folders import ContextLoader
 from service.adapters.prompts.loader import (
     DEFAULT_PROMPT,
@@ -19,6 +19,8 @@ from service.adapters.prompts.loader import (
     get_system_info,
     system_facts,
 )
+from service.adapters.prompts.watched import WatchedPrompts
+from service.config.content import PromptsSettings
 from service.errors import PromptError
 
 
@@ -67,8 +69,8 @@ def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     (tmp_path / "full").write_bytes(b"x" * MAX_FILE_BYTES)
     for path, problem in {
-        tmp_path: "is not a regular file",
-        tmp_path / "pipe": "is not a regular file",
+        tmp_path: "cannot be read: not a regular file",
+        tmp_path / "pipe": "cannot be read: not a regular file",
         tmp_path / "circle": "cannot be read",
         tmp_path / "bytes": "is not UTF-8 at byte 2",
         tmp_path / "large": f"has more than {MAX_FILE_BYTES} bytes",
@@ -124,14 +126,17 @@ def test_the_first_personal_prompt_counts(home: Path) -> None:
         FilePromptSource(home / ".nexus3" / "NEXUS.md"),
     ]
 
-    loaded = PromptLoader(personal_sources=sources).load()
+    loader = PromptLoader(personal_sources=sources)
+    assert (loader.personal_path, loader.project_path, loader.loaded_from) == (None, None, None)
+    loaded = loader.load()
 
     assert loaded.content.startswith(
         "# Personal Configuration\nP\n\n# Project Configuration\nQ\n\n# Environment\n"
     )
     assert loaded.personal_path == custom
-    assert project == Path("NEXUS.md").absolute()
-    assert loaded.project_path == Path("NEXUS.md")
+    assert loaded.project_path == project
+    assert (loader.personal_path, loader.project_path) == (custom, project)
+    assert loader.loaded_from == custom
 
 
 def test_without_sources_the_home_is_asked(home: Path) -> None:
@@ -192,7 +197,7 @@ def test_a_source_may_be_anything(home: Path) -> None:
 def test_a_prompt_that_cannot_be_read_is_no_missing_one(home: Path) -> None:
     """Falling back without a word would run an agent under the wrong instructions."""
     (home / ".nexus3" / "NEXUS.md").mkdir(parents=True)
-    with pytest.raises(PromptError, match=r"NEXUS\.md: is not a regular file"):
+    with pytest.raises(PromptError, match=r"NEXUS\.md: cannot be read: not a regular file"):
         PromptLoader().load()
 
 
@@ -200,7 +205,7 @@ def test_a_prompt_that_cannot_be_read_is_no_missing_one(home: Path) -> None:
 
 
 def test_the_facts_are_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Working directory, system and terminal are found out anew each time."""
+    """Working directory, system and terminal are found out again each time."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM_PROGRAM", "tmux")
     monkeypatch.setenv("TERM", "screen")
@@ -212,7 +217,7 @@ def test_the_facts_are_of_this_process(tmp_path: Path, monkeypatch: pytest.Monke
     assert system_facts().release
 
 
-def test_given_facts_go_before_those_of_the_machine() -> None:
+def test_given_facts_take_precedence_over_those_of_the_machine() -> None:
     """A test, or an agent for another machine, needs no machine."""
     text = get_system_info(is_repl=False, facts=SystemFacts(working_directory="/there"))
     assert text.startswith("# Environment\nWorking directory: /there\nOperating system: unknown\n")
@@ -265,8 +270,27 @@ def test_layers_come_from_the_farthest_to_the_nearest(home: Path) -> None:
     assert "\n\n# Environment\nWorking directory: " in text
 
 
+def test_a_subagent_has_what_its_parent_has(home: Path) -> None:
+    """With its own instructions last, once, and its own folder."""
+    write(home / "work" / "NEXUS.md", "Parent")
+    folder = home / "work" / "sub"
+    parent = ContextLoader(home / "work", ancestors=0).load()
+    sub = ContextLoader(folder, ancestors=0)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    bare = sub.load_for_subagent(parent)
+    assert bare.startswith("# System Configuration\n\n## Project Configuration\nSource: ")
+    assert bare.count("# Environment") == 1
+    assert f"\nWorking directory: {folder}\n" in bare
+    own = write(folder / "NEXUS.md", "Own")
+    prompt = sub.load_for_subagent(parent)
+    assert f"\n\nParent\n\n## Subagent Configuration\nSource: {own.resolve()}\n\nOwn\n\n" in prompt
+    assert ContextLoader(home / "work").load_for_subagent(parent) == parent.system_prompt
+    assert sub.load_for_subagent() == sub.load(is_repl=False).system_prompt
+
+
 def test_of_several_instruction_files_the_first_name_counts(home: Path) -> None:
-    """The order can be chosen; the project's folder of ours goes before the project itself."""
+    """The order can be chosen; our folder of a project takes precedence over the project."""
     project = Path.cwd()
     write(project / "README.md", "readme")
     write(project / "AGENTS.md", "agents")
@@ -281,7 +305,7 @@ def test_of_several_instruction_files_the_first_name_counts(home: Path) -> None:
     assert local() == "ours"
 
 
-def test_a_readme_stands_in(home: Path) -> None:
+def test_a_readme_is_the_fallback(home: Path) -> None:
     """Where there is no other instruction file."""
     write(Path("README.md"), "readme")
 
@@ -336,6 +360,41 @@ def test_a_wrong_file_is_named(name: str, text: str, problem: str, home: Path) -
 
     assert refused.value.detail.startswith(f"{path.resolve()}: ")
     assert problem in refused.value.detail
+
+
+@pytest.mark.parametrize("name", ["NEXUS.md", ".nexus3/NEXUS.md", ".nexus3/config.json"])
+def test_links_out_of_the_folder_are_refused(name: str, home: Path) -> None:
+    """A link to the environment of the process would show its passwords to models."""
+    path = write(Path.cwd() / name, "")
+    path.unlink()
+    path.symlink_to("/proc/self/environ")
+    with pytest.raises(PromptError, match="a link leads out of"):
+        ContextLoader().load()
+
+    if name == "NEXUS.md":
+        for load in (PromptLoader().load, ContextLoader().instructions):
+            with pytest.raises(PromptError, match="a link leads out of"):
+                load()
+        with pytest.raises(PromptError, match="a link leads out of"):
+            WatchedPrompts(PromptsSettings(project_folder=Path.cwd()))
+
+
+def test_a_linked_folder_is_refused_out_of_the_project(home: Path) -> None:
+    """The folder of a project's own files may be a link itself."""
+    write(home / "elsewhere" / "NEXUS.md", "secret")
+    Path(".nexus3").symlink_to(home / "elsewhere")
+    with pytest.raises(PromptError, match="a link leads out of"):
+        ContextLoader().load()
+
+
+def test_links_within_the_folder_are_followed(home: Path) -> None:
+    """So one file may have the names of several tools; Kubernetes mounts files so, too."""
+    write(Path.cwd() / "..data" / "AGENTS.md", "be brief")
+    Path("AGENTS.md").symlink_to("..data/AGENTS.md")
+    Path("NEXUS.md").symlink_to("AGENTS.md")
+
+    assert "be brief" in ContextLoader().load().system_prompt
+    assert "be brief" in PromptLoader().load().content
 
 
 def test_links_in_a_circle_are_refused(home: Path) -> None:

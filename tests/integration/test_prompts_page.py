@@ -1,7 +1,6 @@
-"""The page on prompts: its names and examples are ours."""
+"""What the documents say of prompts: its names and examples are ours."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +12,31 @@ from formatters.this_moment import this_moment
 from formatters.times import parse_timestamp, to_local_time
 from service.config.content import PromptsSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def fences(language: str) -> list[str]:
+def fences(page: str, language: str) -> list[str]:
     """Return the code blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def porting_example(name: str) -> str:
+    """Return the example in Python that imports a name."""
+    (example,) = (body for body in fences("porting.md", "python") if name in body)
+    return example
 
 
 def run(example: str) -> dict[str, Any]:
     """Run an example, and return what it made."""
     made: dict[str, Any] = {}
-    exec(compile(example, "prompts.md", "exec"), made)  # noqa: S102 - our own text
+    exec(compile(example, "porting.md", "exec"), made)  # noqa: S102 - our own text
     return made
-
-
-def test_every_name_stands_where_the_page_says() -> None:
-    """Each row of the table has names that can be imported from its module."""
-    rows = re.findall(r"^\| (`\w+`.*) \| [\w-]+ \| `([\w/]+)\.py` \|$", PAGE, re.MULTILINE)
-
-    assert len(rows) == 6
-    for names, path in rows:
-        module = import_module(path.replace("/", "."))
-        for name in re.findall(r"`(\w+)`", names):
-            assert hasattr(module, name), name
 
 
 def test_sections_and_reminders_are_as_in_neuron_context() -> None:
     """The example renders the two sections, and both reminders are due."""
-    made = run(fences("python")[0])
+    made = run(porting_example("SystemInjector"))
 
     assert made["system_prompt"] == (
         "## Role\nYou are a senior Python engineer.\n\n## Output rules\nAlways show code."
@@ -60,22 +55,24 @@ def test_loaders_are_as_in_nexus3(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 
-    made = run(fences("python")[1])
+    made = run(porting_example("PromptLoader"))
 
-    assert f"Personal from: {own}\nProject from: NEXUS.md\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"Personal from: {own}\nProject from: {tmp_path / 'NEXUS.md'}\n" in printed
     assert made["for_a_server"].endswith("\nMode: HTTP JSON-RPC Server")
     assert "Mine." in made["layers"].system_prompt
 
 
 def test_the_settings_of_the_page_can_be_used() -> None:
     """Every YAML block is one of `prompts`."""
-    blocks = [yaml.safe_load(block)["prompts"] for block in fences("yaml")]
+    blocks = [yaml.safe_load(block)["prompts"] for block in fences("context.md", "yaml")]
     settings = [PromptsSettings.model_validate(block) for block in blocks]
 
-    assert [(len(each.sections), len(each.injections)) for each in settings] == [(2, 0), (0, 2)]
+    assert [len(each.sections) for each in settings] == [2, 0, 0]
+    assert [len(each.injections) for each in settings] == [0, 0, 2]
 
 
-def test_a_reminder_stands_where_the_page_shows_it() -> None:
+def test_a_reminder_is_where_the_page_shows_it() -> None:
     """The block of the page is what the formatter makes."""
     moment = parse_timestamp("2025-12-10T08:00:00Z")
     assert moment is not None
@@ -84,4 +81,4 @@ def test_a_reminder_stands_where_the_page_shows_it() -> None:
         now=to_local_time(moment, -480),
         injections=("Keep your answers short.",),
     )
-    assert f"{this_moment(facts).text}\n" == fences("text")[1]
+    assert f"{this_moment(facts).text}\n" in fences("context.md", "text")

@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 import redis.asyncio as redis
 
+from service.adapters import arrivals
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis.bus import RedisBus, open_redis_bus
-from service.adapters.redis.keys import result_key
+from service.adapters.redis.shards import Shard
 from service.errors import OverloadedError
 from service.ports.bus import AnswerOutcome, Enqueued
 from service.wire.protocol import Topics
@@ -39,7 +40,7 @@ async def bus(server_url: str, prefix: str) -> AsyncIterator[RedisBus]:
 async def test_entry_without_data_is_handed_out(
     bus: RedisBus, client: redis.Redis, prefix: str
 ) -> None:
-    """An entry without a payload reaches the worker, empty, so that it can be buried."""
+    """An entry without a payload reaches the worker, empty, so that it can be dead-lettered."""
     await client.xadd(prefix + Topics.CONTEXT_BUILD_REQUEST, {"payload": b"1"})
 
     assert payloads(await received(bus)) == [b""]
@@ -129,8 +130,8 @@ async def test_leaving_removes_the_consumer(
 async def test_foreign_results_count_as_none(
     bus: RedisBus, client: redis.Redis, prefix: str, value: bytes
 ) -> None:
-    """What stands under a result's key and is no result is as good as nothing."""
-    await client.set(result_key(ASKED, prefix), value)
+    """A value under a result's key that is no result counts as missing."""
+    await client.set(Shard(prefix).result(ASKED), value)
 
     assert await bus.find_results([ASKED]) == [None]
 
@@ -240,8 +241,7 @@ async def test_slow_listener_loses_and_counts(
 ) -> None:
     """A worker that does not take what it hears drops the rest, and knows how much."""
     async with bus.subscribe_requests():
-        (subscription,) = bus._ingress
-        monkeypatch.setattr(subscription.arrivals, "_limit", 3)
+        monkeypatch.setattr(arrivals, "MAX_WAITING", 3)
         for _ in range(10):
             await bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"1")
 
@@ -249,7 +249,7 @@ async def test_slow_listener_loses_and_counts(
 
 
 async def test_clock_is_the_servers(bus: RedisBus) -> None:
-    """The bus tells the time by which the server stamps its entries."""
+    """The bus returns the server's time, which stamps its entries."""
     await bus.ping()
     await bus.submit(b"1")
     (delivery,) = await received(bus)

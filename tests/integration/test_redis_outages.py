@@ -1,4 +1,4 @@
-"""How the bus bears a server that is gone, frozen, full, flushed or started anew."""
+"""How the bus handles a server that is gone, frozen, full, flushed or started again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -10,10 +10,9 @@ from structlog.testing import capture_logs
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.connection import WritesRefusedError
+from service.adapters.redis.driver import WritesRefusedError
 from service.errors import BusError, ConfigError
-from service.ports.bus import AnswerOutcome, Bus
-from service.ports.stream import Delivery
+from service.ports.bus import AnswerOutcome, Bus, Delivery
 from service.wire.protocol import Topics
 from tests.integration.bus_places import ASKED, SHORT, answer, holds, payloads, received, until
 from tests.integration.conftest import StartServer
@@ -66,7 +65,8 @@ async def test_flush_is_survived(server: StartServer) -> None:
             assert payloads(await next_received(bus)) == [b"2"]
 
 
-async def test_flush_costs_no_answer(server: StartServer) -> None:
+@pytest.mark.parametrize("group_is_back", [False, True])
+async def test_flush_costs_no_answer(server: StartServer, group_is_back: bool) -> None:
     """A request that was flushed while it was built is answered all the same."""
     running = server()
     async with open_redis_bus(running.url) as bus:
@@ -74,6 +74,9 @@ async def test_flush_costs_no_answer(server: StartServer) -> None:
         (delivery,) = await received(bus)
         with running.client() as client:
             client.flushall()
+        if group_is_back:
+            await bus.submit(b"2")
+            assert payloads(await next_received(bus)) == [b"2"]
 
         for mode in ("unstored", "again", "first"):
             (receipt,) = await bus.finish([answer(delivery, mode=mode)])
@@ -92,7 +95,7 @@ async def test_group_that_cannot_be_created(server: StartServer) -> None:
 
 
 async def test_flush_before_receive_is_survived(server: StartServer) -> None:
-    """What was written after a flush and before the group was created anew is received."""
+    """What was written after a flush and before the group was created again is received."""
     running = server()
     async with open_redis_bus(running.url) as bus:
         await received(bus)
@@ -104,7 +107,7 @@ async def test_flush_before_receive_is_survived(server: StartServer) -> None:
 
 
 async def test_restart_is_survived(server: StartServer) -> None:
-    """A server that crashes and comes back finds its readers again, and tells that it was gone."""
+    """A server that crashes and comes back finds its readers again, and logs that it was gone."""
     running = server()
     async with open_redis_bus(running.url) as bus, bus.subscribe_requests() as heard:
         await received(bus)
@@ -229,7 +232,7 @@ async def test_nobody_there() -> None:
     ],
 )
 async def test_bad_url_is_a_mistake_of_configuration(url: str) -> None:
-    """A URL that cannot be read is told apart from a server that is not there, and not shown."""
+    """A URL that cannot be read is distinguished from a server that is not there, and not shown."""
     with pytest.raises(ConfigError, match=r"^bus\.url: ") as raised:
         async with open_redis_bus(url):
             pass

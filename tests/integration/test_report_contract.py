@@ -5,7 +5,7 @@ from redis.asyncio import Redis
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.hub import MAX_REPORTS, MemoryReports
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.keys import report_key
+from service.adapters.redis.shards import report_key
 from tests.integration.bus_places import SHORT, Place, until
 
 HOUR = 3600.0
@@ -43,7 +43,7 @@ async def test_it_is_known_which_builds_have_one(place: Place) -> None:
 
 
 async def test_the_newer_report_stands(place: Place) -> None:
-    """A build that is filed again replaces what stood there."""
+    """A build that is stored again replaces its former report."""
     bus = await place.open("one")
     for packed in (b"first", b"second"):
         await bus.reports.put({"bld_1": packed}, HOUR)

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formatters.model import Row, Summary
-from service.ports.stores import Archiving, HistoryPage, HistoryStats, Stores
-from service.ports.summaries import Expected, fingerprint
+from service.ports.stores import Archiving, Expected, HistoryPage, HistoryStats, Stores, fingerprint
 from tests.integration.conftest import OpenStore
 from tests.integration.test_store_contract import NOTHING, at, ids, row, stores
 from tests.stores import RECEIPT, Clock, Words
@@ -104,7 +103,7 @@ async def test_marks_go_with_their_rows_and_copies_stay(stores: Stores, clock: C
 
 
 async def put_summary(stores: Stores, names: Sequence[str], place: int, *others: str) -> bool:
-    """Put a summary of rows of which the last is the so many-th, beside others."""
+    """Put a summary of rows up to the n-th, with others."""
     summary = Summary(
         id=f"of {names[-1]}",
         owner_key="o",
@@ -137,7 +136,7 @@ async def test_summaries_go_with_what_they_cover(stores: Stores) -> None:
 
 
 async def test_summaries_count_the_rows_that_are_left(stores: Stores) -> None:
-    """A new one stands where its last row is now, not where it was."""
+    """A new one is where its last row is now, not where it was."""
     await stores.history.append("o", [row(str(n), at(n), conversation_id="x") for n in range(6)])
     assert await drained(stores, minute(2)) == 2
 
@@ -145,7 +144,7 @@ async def test_summaries_count_the_rows_that_are_left(stores: Stores) -> None:
     assert await put_summary(stores, ["2", "3"], 2)
 
 
-async def test_a_history_begins_anew_when_all_is_gone(stores: Stores, clock: Clock) -> None:
+async def test_a_history_begins_again_when_all_is_gone(stores: Stores, clock: Clock) -> None:
     """A row without a time is as old as its receipt, and rows of old ids are new ones."""
     await stores.history.append("o", [row(str(n), at(n)) for n in range(3)])
     assert await drained(stores, minute(9)) == 3
@@ -171,8 +170,8 @@ async def test_late_rows_find_their_place_before_what_is_left(stores: Stores) ->
     assert ids(await stores.history.recent("o", max_tokens=5)) == "8 7 6"
 
 
-async def test_what_is_left_stands_where_it_stood(stores: Stores) -> None:
-    """Windows begin at the same rows as before, though what stood before them is gone."""
+async def test_what_is_left_is_where_it_stood(stores: Stores) -> None:
+    """Windows begin at the same rows as before, though what was before them is gone."""
     await stores.history.append("o", [row(str(n), at(n)) for n in range(8)], conversation_id="x")
     await stores.history.prune("o", ["1"])
     assert await drained(stores, minute(4)) == 4
@@ -183,7 +182,7 @@ async def test_what_is_left_stands_where_it_stood(stores: Stores) -> None:
         assert (ids(page), page.starts) == ("8 7 6 5 4", (14, 12, 10, 8, 6))
 
 
-async def test_rows_expire_beside_those_that_come(stores: Stores) -> None:
+async def test_rows_expire_next_to_those_that_come(stores: Stores) -> None:
     """Old and new rows stored while others expire: what is left counts right."""
 
     async def write(name: str) -> None:
@@ -238,7 +237,7 @@ class Hide:
 
 @dataclass(frozen=True)
 class Expire:
-    """Let rows of before a minute expire, at most so many."""
+    """Let rows of before a minute expire, at most n."""
 
     minute: int
     limit: int
@@ -257,7 +256,7 @@ def lasting(open_store: OpenStore) -> Iterator[tuple[asyncio.Runner, Stores]]:
     """Open a store for all examples of a test, with the loop that it lives in."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        yield runner, runner.run(stack.enter_async_context(open_store(Words())))
+        yield runner, runner.run(stack.enter_async_context(open_store(Words)))
         runner.run(stack.aclose())
 
 
@@ -290,7 +289,7 @@ async def assert_as_if_never_there(stores: Stores, steps: Sequence[object], fres
     for step in steps:
         assert isinstance(step, Append | Hide | Expire)
         await take(stores, step)
-    told = await readings(stores, "o")
+    reported = await readings(stores, "o")
 
     shown = {each["id"] for each in (await stores.history.recent("o")).rows}
     await stores.history.restore("o", [str(number) for number in range(16)])
@@ -301,7 +300,7 @@ async def assert_as_if_never_there(stores: Stores, steps: Sequence[object], fres
         fresh, [str(each["id"]) for each in again if each["id"] not in shown]
     )
 
-    assert told == await readings(stores, fresh)
+    assert reported == await readings(stores, fresh)
     for owner in ("o", fresh):
         await stores.history.erase(owner)
 

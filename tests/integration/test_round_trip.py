@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.connection import make_clients
+from service.adapters.redis.clients import make_clients
 from service.adapters.redis.driver import REPLIES_PER_TIMEOUT, round_trip
 from tests.integration.bus_places import until
 
@@ -73,7 +73,7 @@ async def test_a_silent_server_costs_the_time_limit_each_time(client: Redis) -> 
 
 
 async def test_what_is_cancelled_leaves_no_reply_behind(client: Redis) -> None:
-    """Whoever gets the connection next reads the replies to its own commands."""
+    """The next user of the connection reads the replies to its own commands."""
     client.connection_pool.connection_kwargs["socket_timeout"] = None
     waiting = asyncio.create_task(round_trip(client, [ENDLESS]))
     async with AsyncExitStack() as stack:
@@ -91,7 +91,7 @@ async def test_what_is_cancelled_leaves_no_reply_behind(client: Redis) -> None:
     assert await round_trip(client, [("ECHO", "b")] * 2) == [b"b", b"b"]
 
 
-async def test_a_broken_connection_is_made_anew(client: Redis) -> None:
+async def test_a_broken_connection_is_made_again(client: Redis) -> None:
     """Commands that the server had no time to answer are sent again."""
     (number,) = await round_trip(client, [("CLIENT ID",)])
 

@@ -13,12 +13,12 @@ HERE = Place(python=sys.executable)
 
 
 def small(wish: str, minutes: float = 1) -> Bench:
-    """Return a bench that does as it is told."""
+    """Return a bench that a test controls."""
     return Bench(module="tests.integration.small_bench", full=wish, quick=wish, minutes=minutes)
 
 
 async def test_figures_are_what_a_bench_prints() -> None:
-    """Beside them stands when, and on which tree, it ran."""
+    """With the time and the commit of the run."""
     found = await outcome(small("well"), HERE)
 
     assert found.state == "measured"
@@ -31,7 +31,7 @@ async def test_figures_are_what_a_bench_prints() -> None:
     ("wish", "reason", "builds"), [("fail", "second line", None), ("promise", "broken: 1 lost", 7)]
 )
 async def test_a_bench_that_fails_says_why(wish: str, reason: str, builds: int | None) -> None:
-    """The last line that it told is the reason; figures that it had all the same are kept."""
+    """Its last line is the reason; figures that it printed before are kept."""
     found = await outcome(small(wish), HERE)
 
     assert (found.state, found.reason) == ("failed", reason)
@@ -46,7 +46,7 @@ async def test_a_bench_that_hangs_is_ended() -> None:
 
 
 @pytest.mark.parametrize(("wish", "code"), [("well", 0), ("law", 1), ("promise", 1), ("fail", 1)])
-def test_the_exit_code_tells_of_what_is_broken(wish: str, code: int, tmp_path: Path) -> None:
+def test_the_exit_code_reports_what_is_broken(wish: str, code: int, tmp_path: Path) -> None:
     """A bench that failed and a promise that is broken both end with 1; the page is written."""
     files = Files(tmp_path / "results", tmp_path / "page.md")
     files.page.write_text(f"# Ours\n{START}\n{END}\n")
@@ -66,6 +66,6 @@ def test_what_was_measured_before_stays_on_the_page(tmp_path: Path) -> None:
 
     assert board({"laws": BENCHES["laws"]}, HERE, files) == 0
     assert kept(files.results, "laws") == before
-    told = files.page.read_text()
-    assert "| laws | builds | 4,321 |" in told
-    assert "| bus | skipped: it was not asked for |" in told
+    reported = files.page.read_text()
+    assert "| laws | builds | 4,321 |" in reported
+    assert "| bus | skipped: it was not requested |" in reported

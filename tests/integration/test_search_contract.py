@@ -3,14 +3,15 @@
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
-from service.ports.stores import Stores
+from service.ports.stores import SearchRequest, Stores
+from service.recall.question import question_terms
 from service.recall.search import MAX_FOUND
-from service.recall.terms import question_terms
 from tests.integration.test_retention_contract import minute
 from tests.integration.test_store_contract import at, row, stores
 from tests.stores import RECEIPT, Clock, Words
@@ -26,12 +27,11 @@ HOSTILE = ('"', "boat* OR", "NEAR(a b)", "terms: x", "-boat", "'; DROP TABLE sea
 async def found(stores: Stores, *terms: str, **options: object) -> str:
     """Return the ids of what is found before the row ``end``, newest first."""
     settled = {"owner": "o", "conversation": None, "before": "end", "most": 40, **options}
+    similar: Any = settled.get("similar", ())
     rows = await stores.history.search(
         str(settled["owner"]),
         settled["conversation"],  # type: ignore[arg-type]
-        terms=terms,
-        before=str(settled["before"]),
-        max_rows=int(str(settled["most"])),
+        SearchRequest(terms, str(settled["before"]), int(str(settled["most"])), similar),
     )
     return " ".join(str(each["id"]) for each in rows)
 
@@ -43,7 +43,7 @@ async def say(stores: Stores, *texts: str, owner: str = "o", **fields: object) -
 
 
 async def test_rows_are_found_with_those_around_them(stores: Stores) -> None:
-    """What stands within so many tokens of a row comes along, in the order of the history."""
+    """Rows within n tokens of a row come along, in the order of the history."""
     long = " ".join(["word"] * 200)
     await say(stores, f"a {long}", "b two", "c boats", "d four", f"e {long}")
 
@@ -56,8 +56,8 @@ async def test_rows_are_found_with_those_around_them(stores: Stores) -> None:
     assert await found(stores) == ""
 
 
-async def test_what_tells_most_comes_first(stores: Stores) -> None:
-    """Where a whole stretch tells of a common word, its best row is not what is left out."""
+async def test_what_says_most_comes_first(stores: Stores) -> None:
+    """If a whole stretch has a common word, its best row is not left out."""
     filling = " ".join(["word"] * 10)
     texts = [f"{filling} boat" if n % 5 == 0 else filling for n in range(100)]
     texts[95] += " green"
@@ -71,12 +71,25 @@ async def test_what_tells_most_comes_first(stores: Stores) -> None:
 
 
 async def test_what_is_newer_takes_no_place_of_what_is_looked_for(stores: Stores) -> None:
-    """Of two words that stand in more rows than a search finds, those before the place count."""
+    """Of two words that are in more rows than a search finds, those before the place count."""
     texts = ["green boat"] * (MAX_FOUND + 100) + ["lake"] * 200
     rows = [row(f"m{n}", RECEIPT + timedelta(seconds=n), text) for n, text in enumerate(texts)]
     await stores.history.append("o", rows)
 
     assert await found(stores, "green", "boat", before="m5") == "m4 m3 m2 m1 m0"
+
+
+async def test_similar_rows_are_hits_without_a_term(stores: Stores) -> None:
+    """In turns with those that have terms, with what is around them, of this owner alone."""
+    far = " ".join(["far"] * 200)
+    await say(stores, f"a {far}", f"b {far}", f"c {far}", f"d {far}", f"e boat {far}")
+    await say(stores, "x word", "y word", "z word", owner="p")
+
+    assert await found(stores, similar=[2], most=4) == "c b a"
+    assert await found(stores, "lake", similar=[2, 99], most=4) == "c b a"
+    assert await found(stores, "boat", similar=[2, 4], most=8) == "e d c b a"
+    assert await found(stores, similar=[4, 5], before="d") == ""
+    assert await found(stores, similar=[2], owner="p", most=4) == "z y x"
 
 
 async def test_a_search_is_of_one_owner_and_conversation(stores: Stores) -> None:
@@ -89,7 +102,7 @@ async def test_a_search_is_of_one_owner_and_conversation(stores: Stores) -> None
     assert await found(stores, "boat", conversation="x") == "b a"
     assert await found(stores, "boat", conversation="y", before="z") == ""
     assert await found(stores, "boat", conversation="nowhere") == ""
-    (one,) = await stores.history.search("p", terms=["boat"], before="b", max_rows=9)
+    (one,) = await stores.history.search("p", None, SearchRequest(["boat"], "b", 9))
     assert one["content"] == "a boat of p"
 
 
@@ -158,7 +171,7 @@ def talk(count: int) -> Sequence[Row]:
 async def test_stores_find_the_same(stores: Stores) -> None:
     """Rare words, common ones and pairs of them: whatever the store, the same rows in order."""
     rows = talk(1_000)
-    async with open_memory_store(Words(), Clock()) as memory:
+    async with open_memory_store(Words, Clock()) as memory:
         for each in (stores, memory):
             for start in range(0, len(rows), 250):
                 await each.history.append("o", rows[start : start + 250])

@@ -13,12 +13,11 @@ from structlog.testing import capture_logs
 from service.adapters.bus_options import BusOptions
 from service.adapters.redis import shards as redis_shards
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.keys import shards_key
-from service.adapters.redis.shards import shard_topic
+from service.adapters.redis.shards import shard_topic, shards_key
 from service.errors import ConfigError
-from service.ports.bus import AnswerOutcome, Enqueued, Identity, RequestStream, StoredResult
-from service.ports.stream import Delivery
+from service.ports.bus import AnswerOutcome, Delivery, Enqueued, Identity, RequestStream
 from service.wire.protocol import Topics
+from service.wire.response import StoredResult
 from tests.integration.bus_places import RedisPlace, answer, payloads, received, until
 from tests.integration.conftest import StartServer
 from tests.integration.test_worker import asking, open_crew
@@ -70,7 +69,7 @@ async def test_owners_have_their_shard(place: RedisPlace) -> None:
 
 @divided
 async def test_what_names_no_owner_goes_to_the_first(place: RedisPlace) -> None:
-    """So that it is buried like any other, and one copy of it enters, whoever hears it."""
+    """So that it is dead-lettered like any other, and one copy of it enters, from any worker."""
     one, two = await place.open("one"), await place.open("two")
     bodies = [b"no json", b"[]", b'{"owner_key": 1}', b"x" * 60_000]
 
@@ -98,7 +97,7 @@ async def test_the_backlog_is_that_of_all_shards(place: RedisPlace) -> None:
 
 @divided
 async def test_shards_are_read_in_turn(place: RedisPlace) -> None:
-    """A full shard keeps no other one waiting, and nobody gets more than asked for."""
+    """A full shard keeps no other one waiting, and nobody gets more than requested."""
     bus = await place.open("one")
     owners = of_each_shard(place.shards)
     for number in range(8):
@@ -135,7 +134,7 @@ async def test_every_shard_wakes_a_reader(place: RedisPlace, slots: int) -> None
 
 
 @divided
-async def test_how_much_waits_is_told_of_all_shards(place: RedisPlace) -> None:
+async def test_how_much_waits_is_reported_for_all_shards(place: RedisPlace) -> None:
     """Together, and for those who set their number, by stream."""
     bus = await place.open("one")
     await received(bus)

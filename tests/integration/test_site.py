@@ -45,7 +45,7 @@ class Page(HTMLParser):
             self._within = True
             self.paragraphs.append("")
         elif self._within:
-            self.paragraphs[-1] += "."  # what stands in an element, such as code, is understood
+            self.paragraphs[-1] += "."  # what is in an element, such as code, is understood
 
     def handle_endtag(self, tag: str) -> None:
         """Note the end of a paragraph."""
@@ -92,7 +92,7 @@ def test_every_page_is_built(pages: dict[Path, Page]) -> None:
 
 
 def test_links_of_the_site_lead_somewhere(site: Path, pages: dict[Path, Page]) -> None:
-    """A link within the site names a file of it, and an anchor that stands there."""
+    """A link within the site names a file of it, and an anchor that is there."""
     for path, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)

@@ -4,13 +4,16 @@ import asyncio
 import gc
 import itertools
 import sqlite3
-from contextlib import AsyncExitStack, closing
+import threading
+from contextlib import AsyncExitStack, aclosing, closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,7 +23,7 @@ from service.adapters.sql.engine import Database
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.sqlite import READERS, sqlite_driver
 from service.adapters.sql.store import open_sql_store
-from service.errors import InvalidRequestError, StoreError
+from service.errors import InvalidRequestError, SchemaError, StoreError
 from service.ports.stores import Archiving
 from tests.stores import RECEIPT, Sql, Words
 
@@ -48,12 +51,12 @@ def at(minute: int) -> str:
 
 
 def row(name: str, when: str | None = None, words: int = 2, **fields: object) -> Row:
-    """Make a row of history with so many words."""
+    """Make a row of history with n words."""
     return {"id": name, "role": "HUMAN", "content": "w " * words, "timestamp": when, **fields}
 
 
 def assert_totals_are_a_recount(sql: Sql) -> None:
-    """Add up all rows of a database and compare with the totals that stand in them."""
+    """Add up all rows of a database and compare with the stored totals."""
     stored = sql.ask(
         "SELECT owner_key, conversation_id, pruned, printed_tokens, native_tokens,"
         " owner_rows, owner_tokens, owner_native,"
@@ -93,7 +96,7 @@ def test_totals_equal_a_recount(sql: Sql) -> None:
     owners = itertools.count()
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        stores = runner.run(stack.enter_async_context(open_sql_store(sql.url, Words(), receipt)))
+        stores = runner.run(stack.enter_async_context(open_sql_store(sql.url, Words, receipt)))
 
         async def change(batches: list[Batch]) -> None:
             owner = f"owner {next(owners)}"
@@ -114,7 +117,7 @@ def test_totals_equal_a_recount(sql: Sql) -> None:
 
 async def test_a_late_row_shifts_the_totals_after_it(sql: Sql) -> None:
     """A row that sorts before others is counted by them, in its owner and its conversation."""
-    async with open_sql_store(sql.url, Words(), receipt) as stores:
+    async with open_sql_store(sql.url, Words, receipt) as stores:
         await stores.history.append("o", [row("b", at(2)), row("d", at(4))], conversation_id="x")
         await stores.history.append("o", [row("c", at(3))], conversation_id="y")
         await stores.history.append("o", [row("a", at(1), 5)], conversation_id="x")
@@ -125,7 +128,7 @@ async def test_a_late_row_shifts_the_totals_after_it(sql: Sql) -> None:
 
 async def test_counts_are_stored_with_the_tokenizer(sql: Sql) -> None:
     """A message keeps its tokens, those printed of it, and whose tokens they are."""
-    async with open_sql_store(sql.url, Words(), receipt) as stores:
+    async with open_sql_store(sql.url, Words, receipt) as stores:
         await stores.history.append("o", [row("a", at(1), 400), row("b", at(2), 3, role="TOOL")])
     found = sql.ask("SELECT tokenizer, tokens, printed_tokens, sequence FROM messages ORDER BY id")
 
@@ -135,8 +138,8 @@ async def test_counts_are_stored_with_the_tokenizer(sql: Sql) -> None:
 async def test_two_engines_write_one_file(sql: Sql) -> None:
     """Two processes' worth of connections append to one owner: nothing lost, totals exact."""
     async with (
-        open_sql_store(sql.url, Words(), receipt) as first,
-        open_sql_store(sql.url, Words(), receipt) as second,
+        open_sql_store(sql.url, Words, receipt) as first,
+        open_sql_store(sql.url, Words, receipt) as second,
     ):
 
         async def write(name: str) -> int:
@@ -158,7 +161,7 @@ async def test_two_engines_write_one_file(sql: Sql) -> None:
 async def test_a_cancelled_append_leaves_no_half(sql: Sql) -> None:
     """An append that is cancelled at any step is there whole or not at all, and can be repeated."""
     batch = [row("a", at(1)), row("b", at(2))]
-    async with open_sql_store(sql.url, Words(), receipt) as stores:
+    async with open_sql_store(sql.url, Words, receipt) as stores:
         for steps in range(60):
             owner = f"owner {steps}"
             append = asyncio.create_task(stores.history.append(owner, batch, conversation_id="x"))
@@ -176,7 +179,7 @@ async def test_a_cancelled_append_leaves_no_half(sql: Sql) -> None:
 async def test_closing_waits_for_what_still_runs(sql: Sql) -> None:
     """An append that nobody waits for any more is whole when the store has been closed."""
     for steps in range(2, 12):
-        async with open_sql_store(sql.url, Words(), receipt) as stores:
+        async with open_sql_store(sql.url, Words, receipt) as stores:
             append = asyncio.create_task(stores.history.append(f"owner {steps}", [row("a", at(1))]))
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -187,7 +190,7 @@ async def test_closing_waits_for_what_still_runs(sql: Sql) -> None:
 
 async def test_a_cancelled_read_gives_its_place_back(sql: Sql) -> None:
     """More reads than run at a time may be cancelled, and the next one works."""
-    async with open_sql_store(sql.url, Words(), receipt) as stores:
+    async with open_sql_store(sql.url, Words, receipt) as stores:
         await stores.history.append("o", [row("a", at(1))])
         for steps in range(3 * READERS):
             read = asyncio.create_task(stores.history.recent("o"))
@@ -215,10 +218,36 @@ async def test_a_transaction_that_fails_unheard_is_no_fault_of_ours(url: str) ->
     reading.cancel()
     await asyncio.wait([reading])
     fails.set()
-    await database.close()
-    del reading  # its traceback holds the transaction, of which asyncio tells when it is gone
+    await database.aclose()
+    del reading  # its traceback holds the transaction, which asyncio reports when it is gone
     gc.collect()
     assert logged == []
+
+
+async def test_a_file_is_read_in_one_step(url: str) -> None:
+    """Where work waits for its statements alone, all of them are executed in one thread."""
+    threads: list[int] = []
+
+    async def work(connection: AsyncConnection) -> Any:
+        threads.append(threading.get_ident())
+        rows = (await connection.execute(text("SELECT :number"), {"number": 7})).all()
+        threads.append(threading.get_ident())
+        return [*rows[0], await connection.scalar(text("SELECT 8"))]
+
+    async with aclosing(Database(sqlite_driver(url))) as database:
+        assert await database.read(work, at_once=True) == [7, 8]
+        assert threads[0] == threads[1] != threading.get_ident()
+
+
+async def test_work_at_once_waits_for_nothing_else(url: str) -> None:
+    """It would hold a thread; after it, as after a failing statement, reads go on."""
+    async with aclosing(Database(sqlite_driver(url))) as database:
+        with pytest.raises(RuntimeError, match="only wait for its statements"):
+            await database.read(lambda _connection: asyncio.sleep(0), at_once=True)
+        with pytest.raises(SchemaError, match="no such table"):
+            await database.read(lambda c: c.scalar(text("SELECT 1 FROM missing")), at_once=True)
+
+        assert await database.read(lambda c: c.scalar(text("SELECT 8")), at_once=True) == 8
 
 
 async def test_readers_and_a_writer_do_not_block_one_another(file: Path, url: str) -> None:
@@ -229,8 +258,8 @@ async def test_readers_and_a_writer_do_not_block_one_another(file: Path, url: st
 
 
 async def test_many_readers_share_the_connections(sql: Sql) -> None:
-    """Reads beyond those that run at a time wait, beside a writer."""
-    async with open_sql_store(sql.url, Words(), receipt) as stores:
+    """Reads beyond those that run at a time wait, next to a writer."""
+    async with open_sql_store(sql.url, Words, receipt) as stores:
         await stores.history.append("o", [row("a", at(1))])
         async with asyncio.TaskGroup() as tasks:
             reads = [tasks.create_task(stores.history.recent("o")) for _ in range(40)]
@@ -238,30 +267,30 @@ async def test_many_readers_share_the_connections(sql: Sql) -> None:
         assert {read.result().total for read in reads} == {1}
 
 
-async def test_two_engines_tell_of_a_row_once(sql: Sql) -> None:
+async def test_two_engines_report_a_row_once(sql: Sql) -> None:
     """Of two processes that find the same rows left out at the same time, each row is one's."""
     names = [f"m{number}" for number in range(60)]
     async with (
-        open_sql_store(sql.url, Words(), receipt) as first,
-        open_sql_store(sql.url, Words(), receipt) as second,
+        open_sql_store(sql.url, Words, receipt) as first,
+        open_sql_store(sql.url, Words, receipt) as second,
     ):
         await first.history.append("o", [row(name) for name in names])
         async with asyncio.TaskGroup() as tasks:
-            told = [
+            reported = [
                 tasks.create_task(stores.history.flag_fallen("o", names[start : start + 20]))
                 for start in range(0, 60, 10)
                 for stores in (first, second)
             ]
-        assert sorted(name for each in told for name in each.result()) == sorted(names)
+        assert sorted(name for each in reported for name in each.result()) == sorted(names)
 
 
 async def test_old_copies_of_every_owner_go(sql: Sql) -> None:
-    """Whoever archives deletes what is too old, also of owners who never come back."""
+    """Archiving deletes expired copies, also of owners who never come back."""
     note = Archiving(
         reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(seconds=60)
     )
     moment = [RECEIPT]
-    async with open_sql_store(sql.url, Words(), lambda: moment[0]) as stores:
+    async with open_sql_store(sql.url, Words, lambda: moment[0]) as stores:
         for owner in "op":
             await stores.history.append(owner, [row("a")])
         await stores.history.flag_fallen("o", ["a"], archiving=note)
@@ -298,7 +327,7 @@ def test_urls_name_relative_and_absolute_files(
 async def test_a_url_that_cannot_be_used_is_refused(bad: str, cause: str) -> None:
     """The error says what is wrong, and shows no password."""
     with pytest.raises(StoreError, match=cause) as caught:
-        await open_sql_store(bad, Words(), receipt).__aenter__()
+        await open_sql_store(bad, Words, receipt).__aenter__()
     assert "secret" not in str(caught.value)
 
 
@@ -324,7 +353,7 @@ async def test_a_locked_database_is_a_store_error(
 ) -> None:
     """Who waits too long for another process gets an error that may be tried again; reads go on."""
     monkeypatch.setattr(sql_sqlite, "BUSY_SECONDS", 0.01)
-    async with open_sql_store(url, Words(), receipt) as stores:
+    async with open_sql_store(url, Words, receipt) as stores:
         await stores.history.append("o", [row("a", at(1))])
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -340,7 +369,7 @@ async def test_a_locked_database_is_a_store_error(
 
 async def test_errors_show_nothing_that_users_said(file: Path, url: str) -> None:
     """A failed statement's parameters stay out of the error and out of its cause."""
-    async with open_sql_store(url, Words(), receipt) as stores:
+    async with open_sql_store(url, Words, receipt) as stores:
         with closing(sqlite3.connect(file)) as other:
             other.execute("DROP TABLE messages")
         with pytest.raises(StoreError, match="no such table") as caught:
@@ -349,8 +378,8 @@ async def test_errors_show_nothing_that_users_said(file: Path, url: str) -> None
 
 
 async def test_a_refused_request_is_no_store_error(url: str) -> None:
-    """What callers did wrong is told apart from what the database did."""
-    async with open_sql_store(url, Words(), receipt) as stores:
+    """Errors of callers are distinguished from errors of the database."""
+    async with open_sql_store(url, Words, receipt) as stores:
         with pytest.raises(InvalidRequestError):
             await stores.history.append("o", [row("")])
 
@@ -358,7 +387,7 @@ async def test_a_refused_request_is_no_store_error(url: str) -> None:
 async def test_retention_writes_nothing_where_nothing_has_expired(file: Path, url: str) -> None:
     """It only reads: it goes on where another process holds the lock of the writer."""
     note = Archiving(reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(days=9))
-    async with open_sql_store(url, Words(), receipt) as stores:
+    async with open_sql_store(url, Words, receipt) as stores:
         await stores.history.append("o", [row("a", at(1))])
         await stores.history.flag_fallen("o", ["a"], archiving=note)
         with closing(sqlite3.connect(file, isolation_level=None)) as other:

@@ -9,19 +9,19 @@ from formatters.model import Summary
 from service.adapters.sql import summary_store
 from service.adapters.sql.store import open_sql_store
 from service.adapters.sql.summary_store import SqlSummaries
-from service.ports.summaries import Expected, fingerprint
+from service.ports.stores import Expected, fingerprint
 from tests.stores import RECEIPT, Words
 from tests.support import row
 
 
-async def test_summaries_are_remembered_up_to_so_many_rows(
+async def test_summaries_are_remembered_up_to_a_number_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of long histories push others out, and all are read again as they were."""
     monkeypatch.setattr(summary_store, "CACHE_SIZE", 210)  # two summaries of three rows
     url = f"sqlite:///{tmp_path / 'history.db'}"
     made: dict[str, Summary] = {}
-    async with open_sql_store(url, Words(), lambda: datetime.now(UTC)) as stores:
+    async with open_sql_store(url, Words, lambda: datetime.now(UTC)) as stores:
         for owner in ("o", "p", "q"):
             await stores.history.append(owner, [row(n, "HUMAN", f"words {n}") for n in range(3)])
             ids = ("m0", "m1", "m2")

@@ -79,11 +79,11 @@ def seconds(text: str) -> float:
 
 
 def is_command(words: list[str]) -> bool:
-    """Tell whether the command line knows a command with these options."""
+    """Return whether the command line knows a command with these options."""
     *options, asked = [*words[1:], "--help"]
-    told = CliRunner().invoke(app, [words[0], asked])
-    known = all(word in told.output for word in options if word.startswith("--"))
-    return told.exit_code == 0 and known
+    reported = CliRunner().invoke(app, [words[0], asked])
+    known = all(word in reported.output for word in options if word.startswith("--"))
+    return reported.exit_code == 0 and known
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_is_copied_exists() -> None:
 
     assert "*" in ignored
     assert all((ROOT / source).exists() and f"!{source}" in ignored for source in sources)
-    assert set(sources) >= {"pyproject.toml", "constraints.txt", "service", "formatters", "prompts"}
+    assert set(sources) >= {"pyproject.toml", "constraints.txt", "ctxb", "service", "prompts"}
 
 
 def test_the_image_installs_the_pinned_versions() -> None:
@@ -165,7 +165,7 @@ def test_the_environment_is_a_configuration(environment: Mapping[str, str]) -> N
     """Each variable of image and compose file is a setting, and takes its value."""
     settings = load_settings()
 
-    assert set(settings.origins.values()) == set(environment)
+    assert set(settings.origins.values()) == {*environment, "preset recall"}
     assert settings.bus.url is not None
     assert settings.bus.url.get_secret_value().startswith("redis://redis:6379/")
     assert settings.worker.heartbeat_file is not None
@@ -202,9 +202,9 @@ def test_the_worker_can_write_what_it_has_to(environment: Mapping[str, str]) -> 
 def test_the_time_to_finish_is_the_default() -> None:
     """The time to finish in the compose file is the one that the settings have."""
     worker = compose()["services"]["worker"]["environment"]
-    told = float(worker["CTXB_WORKER__SHUTDOWN_TIMEOUT_SECONDS"])
+    reported = float(worker["CTXB_WORKER__SHUTDOWN_TIMEOUT_SECONDS"])
 
-    assert told == Settings().worker.shutdown_timeout_seconds
+    assert reported == Settings().worker.shutdown_timeout_seconds
 
 
 def test_the_stack_runs_commands_that_there_are() -> None:
@@ -217,7 +217,7 @@ def test_the_stack_runs_commands_that_there_are() -> None:
     assert is_command(check)
 
 
-def test_the_bus_keeps_what_it_is_told() -> None:
+def test_the_bus_keeps_what_it_is_given() -> None:
     """It runs with the settings that delivery needs, on a volume, and not for other machines."""
     bus = compose()["services"]["redis"]
 
@@ -226,7 +226,7 @@ def test_the_bus_keeps_what_it_is_told() -> None:
     assert all(port.startswith("127.0.0.1:") for port in bus["ports"])
 
 
-def test_the_database_keeps_what_it_is_told(environment: Mapping[str, str]) -> None:
+def test_the_database_keeps_what_it_is_given(environment: Mapping[str, str]) -> None:
     """It has a volume, no port, and the user, password and name that the worker comes with."""
     file = compose()
     database = file["services"]["postgres"]
@@ -259,7 +259,7 @@ def test_the_stack_makes_its_schema(
 
 
 @pytest.mark.integration
-def test_the_database_is_asked_whether_it_is_ready(postgres: PostgresServer) -> None:
+def test_the_database_is_queried_whether_it_is_ready(postgres: PostgresServer) -> None:
     """The health check is Postgres' own, and a server that runs passes it."""
     kind, program, *flags = compose()["services"]["postgres"]["healthcheck"]["test"]
     asked = [postgres.folder / program, *flags, "--port", str(postgres.port)]

@@ -19,7 +19,7 @@ NOTHING = HistoryPage(rows=[])
 @pytest.fixture
 async def stores(open_store: OpenStore) -> AsyncIterator[Stores]:
     """Open an empty store of each kind."""
-    async with open_store(Words()) as opened_stores:
+    async with open_store(Words) as opened_stores:
         yield opened_stores
 
 
@@ -89,6 +89,48 @@ async def test_rows_are_found_by_their_ids(stores: Stores) -> None:
     assert found[0]["conversation_id"] == "x"
     assert await stores.history.rows("o", []) == []
     assert await stores.history.rows("nobody", ["a"]) == []
+
+
+async def test_pruned_rows_can_be_left_out(stores: Stores) -> None:
+    """Rows that were hidden by hand are returned only on request."""
+    await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
+    await stores.history.prune("o", ["a"])
+
+    assert len(await stores.history.rows("o", ["a", "b"])) == 2
+    (found,) = await stores.history.rows("o", ["a", "b"], pruned=False)
+    assert found["id"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("conversation", "name", "before", "after", "expected"),
+    [
+        (None, "m4", 2, 1, "m2 m3 m4 m5"),
+        (None, "m0", 2, 0, "m0"),
+        (None, "m9", 9, 9, "m0 m2 m3 m4 m5 m6 m7 m8 m9"),
+        ("even", "m4", 1, 2, "m2 m4 m6 m8"),
+        ("odd", "m4", 1, 1, ""),
+        (None, "m1", 1, 1, ""),
+        (None, "nobody", 1, 1, ""),
+        ("nowhere", "m4", 1, 1, ""),
+    ],
+)
+async def test_rows_around_one_come_in_their_order(
+    stores: Stores, conversation: str | None, name: str, before: int, after: int, expected: str
+) -> None:
+    """Oldest first, within the conversation, without pruned rows; nothing around what isn't there.
+
+    Of two rows of one moment, the one that arrived first is first.
+    """
+    talk = [row(f"m{n}", at(n), conversation_id=("even", "odd")[n % 2]) for n in range(9)]
+    last = row("m9", at(8), conversation_id="odd")
+    await stores.history.append("o", [*talk[::-1], last])
+    await stores.history.append("other", [row("m4", at(2))])
+    await stores.history.prune("o", ["m1"])
+
+    found = await stores.history.around("o", conversation, name, before=before, after=after)
+
+    assert " ".join(str(each["id"]) for each in found) == expected
+    assert await stores.history.around("nobody", None, "m4", before=1, after=1) == []
 
 
 async def test_many_rows_are_found_at_once(stores: Stores) -> None:
@@ -285,7 +327,7 @@ async def test_the_first_row_without_a_time_has_the_receipts(stores: Stores, clo
 # --- recent ----------------------------------------------------------------------------------
 
 
-async def test_a_page_tells_what_stands_before_its_rows(stores: Stores) -> None:
+async def test_a_page_reports_what_precedes_its_rows(stores: Stores) -> None:
     """Tokens of all rows before one, by scope: the same in every page, however much that holds."""
     for n in range(4):
         await stores.history.append("o", [row(str(n), at(n))], conversation_id="xy"[n % 2])
@@ -298,7 +340,7 @@ async def test_a_page_tells_what_stands_before_its_rows(stores: Stores) -> None:
 
 
 async def test_native_messages_count_calls_and_results_too(stores: Stores) -> None:
-    """What stands before a row as text leaves them out, and cuts what is long."""
+    """The text before a row leaves them out, and cuts long messages."""
     calls = {"tool_calls": [{"id": "c", "name": "look up", "arguments": {"a": 1}}]}
     rows = [
         row("long", at(0), "word " * 600),
@@ -312,10 +354,10 @@ async def test_native_messages_count_calls_and_results_too(stores: Stores) -> No
 
     # a name of two words, and arguments of two
     after_long, after_calls = 600 + 4, 600 + 4 + 4 + 4
-    told = (after_calls + 4 + 3, after_calls + 4 + 3, after_calls, after_long, 0)
+    reported = (after_calls + 4 + 3, after_calls + 4 + 3, after_calls, after_long, 0)
     for conversation in (None, "x"):
         page = await stores.history.recent("o", conversation)
-        assert page.native_starts == told
+        assert page.native_starts == reported
         assert page.starts == (100, 100, 100, 100, 0)
 
     await stores.history.prune("o", ["calls"])
@@ -323,10 +365,10 @@ async def test_native_messages_count_calls_and_results_too(stores: Stores) -> No
     assert page.native_starts == (after_long + 4 + 3, after_long + 4 + 3, after_long, 0)
     await stores.history.restore("o", ["calls"])
     await stores.history.expire(datetime(2025, 1, 1, 10, 1, tzinfo=UTC), 1)
-    assert (await stores.history.recent("o")).native_starts == told[:-1]
+    assert (await stores.history.recent("o")).native_starts == reported[:-1]
 
 
-async def test_what_stands_before_rows_changes_with_what_is_pruned(stores: Stores) -> None:
+async def test_what_precedes_rows_changes_with_what_is_pruned(stores: Stores) -> None:
     """Pruned rows count nothing, until they are restored; those before them stay where they are."""
     await stores.history.append("o", [row(str(n), at(n)) for n in range(4)])
 
@@ -338,7 +380,7 @@ async def test_what_stands_before_rows_changes_with_what_is_pruned(stores: Store
 
 
 async def test_max_rows_bounds_a_page(stores: Stores) -> None:
-    """At most so many rows are read; the total is of all."""
+    """At most n rows are read; the total is of all."""
     await stores.history.append("o", [row(str(n), at(n)) for n in range(5)])
 
     assert ids(await stores.history.recent("o", max_rows=2)) == "4 3"
@@ -382,7 +424,7 @@ async def test_bounds_beyond_all_numbers_bound_nothing(stores: Stores) -> None:
 
 
 async def test_tokens_are_those_that_are_printed(stores: Stores) -> None:
-    """Tool rows weigh nothing, and a long text what is left of it at 500 characters."""
+    """Tool rows count nothing, and a long text counts as its first 500 characters."""
     rows = [
         row("oldest", at(0)),
         row("long", at(1), "ab " * 1000),  # 166 words in 497 characters, the last with "..."
@@ -422,7 +464,7 @@ async def test_owners_are_apart(stores: Stores) -> None:
 
 
 async def test_get_history_is_the_newest_of_all_conversations(stores: Stores) -> None:
-    """The plain form gives at most so many rows, newest first."""
+    """The plain form gives at most n rows, newest first."""
     await stores.history.append("o", [row("a", at(1))], conversation_id="x")
     await stores.history.append("o", [row("b", at(2)), row("c", at(3))])
 
@@ -434,7 +476,7 @@ async def test_get_history_is_the_newest_of_all_conversations(stores: Stores) ->
 
 
 async def test_erase_forgets_one_owner(stores: Stores) -> None:
-    """An erased owner has no rows, may start anew, and no other owner is touched."""
+    """An erased owner has no rows, may start again, and no other owner is touched."""
     for owner in ("o", "p"):
         await stores.history.append(owner, [row("a", at(1)), row("b", at(2))], conversation_id="c")
 
@@ -480,7 +522,7 @@ async def test_profiles_are_replaced_whole(stores: Stores) -> None:
 
 
 async def test_a_profile_that_is_no_json_is_refused(stores: Stores) -> None:
-    """What cannot be stored is refused, and the profile before it stands."""
+    """A value that can't be stored is refused, and the former profile stays."""
     await stores.profiles.put("o", {"a": 1})
     with pytest.raises(InvalidRequestError, match="object is no JSON value"):
         await stores.profiles.put("o", {"a": object()})
@@ -614,7 +656,7 @@ async def test_rows_are_archived_as_they_fall_out(stores: Stores, clock: Clock) 
 
 
 @pytest.mark.parametrize("run_id", ["a\0b", "a\\0b", "\\", "a\ud800b", ""])
-async def test_copies_tell_any_run(stores: Stores, run_id: str) -> None:
+async def test_copies_report_any_run(stores: Stores, run_id: str) -> None:
     """A run's id is a stranger's text, and comes back; a lone surrogate as its replacement."""
     note = Archiving(reasons={"1": "r"}, run_id=run_id, build_id="b", retention=timedelta(days=1))
     await stores.history.append("o", [row("1", at(1))])
@@ -625,7 +667,7 @@ async def test_copies_tell_any_run(stores: Stores, run_id: str) -> None:
 
 
 async def test_copies_go_when_they_are_old(stores: Stores, clock: Clock) -> None:
-    """Copies past the retention go with the next row that falls out, which is not told again."""
+    """Copies past the retention go with the next pruned row, which is not reported again."""
     await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
     await stores.history.flag_fallen("o", ["a"], archiving=noted("older", "a"))
     clock.now += timedelta(days=1, seconds=1)

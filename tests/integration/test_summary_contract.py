@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Summary
-from service.ports.stores import Stores
-from service.ports.summaries import Expected, fingerprint
+from service.ports.stores import Expected, Stores, fingerprint
 from tests.integration.conftest import OpenStore
 from tests.stores import RECEIPT, Clock, Words
 from tests.support import row
@@ -19,7 +18,7 @@ from tests.support import row
 @pytest.fixture
 async def pair(open_store: OpenStore) -> AsyncIterator[tuple[Stores, Stores]]:
     """Open a store twice, as two workers do; in memory both are the same."""
-    async with open_store(Words()) as first, open_store(Words()) as second:
+    async with open_store(Words) as first, open_store(Words) as second:
         yield first, second
 
 
@@ -74,9 +73,7 @@ async def test_summaries_come_back_in_their_order(stores: Stores) -> None:
     assert (await stores.history.recent("o")).total == 6
 
 
-async def test_odd_characters_of_a_summary_come_back(
-    pair: tuple[Stores, Stores],
-) -> None:
+async def test_odd_characters_of_a_summary_come_back(pair: tuple[Stores, Stores]) -> None:
     """What one worker has put, another reads."""
     await pair[0].history.append("o", ROWS)
     made = await summary(pair[0], ["m0"], text="nul \0 \\0 \ud800 😀")
@@ -140,7 +137,7 @@ async def test_summaries_go_with_their_owner(stores: Stores) -> None:
 
 
 async def test_the_right_to_summarise_goes_with_the_owner(stores: Stores) -> None:
-    """Nothing is left to summarise, and nobody has to wait for whoever was at it."""
+    """Nothing is left to summarise, and nobody waits for the former worker."""
     for owner in ("o", "p"):
         assert await stores.summaries.claim(owner, "one", 60)
 
@@ -153,7 +150,7 @@ async def test_the_right_to_summarise_goes_with_the_owner(stores: Stores) -> Non
 
 
 async def test_summaries_of_rows_that_go_are_forgotten(stores: Stores) -> None:
-    """Whoever takes rows out has the summaries forgotten that cover any of them."""
+    """Removing rows deletes the summaries that cover any of them."""
     await stores.history.append("o", ROWS, conversation_id="c")
     await stores.summaries.put(await summary(stores, ["m0", "m1"], "s1"), expected("m1", 2))
     await stores.summaries.put(await summary(stores, ["m2"], "s2"), expected("m2", 3, "s1"))
@@ -169,7 +166,7 @@ async def test_summaries_of_rows_that_go_are_forgotten(stores: Stores) -> None:
 
 
 async def test_pruning_a_row_forgets_its_summary(stores: Stores) -> None:
-    """What is left out by hand is told of by no summary; others stay, also when it is restored."""
+    """No summary covers rows hidden by hand; others stay, also when these are restored."""
     await stores.history.append("o", ROWS)
     await stores.summaries.put(await summary(stores, ["m0", "m1"], "s1"), expected("m1", 2))
     await stores.summaries.put(await summary(stores, ["m2"], "s2"), expected("m2", 3, "s1"))

@@ -120,7 +120,7 @@ async def test_a_stranger_is_not_trusted(secured: Secured) -> None:
                 pass
 
 
-async def test_the_host_is_checked_unless_told_otherwise(misnamed: Secured, prefix: str) -> None:
+async def test_the_host_is_checked_by_default(misnamed: Secured, prefix: str) -> None:
     """A certificate that names another host is refused; the check can be left out."""
     with pytest.raises(BusError, match=r"127\.0\.0\.1"):
         async with open_redis_bus(misnamed.url, BusOptions(tls=misnamed.tls())):
@@ -160,7 +160,7 @@ async def test_tls_is_not_left_out_by_mistake(secured: Secured) -> None:
 
 
 async def test_a_cluster_may_speak_tls(folder: Path, tmp_path: Path, prefix: str) -> None:
-    """All its nodes with it, also those of which the first one tells."""
+    """All its nodes with it, also those that the first one reports."""
     binary = server_with_tls()
     cluster = RealCluster(binary, tmp_path, tls=lambda port: lines(folder, port, "server"))
     cluster.start()

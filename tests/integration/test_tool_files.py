@@ -1,11 +1,14 @@
 """Tools are read from YAML and JSON; errors name file, line and place."""
 
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from service.adapters.tools.sources import load_tools
+from formatters.model import Tool
+from service.adapters.tools.loading import find_sources
 from service.errors import ToolError
 
 YAML = """\
@@ -26,6 +29,11 @@ YAML = """\
 def tool(name: str) -> dict[str, object]:
     """Make a definition."""
     return {"type": "function", "function": {"name": name}}
+
+
+def load_tools(paths: Iterable[Path | str]) -> list[Tool]:
+    """Read the tools of files and folders."""
+    return [read for source in find_sources(map(Path, paths), ()) for read in source.read()]
 
 
 def names(tools: object) -> list[str]:
@@ -98,6 +106,29 @@ def test_errors_name_the_place(tmp_path: Path, name: str, text: str, cause: str)
     with pytest.raises(ToolError, match=cause) as caught:
         load_tools([tmp_path / name])
     assert str(caught.value).startswith(f"{tmp_path / name}")
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "outside.json"])
+def test_links_out_of_a_folder_are_refused(tmp_path: Path, target: str) -> None:
+    """A link to the environment of the process would show its passwords; one within is fine."""
+    (tmp_path / "outside.json").write_text(json.dumps([tool("a")]))
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "b.json").write_text(json.dumps([tool("b")]))
+    (folder / "c.json").symlink_to("b.json")
+    assert names(load_tools([folder])) == ["b", "b"]
+    (folder / "d.json").symlink_to(tmp_path / target)
+
+    with pytest.raises(ToolError, match=r"d\.json: cannot be read: a link leads out of"):
+        load_tools([folder])
+
+
+def test_special_files_are_refused(tmp_path: Path) -> None:
+    """A pipe would be waited for, for ever."""
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path, tmp_path / "pipe.json"):
+        with pytest.raises(ToolError, match=r"pipe\.json: cannot be read: not a regular file"):
+            load_tools([path])
 
 
 def test_files_that_cannot_be_read_are_named(file: Path, tmp_path: Path) -> None:

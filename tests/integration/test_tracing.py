@@ -1,4 +1,4 @@
-"""Where a request's time went, from its sender through the bus to the answer, as spans tell it."""
+"""Spans show a request's time, from its sender through the bus to the answer."""
 
 import asyncio
 import json
@@ -20,8 +20,8 @@ from service.ports.bus import Bus
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest
 from service.worker.client import ContextClient, NoAnswerError, open_client
-from service.worker.events import EventPublisher
-from service.worker.telemetry import BusSpans
+from service.worker.event_publisher import EventPublisher
+from service.worker.spans import BusSpans
 from tests.openings import Openings
 from tests.serving import asking, working
 from tests.support import BrokenHistory, row
@@ -61,7 +61,7 @@ class Scene:
         return found
 
     async def ended(self, count: int = 1) -> None:
-        """Wait until so many requests are done with: their answers come a moment before."""
+        """Wait until n requests are done with: their answers come a moment before."""
         async with asyncio.timeout(60):
             while sum(span.name == PROCESS for span in self.collected.spans) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -127,7 +127,7 @@ async def test_the_answer_names_the_span_of_the_worker(scene: Scene) -> None:
     assert answer["metadata"]["tracestate"] == "vendor=1"
 
 
-async def test_what_spans_tell_has_the_names_of_the_field(scene: Scene) -> None:
+async def test_what_spans_report_has_the_names_of_the_field(scene: Scene) -> None:
     """Of messages, of models, and of ours what a context came to."""
     metadata = {"traceparent": CALLER, "correlation_id": "c-1"}
     content = {"current_input": "Hello", "context": {"model": "gpt-5"}}
@@ -200,7 +200,7 @@ async def test_a_batch_is_received_once_with_a_link_to_each(scene: Scene) -> Non
     ],
 )
 async def test_no_request_fails_for_its_trace(scene: Scene, named: Any) -> None:
-    """Whatever stands in its place, and in that of the state; it's told of once."""
+    """For any value in its place, and in that of the state; it's logged once."""
     log_ignored_header.cache_clear()
     with capture_logs() as logs:
         for number in range(2):
@@ -214,8 +214,8 @@ async def test_no_request_fails_for_its_trace(scene: Scene, named: Any) -> None:
             assert answer["metadata"]["traceparent"].startswith("00-")
     await scene.ended(2)
 
-    told = [line["key"] for line in logs if line["event"] == "trace.ignored"]
-    assert len(told) == len(set(told))
+    reported = [line["key"] for line in logs if line["event"] == "trace.ignored"]
+    assert len(reported) == len(set(reported))
     roots = [span for span in scene.collected.spans if span.name == PROCESS]
     assert [(span.parent, span.links) for span in roots] == [(None, ()), (None, ())]
 
@@ -254,13 +254,15 @@ async def test_a_store_that_fails_is_seen_where_it_failed(scene: Scene) -> None:
     request = BuildRequest.model_validate(asking(id="msg_1", run_id="run_1"))
     with capture_logs():
         await replace(scene.builder, sources=sources).answer(request)
-    told = {span.name: (span.attributes or {}).get("error.type") for span in scene.collected.spans}
+    reported = {
+        span.name: (span.attributes or {}).get("error.type") for span in scene.collected.spans
+    }
 
-    assert told.pop("history") is None  # it degrades first, and is judged by what asked for it
-    assert told == {"gather": "history_unavailable", "build context": "history_unavailable"}
+    assert reported.pop("history") is None  # it degrades first, and is judged by its caller
+    assert reported == {"gather": "history_unavailable", "build context": "history_unavailable"}
 
 
-async def test_what_fell_out_is_told_of_in_the_same_trace(scene: Scene) -> None:
+async def test_what_fell_out_is_reported_in_the_same_trace(scene: Scene) -> None:
     """Events name the span of the build that led to them."""
     said = [row(n, "ai" if n % 2 else "human", f"Secret number {n}. " * 40) for n in range(40)]
     await scene.builder.history.append("ana", said)
@@ -290,7 +292,7 @@ async def test_every_kind_of_reply_carries_the_trace(scene: Scene, kind: str) ->
         if kind == "channel":
             reply = await anext(channel)
         else:
-            (reply,) = scene.bus._hub.read_replies(reply_to)  # type: ignore[attr-defined] # a look behind it
+            (reply,) = scene.bus._hub.replies[reply_to].payloads  # type: ignore[attr-defined] # a look behind it
 
     assert json.loads(reply)["metadata"]["traceparent"].startswith(f"00-{TRACE}-")
     sent = dict(scene.collected.named("send context.reply.*").attributes or {})
@@ -335,7 +337,7 @@ async def test_spans_hold_nothing_that_anybody_said(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_summary_hangs_below_the_build_that_asked_for_it(fails: bool) -> None:
+async def test_a_summary_hangs_below_the_build_that_requested_it(fails: bool) -> None:
     """Though that was answered before; where there is none, the span says so."""
     collected = Collected()
     said = [row(n, ("HUMAN", "AI")[n % 2], f"words of message {n} " * 6) for n in range(40)]

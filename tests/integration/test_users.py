@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,20 +13,28 @@ import pytest
 import redis.asyncio as redis
 import yaml
 from redis.exceptions import NoPermissionError
+from structlog.testing import capture_logs
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import pack
 from service.adapters.redis.bus import open_redis_bus
-from service.adapters.redis.connection import bus_errors
-from service.adapters.redis.keys import result_key
-from service.adapters.redis.shards import shard_of, shard_topic
+from service.adapters.redis.driver import bus_errors
+from service.adapters.redis.shards import Shard, shard_of, shard_topic
 from service.adapters.redis.survey import open_redis_survey
 from service.config.settings import BusSettings
 from service.errors import ForbiddenError
 from service.ports.bus import AnswerOutcome, Bus, Identity
-from service.wire.protocol import Topics
+from service.wire.protocol import ROW_TOPICS, Topics
+from service.wire.response import pack_result
 from service.worker.client import open_client
-from tests.integration.bus_places import SHORT, RedisPlace, answer, payloads, received, taken_over
+from tests.integration.bus_places import (
+    SHORT,
+    RedisPlace,
+    answer,
+    payloads,
+    received,
+    taken_over,
+    until,
+)
 from tests.integration.test_documents import fences, section, text_of
 from tests.integration.test_worker import asking, open_crew
 
@@ -75,7 +84,7 @@ async def fenced(
     commands = fences(section(text_of("docs/scaling.md"), "## Users"), "text")
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(redis.Redis.from_url(server_url))
-        assert len(commands) == 2
+        assert len(commands) == 3
         for command in commands:
             # the crew of the tests has a client of its own, on channels of other names
             words = [*rules(command, prefix), "&context.reply.*"]
@@ -145,6 +154,26 @@ async def test_the_worker_may_do_its_work(fenced: Fenced) -> None:
     await one.ping()
 
 
+async def test_a_stream_without_a_right_to_it_holds_up_no_other(fenced: Fenced) -> None:
+    """A user of an earlier version may lack a stream that has come since; it is logged once."""
+    worker = f"{fenced.prefix}ctxb-worker"
+    known = [f"~{fenced.prefix}{name}" for name in ("context.build.*", "llm.*", "tools.*")]
+    async with redis.Redis.from_url(fenced.url) as admin:
+        await say(admin, "ACL SETUSER", worker, "resetkeys", *known)
+    bus = await fenced.as_user("ctxb-worker", lease_seconds=SHORT)
+    with capture_logs() as logged:
+        await bus.append(Topics.LLM_RESULTS, b"row")
+        assert payloads(await bus.results.receive(1, wait=0.1)) == [b"row"]
+        (again,) = await until(lambda: bus.results.claim(1))
+        await bus.results.ack([again])
+        await bus.results.trim()
+        assert (await bus.results.depth()).pending == 0
+        await bus.results.leave()
+
+    said = [line["key"] for line in logged if line["event"] == "bus.key_unusable"]
+    assert said == [f"{fenced.prefix}{Topics.HISTORY_IMPORT}"]
+
+
 async def test_the_worker_may_do_nothing_else(fenced: Fenced) -> None:
     """Other keys, other channels and other commands are refused."""
     worker = await fenced.raw("ctxb-worker")
@@ -167,20 +196,19 @@ async def test_the_worker_may_do_nothing_else(fenced: Fenced) -> None:
 
 
 async def test_the_orchestrator_may_ask(fenced: Fenced) -> None:
-    """Over the stream and the channel, for replies of every kind, from workers with their user."""
+    """Over the channel, for replies of every kind, from workers with their user."""
     replies = f"{fenced.prefix}context.reply."
     place = place_of(fenced, "ctxb-worker")
     async with place.client, open_crew(place, bus={"reply_prefixes": [replies]}) as crew:
         await crew.hire()
         bus = await fenced.as_user("ctxb-orchestrator")
         async with open_client(bus, reply_prefix=replies) as client:
-            for via in ("stream", "channel"):
-                await client.build(asking(id=via), via=via)
-        await bus.append(Topics.LLM_RESULTS, b"{}")
+            await client.build(asking(), via="channel")
         raw = await fenced.raw("ctxb-orchestrator")
         for kind in ("list", "stream"):
             metadata = {"reply_to": f"{replies}{kind}", "reply_kind": kind}
-            await bus.submit(json.dumps(asking(id=kind, metadata=metadata)).encode())
+            payload = json.dumps(asking(id=kind, metadata=metadata)).encode()
+            assert await bus.publish(Topics.CONTEXT_BUILD_REQUEST, payload)
         async with asyncio.timeout(60):
             assert await raw.blpop([f"{replies}list"])
             assert await raw.xread({f"{replies}stream": "0"}, block=10_000)
@@ -198,8 +226,8 @@ async def test_the_worker_may_erase_with_the_rights_for_it(fenced: Fenced) -> No
 
     async with redis.Redis.from_url(fenced.url) as admin:
         await say(admin, "ACL SETUSER", f"{fenced.prefix}ctxb-worker", *" ".join(added).split())
-        key = result_key(Identity("o", "r"), fenced.prefix)
-        await admin.set(key, pack("f", b'{"owner_key": "o"}', 1000))
+        key = Shard(fenced.prefix).result(Identity("o", "r"))
+        await admin.set(key, pack_result("f", b'{"owner_key": "o"}', 1000))
         await admin.xadd(f"{fenced.prefix}context.build.dead", {"data": '{"owner_key": "o"}'})
     forgotten = await worker.forget("o")
 
@@ -213,11 +241,65 @@ def place_of(fenced: Fenced, user: str) -> RedisPlace:
     return RedisPlace(fenced.stack, url, fenced.prefix, redis.Redis.from_url(url))
 
 
+async def test_the_writer_may_fill_and_empty_the_streams(fenced: Fenced) -> None:
+    """It adds requests and rows; the right to do so is the right to delete those of others."""
+    bus = await fenced.as_user("ctxb-writer")
+    await bus.submit(json.dumps(asking()).encode())
+    raw = await fenced.raw("ctxb-writer")
+    for topic in (Topics.CONTEXT_BUILD_REQUEST, *ROW_TOPICS):
+        await bus.append(topic, b"{}")
+        await say(raw, "XADD", f"{fenced.prefix}{topic}", "MAXLEN", 0, "*", "data", "gone")
+        async with redis.Redis.from_url(fenced.url) as admin:
+            assert await admin.xlen(f"{fenced.prefix}{topic}") == 0
+    for command in (
+        ("XREAD", "STREAMS", f"{fenced.prefix}llm.results", "0"),
+        ("XTRIM", f"{fenced.prefix}llm.results", "MAXLEN", 0),
+        ("XADD", f"{fenced.prefix}context.build.dead", "*", "data", "1"),
+        ("EVAL", "return 1", 0),
+    ):
+        with pytest.raises(NoPermissionError):
+            await say(raw, *command)
+
+
+async def test_the_orchestrator_deletes_nothing_of_others(fenced: Fenced) -> None:
+    """Neither by commands, nor by a script or a function that it were allowed to call."""
+    prefix, stream = fenced.prefix, f"{fenced.prefix}context.build.request"
+    library = f"test_{secrets.token_hex(4)}"
+    function = f"""#!lua name={library}
+        redis.register_function('{library}_add', function(keys, arguments)
+          return redis.call('XADD', keys[1], '*', 'data', arguments[1])
+        end)"""
+    script = "return redis.call('XADD', KEYS[1], '*', 'data', ARGV[1])"
+    orchestrator = await fenced.raw("ctxb-orchestrator")
+    trimming = [
+        ("XADD", stream, "MAXLEN", 0, "*", "data", "1"),
+        ("XADD", stream, "*", "data", "1"),
+        ("XTRIM", stream, "MAXLEN", 0),
+        ("DEL", stream),
+    ]
+    calling = [("EVAL", script, 1, stream, "1"), ("FCALL", f"{library}_add", 1, stream, "1")]
+    async with redis.Redis.from_url(fenced.url) as admin:
+        await admin.xadd(stream, {"data": "waits"})
+        await say(admin, "FUNCTION", "LOAD", function)
+        try:
+            for command in (*trimming, *calling):
+                with pytest.raises(ForbiddenError), bus_errors("try"):
+                    await say(orchestrator, *command)
+            # with the right to call them, and to write to the stream
+            rights = ("+eval", "+fcall", f"~{stream}")
+            await say(admin, "ACL", "SETUSER", f"{prefix}ctxb-orchestrator", *rights)
+            for command in (*trimming, *calling):
+                with pytest.raises(ForbiddenError), bus_errors("try"):
+                    await say(orchestrator, *command)
+        finally:
+            await say(admin, "FUNCTION", "DELETE", library)
+        assert await admin.xlen(stream) == 1
+
+
 async def test_the_orchestrator_reads_no_requests(fenced: Fenced) -> None:
-    """What others asked, what workers leave, and what is buried is not its own."""
+    """Requests, answers and dead letters of others are out of its reach."""
     orchestrator = await fenced.raw("ctxb-orchestrator")
     prefix = fenced.prefix
-    await orchestrator.xadd(f"{prefix}context.build.request", {"data": "1"})
     for command in (
         ("XREAD", "STREAMS", f"{prefix}context.build.request", "0"),
         ("XREAD", "STREAMS", f"{prefix}context.build.dead", "0"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from prompts.identity import CORE_IDENTITY
+from prompts.identity import CORE_IDENTITY, PLAIN, QUOTING, WITHOUT_CAPABILITIES
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.prompts.watched import WatchedPrompts
 from service.app import make_worker, open_builder
@@ -28,7 +28,7 @@ def watching(metrics: Metrics = UNMEASURED, **settings: Any) -> WatchedPrompts:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have an empty home, and work beside it."""
+    """Have an empty home, and work next to it."""
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
@@ -42,6 +42,26 @@ def test_without_settings_the_shipped_text_stands() -> None:
 
     assert prompt.text() == CORE_IDENTITY
     assert prompt.injector.check(turn=1, tokens=10**9) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "identity"),
+    [
+        ({"identity": "nexus"}, CORE_IDENTITY),
+        ({"identity": "nexus", "capabilities": "names"}, CORE_IDENTITY),
+        ({"identity": "nexus", "capabilities": "none"}, WITHOUT_CAPABILITIES),
+        ({"identity": "plain", "capabilities": "none"}, PLAIN),
+        ({"identity": "none"}, ""),
+        ({"identity": "none", "identity_file": "own.md"}, "You are Ada."),
+    ],
+)
+def test_a_setting_chooses_the_shipped_identity(
+    settings: dict[str, Any], identity: str, tmp_path: Path
+) -> None:
+    """A file takes precedence over it."""
+    (tmp_path / "own.md").write_text("You are Ada.")
+
+    assert watching(**settings).current.identity == identity
 
 
 def test_all_parts_have_their_place(tmp_path: Path) -> None:
@@ -72,17 +92,13 @@ def test_all_parts_have_their_place(tmp_path: Path) -> None:
         "# System Configuration\n\n"
         f"## Project Configuration\nSource: {project.resolve()}/AGENTS.md\n\nBoats.\n\n"
         "## Role\nYou look after a harbour.\n\n"
-        "## Rules\nNever guess."
+        f"## Rules\nNever guess.\n\n{QUOTING}"
     )
     assert prompt.injector.check(turn=5, tokens=50) == ["Be brief.", "Sum up."]
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"identity_file": "own.md"},
-        {"sections": [{"label": "a", "file": "own.md"}]},
-    ],
+    "settings", [{"identity_file": "own.md"}, {"sections": [{"label": "a", "file": "own.md"}]}]
 )
 @pytest.mark.parametrize(
     ("content", "problem"),
@@ -116,7 +132,9 @@ async def test_a_change_is_read_once(tmp_path: Path) -> None:
         await prompts.refresh()
 
     assert prompts.current.identity == "You are Bob."
-    assert [(each["event"], each["characters"]) for each in logs] == [("prompts.reloaded", 12)]
+    assert [(each["event"], each["characters"]) for each in logs] == [
+        ("prompts.reloaded", len(f"You are Bob.\n\n{QUOTING}"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +228,10 @@ async def test_a_builder_in_process_reads_its_texts(tmp_path: Path) -> None:
         path.write_text("You are Bob.")
         await builder.sources.prompts.refresh()
         second = (await builder.build(request)).content.messages[0]
-    assert (first["content"], second["content"]) == ("You are Ada.", "You are Bob.")
+    assert (first["content"], second["content"]) == (
+        f"You are Ada.\n\n{QUOTING}",
+        f"You are Bob.\n\n{QUOTING}",
+    )
 
     path.unlink()
     with pytest.raises(PromptError):
@@ -236,6 +257,6 @@ async def test_a_worker_takes_changes_up(tmp_path: Path) -> None:
         async with asyncio.timeout(60):
             while True:
                 content = (await builder.build(request)).content
-                if content.messages[0]["content"] == "You are Bob.":
+                if content.messages[0]["content"].startswith("You are Bob."):
                     break
         stop.set()

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from structlog.testing import capture_logs
 
-from formatters.model import Block, Facts
+from formatters.model import Block, Facts, Row
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import make_worker
-from service.audit.reports import BuildReports
+from service.audit.report_store import find_report
 from service.build.gather import Sources
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import (
@@ -84,7 +85,7 @@ class Crew:
         return await self.place.stream(f"{self.place.prefix}{topic}")
 
     async def _listeners(self, count: int) -> bool:
-        # a payload that is no request costs its way to the dead letter and nothing else
+        # a payload that is no request costs only its dead letter
         return await self.bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"ping") >= count
 
 
@@ -103,7 +104,7 @@ async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
     tokenizers = TiktokenTokenizers()
     builder = ContextBuilder(
         sources=Sources(
-            history=MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW),
+            history=MemoryHistory(lambda: tokenizers.counter("o200k_base"), lambda: NOW),
             profiles=MemoryProfiles(),
             tools=InMemoryToolRegistry(),
         ),
@@ -206,33 +207,58 @@ async def test_a_reply_can_wait_for_its_reader(crew: Crew, kind: str) -> None:
     assert json.loads(reply)["content"]["status"] == "success"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "wrong"),
-    [
-        ({"reply_to": "elsewhere.me"}, "reply_to"),
-        ({"reply_kind": "list"}, "reply_to"),
-        ({"reply_to": "context.rep"}, "reply_to"),
-        ({"reply_to": "", "reply_kind": "stream"}, "reply_to"),
-        ({"reply_to": "context.reply.list", "reply_kind": "LIST"}, "reply_kind"),
-        ({"reply_to": "context.reply.list", "reply_kind": 7}, "reply_kind"),
-    ],
-)
-async def test_a_reply_goes_only_where_it_may(
-    crew: Crew, metadata: dict[str, Any], wrong: str
-) -> None:
-    """Another place is refused, and the refusal goes to the common channel."""
-    channel = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
-    async with crew.bus.subscribe(channel) as responses:
-        await crew.bus.submit(json.dumps(asking(metadata=metadata)).encode())
-        async with asyncio.timeout(60):
-            error = json.loads(await anext(responses))["content"]["error"]
+REFUSED_REPLIES: Sequence[tuple[Any, str]] = [
+    ({"reply_to": "elsewhere.me"}, "/reply_to"),
+    ({"reply_to": "elsewhere.me", "reply_kind": "list"}, "/reply_to"),
+    ({"reply_kind": "list"}, "/reply_to"),
+    ({"reply_to": "context.rep"}, "/reply_to"),
+    ({"reply_to": "", "reply_kind": "stream"}, "/reply_to"),
+    ({"reply_to": "context.reply." + "x" * 256}, "/reply_to"),
+    ({"reply_to": "context.reply.list", "reply_kind": "LIST"}, "/reply_kind"),
+    ({"reply_to": "context.reply.list", "reply_kind": 7}, "/reply_kind"),
+    ("context.reply.list", ""),
+]
 
+
+@pytest.mark.parametrize(("metadata", "wrong"), REFUSED_REPLIES)
+async def test_a_reply_goes_only_where_it_may(crew: Crew, metadata: Any, wrong: str) -> None:
+    """Another place is refused on the common channel, and the corrected request is answered."""
+    async with crew.bus.subscribe(common(crew)) as responses:
+        await crew.bus.submit(json.dumps(asking(id="msg_1", metadata=metadata)).encode())
+        refusal = await answer_to("msg_1", responses)
+    corrected = await crew.client.send(asking(id="msg_1"))
+
+    error = refusal["content"]["error"]
     assert error["code"] == "invalid_request"
-    assert [problem["pointer"] for problem in error["errors"]] == [f"/metadata/{wrong}"]
+    assert [problem["pointer"] for problem in error["errors"]] == [f"/metadata{wrong}"]
+    assert corrected.content.status == "success"
+    assert corrected.id != refusal["id"]
+
+
+@pytest.mark.parametrize("metadata", [metadata for metadata, _ in REFUSED_REPLIES])
+@pytest.mark.parametrize("others", [{}, {"role": 7}, {"schema_version": "2.0"}])
+async def test_no_content_follows_a_refused_reply(
+    crew: Crew, metadata: Any, others: dict[str, Any]
+) -> None:
+    """A retry of an answered id hears the refusal alone, whatever else is wrong with it."""
+    first = await crew.client.send(asking(id="msg_1"))
+    async with crew.bus.subscribe(common(crew)) as responses:
+        retry = asking(id="msg_1", metadata=metadata, **others)
+        await crew.bus.submit(json.dumps(retry).encode())
+        refusal = await answer_to("msg_1", responses)
+    again = await crew.client.send(asking(id="msg_1"))
+
+    assert refusal["content"]["status"] == "error"
+    assert (again.id, again.content) == (first.id, first.content)
+
+
+def common(crew: Crew) -> str:
+    """Return the channel of responses without another destination."""
+    return f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
 
 
 async def test_a_retry_gets_the_same_response(crew: Crew) -> None:
-    """The same id and content, with the correlation id of the retry, and nothing is built anew."""
+    """The same id and content, with the correlation id of the retry, and nothing is built again."""
     request = asking(id="msg_1")
     first = await crew.client.send(request)
     retry = {**request, "timestamp": "2025-12-10T09:00:00Z", "metadata": {"correlation_id": "c"}}
@@ -244,7 +270,7 @@ async def test_a_retry_gets_the_same_response(crew: Crew) -> None:
 
 
 async def test_a_retry_while_the_request_is_built_is_answered_too(place: Place) -> None:
-    """Both get the one response, also where they asked for it in different places."""
+    """Both get the one response, even if they named different destinations."""
     async with open_crew(place) as crew:
         other = await crew.stack.enter_async_context(open_client(crew.bus, timeout_seconds=60))
         request = asking(id="msg_1")
@@ -259,7 +285,7 @@ async def test_a_retry_while_the_request_is_built_is_answered_too(place: Place) 
 
 
 async def test_one_id_for_two_requests_is_a_conflict(crew: Crew) -> None:
-    """The second one is told; a retry of the first still gets its answer."""
+    """The second one gets an error; a retry of the first still gets its answer."""
     first = await crew.client.send(asking("one", id="msg_1"))
     with pytest.raises(IdConflictError):
         await crew.client.build(asking("two", id="msg_1"))
@@ -298,7 +324,7 @@ async def test_a_request_that_cannot_be_built_gets_its_error(
     assert first == again
 
 
-async def test_a_deadline_that_has_passed_is_told_and_not_stored(crew: Crew) -> None:
+async def test_a_deadline_that_has_passed_is_reported_and_not_stored(crew: Crew) -> None:
     """The error can be retried, and with more time the same request is built."""
     late = {"deadline": "2020-01-01T00:00:00Z"}
     with pytest.raises(DeadlineExceededError) as caught:
@@ -335,16 +361,86 @@ async def test_unreadable_history_is_an_error_that_is_not_stored(place: Place) -
         assert (await crew.client.build(asking(id="msg_1"))).messages
 
 
-async def test_what_names_nobody_goes_to_the_dead_letter(crew: Crew) -> None:
+@pytest.mark.parametrize(
+    "payload", [b"\xff nonsense", rb'{"owner_key": "\ud800", "content": {"current_input": "hi"}}']
+)
+async def test_what_names_nobody_goes_to_the_dead_letter(crew: Crew, payload: bytes) -> None:
     """With the reason, and the worker goes on."""
-    await crew.bus.submit(b"\xff nonsense")
+    await crew.bus.submit(payload)
 
     async def buried() -> bool:
         dead = await crew.stream(Topics.CONTEXT_BUILD_DEAD)
-        return any(entry["data"] == b"\xff nonsense" for entry in dead)
+        return any(entry["data"] == payload for entry in dead)
 
     await until(buried)
     assert (await crew.client.build(asking())).messages
+
+
+async def test_who_forgot_the_owner_is_answered_where_it_listens(crew: Crew) -> None:
+    """With the error, each time, and the same id belongs to nobody; nothing is dead."""
+    reply_to = f"context.reply.{crew.place.prefix}"
+    metadata = {"reply_to": reply_to, "reply_kind": "list"}
+    for text in ("one", "two"):
+        request = {"id": "msg_1", "content": {"current_input": text}, "metadata": metadata}
+        await crew.bus.submit(json.dumps(request).encode())
+    await until(lambda: replied(crew, reply_to, 2))
+    responses = [json.loads(each) for each in await crew.place.replies(reply_to, "list")]
+
+    for response in responses:
+        assert not list(Draft202012Validator(schemas()["response"]).iter_errors(response))
+        assert response["metadata"]["request_id"] == "msg_1"
+        problem = {"pointer": "/owner_key", "detail": "Field required"}
+        assert response["content"]["error"]["errors"] == [problem]
+    assert not [each for each in await dead_letters(crew) if b"msg_1" in each["data"]]
+    assert (await crew.client.build(asking(id="msg_1"))).messages
+
+
+async def replied(crew: Crew, reply_to: str, count: int) -> bool:
+    """Return whether a list has this number of replies."""
+    return len(await crew.place.replies(reply_to, "list")) == count
+
+
+async def dead_letters(crew: Crew) -> list[dict[str, bytes]]:
+    """Return the dead letters."""
+    return await crew.stream(Topics.CONTEXT_BUILD_DEAD)
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"reply_to": "elsewhere.me"}, {"reply_to": "context.reply.a", "reply_kind": "x"}]
+)
+async def test_without_an_owner_nothing_goes_to_a_place_that_is_not_allowed(
+    crew: Crew, metadata: Mapping[str, str]
+) -> None:
+    """Nor to the common channel, where nobody could know whose error it is."""
+    payload = json.dumps({"content": {"current_input": "hi"}, "metadata": metadata}).encode()
+    common = f"{crew.place.prefix}{Topics.CONTEXT_BUILD_RESPONSE}"
+    async with crew.bus.subscribe(metadata["reply_to"]) as one, crew.bus.subscribe(common) as two:
+        await crew.bus.submit(payload)
+
+        async def is_dead() -> bool:
+            return payload in [each["data"] for each in await dead_letters(crew)]
+
+        await until(is_dead)
+        for channel in (metadata["reply_to"], common):
+            await crew.bus.publish_to(channel, b"end")
+        assert [await anext(one), await anext(two)] == [b"end", b"end"]
+
+
+@pytest.mark.parametrize("topic", [Topics.CONTEXT_BUILD_REQUEST, Topics.LLM_RESULTS])
+async def test_an_entry_without_its_field_is_reported(crew: Crew, topic: str) -> None:
+    """The dead letter and the log say that the entry has no field `data`."""
+    with capture_logs() as logged:
+        await crew.bus.append(topic, b"")  # buses read a field that isn't there like an empty one
+
+        async def is_reported() -> bool:
+            reasons = [each["reason"].decode() for each in await dead_letters(crew)]
+            return any("no field `data`" in reason for reason in reasons)
+
+        async def is_logged() -> bool:
+            return any("no field `data`" in str(line.get("reason")) for line in logged)
+
+        await until(is_reported)
+        await until(is_logged)
 
 
 async def test_a_build_that_fails_is_tried_again(place: Place) -> None:
@@ -373,7 +469,7 @@ async def test_a_build_that_always_fails_ends_in_the_dead_letter(place: Place) -
         assert caught.value.code == "internal"
         assert trouble.asked == 3
         assert [entry["id"] for entry in dead] == ["msg_1"]
-        assert counted(crew)["buried deliveries"] == counted(crew)["answered internal"] == 1
+        assert counted(crew)["dead-lettered deliveries"] == counted(crew)["answered internal"] == 1
         trouble.failures = 0
         assert (await crew.client.build(asking("another"))).messages
 
@@ -442,7 +538,7 @@ async def test_a_worker_that_cannot_drain_says_so(place: Place) -> None:
 
 
 async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> None:
-    """A worker of one slot that takes over and reads at once answers both, and stops when told."""
+    """A worker of one slot that takes over and reads at once answers both, and can be stopped."""
     async with open_crew(place) as crew:
         dead = await place.open("dead", **crew.options)
         sent = [asyncio.create_task(crew.client.send(asking("left behind")))]
@@ -463,7 +559,32 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
     assert len({response.id for response in responses}) == 4
 
 
-async def test_what_others_left_goes_before_what_is_new(place: Place) -> None:
+async def test_large_requests_are_built_one_after_the_other(place: Place) -> None:
+    """A small one passes them, and no other worker takes over those that wait."""
+    async with open_crew(place) as crew:
+        worker = WorkerSettings(concurrency=4, max_inflight_bytes=100_000)
+        settings = crew.builder.settings.model_copy(update={"worker": worker})
+        gate = Gate()
+        await crew.hire(replace(gate.joined(crew.builder), settings=settings))
+        sent = [asyncio.create_task(crew.client.send(asking("x" * 60_000))) for _ in range(3)]
+        await gate.reached.wait()
+        sent.append(asyncio.create_task(crew.client.send(asking("small"))))
+        await until(lambda: _reads(gate, 2))
+        await crew.hire()
+        await asyncio.sleep(2 * LEASE)
+        assert gate.waiting == 2
+        gate.open.set()
+        responses = [await each for each in sent]
+
+    assert len({response.id for response in responses}) == 4
+    assert not [name for name in counted(crew) if name.startswith("duplicate")]
+
+
+async def _reads(gate: "Gate", builds: int) -> bool:
+    return gate.waiting >= builds
+
+
+async def test_what_others_left_precedes_what_is_new(place: Place) -> None:
     """A worker that never runs out of new requests takes over those of a dead one all the same."""
     async with open_crew(place) as crew:
         dead = await place.open("dead", **crew.options)
@@ -508,8 +629,8 @@ class SlowHistory(BrokenHistory):
         return HistoryPage()
 
     async def append(self, *_args: object, **_options: object) -> int:
-        """Store nothing."""
-        return 0
+        """Store nothing, but say so."""
+        return 1
 
 
 async def _holds(crew: Crew, entries: int) -> bool:
@@ -523,6 +644,8 @@ class Gate:
     open: asyncio.Event = field(default_factory=asyncio.Event)
     #: Set once a build waits for it.
     reached: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Builds that have reached it.
+    waiting: int = 0
 
     def joined(self, builder: ContextBuilder) -> ContextBuilder:
         """Return a builder whose reads wait for this."""
@@ -540,12 +663,17 @@ class GatedHistory(BrokenHistory):
     async def recent(self, *_args: object, **_options: object) -> HistoryPage:
         """Wait, and return nothing."""
         self._gate.reached.set()
+        self._gate.waiting += 1
         await self._gate.open.wait()
         return HistoryPage()
 
+    async def rows(self, *_args: object, **_options: object) -> list[Row]:
+        """Find nothing."""
+        return []
+
     async def append(self, *_args: object, **_options: object) -> int:
-        """Store nothing."""
-        return 0
+        """Take a row, and forget it."""
+        return 1
 
 
 async def test_the_input_is_remembered(crew: Crew) -> None:
@@ -555,6 +683,29 @@ async def test_the_input_is_remembered(crew: Crew) -> None:
 
     assert "Human: My cat is called Tibert." in content.messages[2]["content"]
     assert "count=1]" in content.messages[2]["content"]
+
+
+async def test_an_input_that_is_not_remembered_is_reported(crew: Crew) -> None:
+    """The response warns where the id that was given to the input is another row's."""
+    await crew.builder.history.append("o", [row(1, "AI", "another row", id="mine")])
+    history = [{"id": "mine", "content": "My cat is called Tibert."}]
+    content = await crew.client.build({"owner_key": "o", "content": {"history": history}})
+
+    assert [warning.code for warning in content.warnings] == ["input_not_stored"]
+    assert await remembered(crew, 1)
+
+
+async def test_a_retry_after_an_upgrade_changes_nothing(crew: Crew) -> None:
+    """What an older version stored of a request belongs to it, and isn't stored or shown again."""
+    for number, (name, role) in enumerate((("in_1", "HUMAN"), ("a", "AI"))):
+        fields = {"id": name, "run_id": "run_1"}
+        await crew.builder.history.append("o", [row(number, role, "Where is my cat?", **fields)])
+    content = await crew.client.build(asking("Where is my cat?", id="msg_1"))
+    other = await crew.client.build(asking("Where is my dog?", id="1"))
+
+    assert "count=0]" in content.messages[2]["content"]
+    assert "count=2]" in other.messages[2]["content"]
+    assert await remembered(crew, 3)
 
 
 async def test_results_on_the_bus_are_remembered(crew: Crew) -> None:
@@ -584,7 +735,7 @@ async def test_results_on_the_bus_are_remembered(crew: Crew) -> None:
     content = await crew.client.build(asking("And tomorrow?"))
 
     assert content.messages[2]["content"].endswith(
-        "Human: Weather?\n  Nexus: [tool_use:weather, city:Oslo]\nIt rains."
+        "Human: Weather?\n  Nexus:\n[tool_use:weather, city:Oslo]\nIt rains."
     )
 
 
@@ -596,6 +747,7 @@ async def test_results_on_the_bus_are_remembered(crew: Crew) -> None:
         b'{"owner_key": "o", "role": "AI"}',
         b'{"id": "a", "owner_key": "o", "role": "HUMAN"}',
         b'{"id": "a", "owner_key": "o"}',
+        rb'{"id": "a", "owner_key": "o\ud800", "role": "AI"}',
     ],
 )
 async def test_a_result_that_is_none_goes_to_the_dead_letter(crew: Crew, payload: bytes) -> None:
@@ -609,8 +761,56 @@ async def test_a_result_that_is_none_goes_to_the_dead_letter(crew: Crew, payload
     assert payload in [entry["data"] for entry in dead]
 
 
+async def test_rows_of_all_roles_can_be_imported_over_the_bus(crew: Crew) -> None:
+    """Each once, under its id, for its owner and conversation; chat messages are rows, too."""
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is the key?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "a pot"},
+        {"role": "ASSISTANT", "content": "Under the pot."},
+    ]
+    for number, message in enumerate(messages * 2):
+        names = {"id": f"trip_{number % 4}", "owner_key": "o", "conversation_id": "trip"}
+        row = json.dumps({**message, **names}).encode()
+        await crew.bus.append(Topics.HISTORY_IMPORT, row)
+    await until(lambda: remembered(crew, 4))
+    content = await crew.client.build(asking("Which pot?", conversation_id="trip"))
+    others = await crew.client.build(asking("Which pot?", conversation_id="other"))
+
+    said = content.messages[2]["content"]
+    assert "Human: Where is the key?" in said
+    assert "[tool_use:find]" in said
+    assert "Under the pot." in said
+    assert "key" not in others.messages[2]["content"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"id": None}, "/id: "),
+        ({"owner_key": ""}, "/owner_key: "),
+        ({"role": "system"}, "/role: Input should be 'human', 'user', 'ai', 'assistant' or 'tool'"),
+        ({"timestamp": "yesterday"}, "/timestamp: Value error, must be a time in ISO 8601"),
+        ({"content": 7}, "/content"),
+    ],
+)
+async def test_an_imported_row_that_is_none_is_a_dead_letter(
+    crew: Crew, fields: Mapping[str, object], reason: str
+) -> None:
+    """With the place of its problem."""
+    row = {"id": "a", "owner_key": "o", "role": "user", "content": "hi", **fields}
+    await crew.bus.append(Topics.HISTORY_IMPORT, json.dumps(row).encode())
+
+    async def is_told() -> bool:
+        return any(each["reason"].decode().startswith(reason) for each in await dead_letters(crew))
+
+    await until(is_told)
+    assert await remembered(crew, 0)
+
+
 async def remembered(crew: Crew, count: int) -> bool:
-    """Tell whether the owner's history has so many rows."""
+    """Return whether the owner's history has n rows."""
     return len(await crew.builder.history.get_history("o", limit=100)) == count
 
 
@@ -622,7 +822,7 @@ async def test_the_recorder_can_be_switched_off(place: Place) -> None:
         assert await remembered(crew, 0)
 
 
-async def test_a_client_without_a_worker_is_told(place: Place) -> None:
+async def test_a_client_without_a_worker_is_reported(place: Place) -> None:
     """On the channel at once, on the stream after its timeout; there the request waits."""
     async with open_crew(place) as crew:
         with pytest.raises(NoWorkerError):
@@ -656,8 +856,7 @@ async def test_a_build_leaves_its_report_on_the_bus(place: Place) -> None:
         await crew.hire()
         content = await crew.client.build(asking("What now?", id="msg_1"))
         await crew.dismiss()
-        reports = BuildReports(crew.bus.reports, crew.builder.settings, crew.bus.now)
-        found = await reports.find(content.build_id)
+        found = await find_report(crew.bus.reports, content.build_id)
 
     assert found is not None
     assert found.request.id == "msg_1"
@@ -683,7 +882,7 @@ async def no_room(reports: Mapping[str, bytes], ttl_seconds: float) -> None:
 
 
 async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None:
-    """Those beside it keep their reports and events; it is built anew and answered then."""
+    """Those next to it keep their reports and events; it is built again and answered then."""
     async with open_crew(place, memory=MemorySettings(limit=1)) as crew:
         bus = await crew.place.open("worker", **crew.options)
         bus.finish = spoiled(bus.finish, "msg_1")  # type: ignore[assignment, method-assign]
@@ -724,7 +923,7 @@ def spoiled(finish: Finish, bad: str) -> Finish:
     return failing
 
 
-async def test_rows_that_fall_out_are_told_of_once(place: Place) -> None:
+async def test_rows_that_fall_out_are_reported_once(place: Place) -> None:
     """Over the bus, by whichever worker comes first, as its schema has it; and archived."""
     schema = Draft202012Validator(schemas()["context_pruned"])
     events = EventSettings(archive=True, content=True)
@@ -733,23 +932,23 @@ async def test_rows_that_fall_out_are_told_of_once(place: Place) -> None:
             await crew.hire()
         rows = [row(number, "human", f"said {number}") for number in range(4)]
         await crew.builder.history.append("o", rows)
-        told: list[dict[str, Any]] = []
+        reported: list[dict[str, Any]] = []
         async with crew.bus.subscribe(f"{place.prefix}{Topics.CONTEXT_PRUNED}") as heard:
             first = await crew.client.build(asking("What now?", id="msg_1"))
-            told.append(json.loads(await anext(heard)))
+            reported.append(json.loads(await anext(heard)))
             for number in range(8):  # what these record falls out in its turn
                 await crew.client.build(asking("And now?", id=f"msg_again_{number}"))
-            while sum(event["content"]["removed"] for event in told) < 10:
-                told.append(json.loads(await anext(heard)))
+            while sum(event["content"]["removed"] for event in reported) < 10:
+                reported.append(json.loads(await anext(heard)))
             await crew.dismiss()
         copies = await crew.builder.history.archived("o", 99)
 
-    for event in told:
+    for event in reported:
         schema.validate(event)
-    names = [name for event in told for name in event["content"]["removed_messages"]]
+    names = [name for event in reported for name in event["content"]["removed_messages"]]
     assert len(names) == len(set(names))
     assert {copy.row["id"] for copy in copies} >= set(names)
-    assert told[0]["metadata"]["build_id"] == first.build_id
-    assert told[0]["metadata"]["request_id"] == "msg_1"
-    assert told[0]["content"]["removed_messages"] == ["m0", "m1"]
-    assert [each["content"] for each in told[0]["content"]["rows"]] == ["said 0", "said 1"]
+    assert reported[0]["metadata"]["build_id"] == first.build_id
+    assert reported[0]["metadata"]["request_id"] == "msg_1"
+    assert reported[0]["content"]["removed_messages"] == ["m0", "m1"]
+    assert [each["content"] for each in reported[0]["content"]["rows"]] == ["said 0", "said 1"]

@@ -23,13 +23,13 @@ from service.adapters.tools.registry import InMemoryToolRegistry
 from service.build.gather import Sources
 from service.builder import ContextBuilder
 from service.config.content import PromptsSettings
-from service.config.settings import Settings
+from service.config.settings import MemorySettings, Settings
 from service.wire.request import BuildRequest
 from service.wire.response import BuildFailure, BuildSuccess
 from tests.laws.examples import ASKED, CHOICES, Asked, choices, few
 from tests.support import NOW, FixedHistory, Written
 
-#: Tokens beside the protected parts: hardly any, some, or plenty.
+#: Tokens next to the protected parts: hardly any, some, or plenty.
 SPARE: Final = st.one_of(st.integers(0, 200), st.integers(0, 3_000))
 
 #: Tokens for all that holds history.
@@ -51,20 +51,26 @@ def _reminding() -> SystemPrompt:
     return SystemPrompt(injector=injector)
 
 
+_TOKENIZERS: Final = TiktokenTokenizers()
+
+
 @cache
-def _builder() -> ContextBuilder:
+def law_builder(tool_results: Any = "annotated") -> ContextBuilder:
     """Return the builder of all laws; to load its tokenizer takes half a second."""
-    tokenizers = TiktokenTokenizers()
+    tokenizers = _TOKENIZERS
     return ContextBuilder(
         sources=Sources(
-            history=MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW),
+            history=MemoryHistory(lambda: tokenizers.counter("o200k_base"), lambda: NOW),
             profiles=MemoryProfiles(),
             tools=InMemoryToolRegistry(),
             prompts=Written(_reminding()),
         ),
         tokenizers=tokenizers,
         clock=lambda: NOW,
-        settings=Settings(prompts=PromptsSettings(allow_request_identity=True)),
+        settings=Settings(
+            prompts=PromptsSettings(allow_request_identity=True),
+            memory=MemorySettings(tool_results=tool_results),
+        ),
     )
 
 
@@ -103,17 +109,20 @@ class Summarized:
 
 
 def summarized(asked: Asked) -> ContextBuilder:
-    """Return a builder that has the past stored, and its summaries beside it."""
+    """Return a builder that has the past stored, and its summaries next to it."""
     kept: Any = Summarized(asked)
-    sources = replace(_builder().sources, history=FixedHistory(asked.past), summaries=kept)
-    return replace(_builder(), sources=sources)
+    builder = law_builder(asked.tool_results)
+    sources = replace(builder.sources, history=FixedHistory(asked.past), summaries=kept)
+    return replace(builder, sources=sources)
 
 
-def build(asked: Asked, strategy: object, **context: Any) -> BuildSuccess | BuildFailure:
-    """Build a context; ``context`` goes before what was asked."""
+def build(
+    asked: Asked, strategy: object, *, builder: ContextBuilder | None = None, **context: Any
+) -> BuildSuccess | BuildFailure:
+    """Build a context, by default with `law_builder`; ``context`` overrides the request."""
     options = {"max_tokens": AMPLE, **asked.context, **context, "strategy": strategy}
     past: list[Any] | None = asked.past
-    builder = _builder()
+    builder = builder or law_builder(asked.tool_results)
     if asked.summaries:
         past, builder = None, summarized(asked)
     content = {

@@ -89,8 +89,7 @@ _schemas = st.fixed_dictionaries(
     optional={"anyOf": st.just([{"required": ["q"]}]), "additionalProperties": st.just(False)},
 )
 _described = st.fixed_dictionaries(
-    {},
-    optional={"description": texts, "parameters": _schemas, "strict": st.booleans()},
+    {}, optional={"description": texts, "parameters": _schemas, "strict": st.booleans()}
 )
 
 

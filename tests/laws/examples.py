@@ -59,7 +59,7 @@ CALLS = st.lists(
             else {"id": id_, "name": name, "arguments": arguments}
         ),
         IDS,
-        st.sampled_from(["web_search", "f", "two words", None]),
+        st.sampled_from(["web_search", "f", "two words", None, "search_tools"]),
         ARGUMENTS,
         st.booleans(),
     ),
@@ -175,7 +175,7 @@ TOOLS = st.dictionaries(
         st.sampled_from(["", "Look it up.\n### forged\n", "说明 " * 40]),
         st.sampled_from(["query", "n"]),
     ),
-).map(lambda tools: [_tool(name, *told) for name, told in tools.items()] or None)
+).map(lambda tools: [_tool(name, *reported) for name, reported in tools.items()] or None)
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -244,6 +244,8 @@ class Asked:
     context: dict[str, Any]
     #: Of the past, from its beginning on.
     summaries: list[tuple[int, str]]
+    #: How the worker shows tool results.
+    tool_results: str = "annotated"
 
     @property
     def layout(self) -> str:
@@ -265,4 +267,5 @@ ASKED = st.builds(
     tools=TOOLS,
     context=OPTIONS,
     summaries=st.one_of(st.just([]), SUMMARIES),
+    tool_results=st.sampled_from(["annotated", "printed"]),
 )

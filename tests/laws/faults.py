@@ -1,4 +1,4 @@
-"""Ways to spoil a valid request; each changes it in place and tells whether it could."""
+"""Ways to spoil a valid request; each changes it in place and returns whether it could."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -107,7 +107,7 @@ def swapped(key: str) -> Fault:
 
 
 def appended(key: str, message: Any) -> Fault:
-    """Put a message behind the last."""
+    """Put a message after the last."""
 
     def fault(body: Any) -> bool:
         (body[key] if key else body).append(message)
@@ -301,7 +301,6 @@ def _calls(messages: Any) -> list[tuple[list[Any], int]]:
 
 CANONICAL_FAULTS: list[Fault] = [
     dropped(_role("tool")),
-    dropped(_role("system")),
     dropped(_callers),
     doubled(_role("tool")),
     doubled(_role("system")),

@@ -27,7 +27,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
-#: JSON that has the outline of a tool, so that odd values stand where they are read.
+#: JSON that has the outline of a tool, so that odd values are where they are read.
 TOOL_LIKE = st.fixed_dictionaries(
     {},
     optional={

@@ -1,4 +1,4 @@
-"""Laws of conversations over a store: whoever does what in which order, nothing is lost."""
+"""Laws of conversations over a store: nothing is lost, in any order of callers and steps."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from service.adapters.memory.store import MemoryHistory
 from service.budget.estimates import SimpleTokenCounter
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
-from service.conversation.sending import is_summary
+from service.conversation.messages import is_summary
 from service.conversation.stored import Conversation
 from service.errors import StoreError
 from tests.support import NOW
@@ -23,7 +23,7 @@ class Breaking(MemoryHistory):
     """Fails each third time, having stored what it was given or not."""
 
     def __init__(self) -> None:
-        super().__init__(COUNTER, lambda: NOW)
+        super().__init__(lambda: COUNTER, lambda: NOW)
         self.calls = 0
         self.breaks = True
 
@@ -43,6 +43,8 @@ class Breaking(MemoryHistory):
 class Gist:
     """Summarises by remembering what it read."""
 
+    name = "fake"
+
     def __init__(self) -> None:
         self.read: set[str] = set()
 
@@ -59,7 +61,7 @@ STEPS = st.lists(
 
 
 def texts(conversation: Conversation) -> list[str]:
-    """Return what was said, as it stands in memory."""
+    """Return the messages as they are in memory."""
     rows = conversation.manager.get_conversation_history("c")
     return [str(row["content"]) for row in rows if not is_summary(row)]
 
@@ -99,5 +101,5 @@ async def follow(steps: Sequence[tuple[int, str]]) -> None:
 
 @given(steps=STEPS)
 def test_nothing_is_lost(steps: list[tuple[int, str]]) -> None:
-    """All is stored once and in order, and is in memory unless a summary stands for it."""
+    """All is stored once and in order, and is in memory unless a summary replaces it."""
     asyncio.run(follow(steps))

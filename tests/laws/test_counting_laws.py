@@ -78,11 +78,9 @@ def test_counts_equal_tiktokens(
     )
 )
 def test_cuts_around_blanks_are_exact(
-    name: str,
-    parts: list[str],
-    reference: dict[str, tiktoken.Encoding],
+    name: str, parts: list[str], reference: dict[str, tiktoken.Encoding]
 ) -> None:
-    """Counting a run of blanks apart changes no count, whatever stands around it."""
+    """Counting a run of blanks separately changes no count, in any text."""
     text = "".join(parts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encodings, "LONG_BLANKS", 64)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.recounts import OVERHEAD, cost, tokens
-from formatters.model import Block, Count, Facts, MemoryView, Row
+from formatters.model import Block, Count, Facts, MemoryView, Row, render
 from formatters.native import native_history
-from formatters.render import render
 from formatters.rows import read_rows
 from formatters.shared_memory import NONE_FITS, shared_memory
 from service.budget.counting import measure
@@ -27,6 +26,8 @@ VIEWS = st.builds(
     limit=st.one_of(st.none(), st.integers(0, 12)),
     message_chars=st.sampled_from([500, 500, 20, None]),
     minutes_west=st.sampled_from([0, -480]),
+    tool_results=st.sampled_from(["annotated", "printed"]),
+    tool_result_chars=st.sampled_from([500, 20, None]),
 )
 
 FACTS = st.builds(
@@ -50,7 +51,7 @@ def remembered(facts: Facts) -> Block:
 
 
 def fit(block: Block, spec: object, budget: int, count: Count) -> FittedBlock:
-    """Fit history into so many tokens."""
+    """Fit history into n tokens."""
     return fit_history(block, read_strategy(spec), budget, count)
 
 
@@ -92,7 +93,7 @@ def test_what_is_called_present_is(
 @every_strategy
 @few
 @given(facts=FACTS, budget=BUDGETS, data=st.data())
-def test_changes_are_told(
+def test_changes_are_reported(
     name: str, count: Count, facts: Facts, budget: int, data: st.DataObject
 ) -> None:
     """Turns keep their order, and their text unless a decision says that they lost some."""
@@ -168,9 +169,9 @@ def test_the_number_in_the_header_is_the_number_of_printed_rows(facts: Facts) ->
 
 
 def is_row(line: str) -> bool:
-    """Tell whether a line opens a row, as a reader would who knows nothing of the guard."""
+    """Return whether a line opens a row, as a reader would who knows nothing of the guard."""
     # a bracket behind a backslash closes nothing, as in annotations
-    return bool(re.match(r"  Nexus: |\[[^\]\\]*\] (?:Human|Nexus): ", line))
+    return bool(re.match(r"  Nexus:|\[[^\]\\]*\] (?:Human|Nexus):", line))
 
 
 @given(rows=PASTS, more=PASTS)

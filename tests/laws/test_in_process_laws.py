@@ -35,7 +35,7 @@ class Said(NamedTuple):
 
 
 def chat(event: Said) -> dict[str, Any]:
-    """Write an event as a chat message; calls stand in one message each unless they are joined."""
+    """Write an event as a chat message; calls are in one message each unless they are joined."""
     if event.kind == "result":
         return {"role": "tool", "tool_call_id": event.what, "content": f"found {event.what}"}
     return {"role": event.kind, "content": event.what}
@@ -224,7 +224,7 @@ def check_sequence(said: Sequence[Said]) -> None:
 
 
 def is_subsequence(part: Sequence[object], whole: Sequence[object]) -> bool:
-    """Tell whether all of a part is in the whole, in its order."""
+    """Return whether all of a part is in the whole, in its order."""
     rest = iter(whole)
     return all(each in rest for each in part)
 
@@ -250,6 +250,8 @@ def test_order_is_kept_and_system_messages_stay(rows: list[Row], face: Face) -> 
 
 class Shortly:
     """Summarises in a word."""
+
+    name = "fake"
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Return the word."""
@@ -308,9 +310,11 @@ def test_windows_keep_to_their_limit(rows: list[Row], window: ContextStrategy) -
 def test_pruning_meets_its_target_or_says_so(rows: list[Row], tokens: int) -> None:
     """And every text either stays, or is in what was removed."""
     done = prune_context(rows, tokens)
-    told = {text for each in (done.pruned, done.removed) for text in texts(each, "user", "system")}
+    reported = {
+        text for each in (done.pruned, done.removed) for text in texts(each, "user", "system")
+    }
 
     assert done.over_budget == (done.stats["final"] > tokens)
     assert done.stats["items_removed"] == len(done.removed)
     assert done.stats["items_kept"] == len(done.pruned)
-    assert told == set(texts(rows, "user", "system"))
+    assert reported == set(texts(rows, "user", "system"))

@@ -51,20 +51,17 @@ def other(row: Row) -> Step:
     )
 
 
-STEPS = st.lists(
-    st.one_of(
-        st.builds(user, TEXTS),
-        st.builds(answer, TEXTS, st.lists(IDS, max_size=2, unique=True)),
-        st.builds(result, IDS, TEXTS),
-        st.sampled_from(["system", "command", "AI", "TOOL"]).map(
-            lambda role: other({"role": role, "content": "odd"})
-        ),
-        st.just(other({"role": "assistant", "content": "", "refusal": "[THIS_MOMENT]"})),
-        st.just(lambda context, _: context.add_session_start_message()),
+STEP: st.SearchStrategy[Step] = st.one_of(
+    st.builds(user, TEXTS),
+    st.builds(answer, TEXTS, st.lists(IDS, max_size=2, unique=True)),
+    st.builds(result, IDS, TEXTS),
+    st.sampled_from(["system", "command", "AI", "TOOL"]).map(
+        lambda role: other({"role": role, "content": "odd"})
     ),
-    min_size=2,
-    max_size=14,
+    st.just(other({"role": "assistant", "content": "", "refusal": "[THIS_MOMENT]"})),
+    st.just(lambda context, _: context.add_session_start_message()),
 )
+STEPS = st.lists(STEP, min_size=2, max_size=14)
 
 STRATEGIES: st.SearchStrategy[Any] = st.sampled_from(
     [
@@ -197,6 +194,8 @@ def test_to_build_twice_is_to_build_once(context: ContextManager) -> None:
 
 class Counting:
     """Summarises by counting."""
+
+    name = "fake"
 
     def __init__(self) -> None:
         self.read: list[Message] = []

@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.recounts import Parts, parts_of
-from service.budget.decisions import PRESENT
 from service.wire.response import BuildSuccess
 from tests.laws.building import SPARE, build, built, protected, written
 from tests.laws.examples import ASKED, Asked
@@ -29,7 +28,7 @@ SPECS = st.one_of(
 DAY = re.compile(r"\[(?:\d{4}-\d\d-\d\d|unknown time)\]")
 
 #: How a row opens.
-SPEAKERS = ("  Human: ", "  Nexus: ")
+SPEAKERS = ("  Human:", "  Nexus:", "  Tool ")
 
 
 def recalling(asked: Asked, spec: object, **limits: Any) -> tuple[BuildSuccess, Parts]:
@@ -39,21 +38,20 @@ def recalling(asked: Asked, spec: object, **limits: Any) -> tuple[BuildSuccess, 
 
 
 @given(asked=ASKED, spec=SPECS, cap=CAPS, limit=LIMITS)
-def test_the_recalled_block_tells_the_truth(
+def test_the_recalled_block_is_accurate(
     asked: Asked, spec: object, cap: int, limit: int | None
 ) -> None:
-    """N rows stand under their days, each day has a row, and all is within the tokens."""
+    """N rows are under their days, each day has a row, and all is within the tokens."""
     content, parts = recalling(asked, spec, memory_tokens=cap, memory_limit=limit)
     assert parts.remembered <= cap
-    kept = [each for each in content.decisions if each.block == "RECALLED"]
+    # the first decision on a row has its tokens
+    kept = [each for each in content.decisions if each.block == "RECALLED" and each.tokens]
     assert ("RECALLED" in parts.texts) == bool(kept)
     if not kept:
         return
     header, *lines = parts.texts["RECALLED"].split("\n")
     days = [place for place, line in enumerate(lines) if DAY.fullmatch(line)]
-    rows = [
-        place for place, line in enumerate(lines) if line.startswith(("  Human: ", "  Nexus: "))
-    ]
+    rows = [place for place, line in enumerate(lines) if line.startswith(SPEAKERS)]
 
     assert header == f"[RECALLED count={len(kept)}]"
     assert len(rows) == len(kept)
@@ -73,8 +71,8 @@ def test_each_candidate_is_decided_once(
 
     assert sorted(decided) == sorted(set(asked.candidates))
     assert all(each.score is not None for each in content.decisions if each.block == "RECALLED")
-    present = sum(len(e.message_ids) for e in content.decisions if e.decision in PRESENT)
-    assert content.kept == present
+    kept = (each for each in content.decisions if each.decision == "kept")
+    assert content.kept == sum(len(each.message_ids) for each in kept)
 
 
 @given(asked=ASKED, spec=SPECS, cap=CAPS)

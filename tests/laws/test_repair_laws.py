@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from formatters.model import Message, Role, Row
 from formatters.native import clear_result, to_chat_message
-from formatters.render import as_dict
 from formatters.repair.sequence import repair, split_units
 from formatters.rows import read_rows
 
@@ -38,7 +37,7 @@ CALLS = st.one_of(
 
 PARTS: st.SearchStrategy[Any] = st.sampled_from([None, None, None, [], {"signature": "x"}])
 
-#: Whatever a row may bring along, in its metadata or beside the content.
+#: Whatever a row may bring along, in its metadata or next to the content.
 EXTRAS = st.fixed_dictionaries(
     {},
     optional={
@@ -170,10 +169,10 @@ def test_every_api_takes_the_messages(rows: list[Row], in_flight: bool) -> None:
     done = repair(read_rows(rows), in_flight=in_flight)
     sent = [to_chat_message(message) for message in done.messages]
 
-    check_sequence([as_dict(message) for message in sent])
-    check_sequence([as_dict(clear_result(message)) for message in sent])
+    check_sequence([message.as_dict() for message in sent])
+    check_sequence([clear_result(message).as_dict() for message in sent])
     for message in sent:
-        json.dumps(as_dict(message), ensure_ascii=False).encode()
+        json.dumps(message.as_dict(), ensure_ascii=False).encode()
 
 
 @given(rows=ROWS, in_flight=FLIGHTS)
@@ -184,7 +183,7 @@ def test_any_choice_of_units_is_taken(rows: list[Row], in_flight: bool) -> None:
 
     assert tuple(message for unit in units for message in unit) == done.messages
     for first in range(3):
-        left = [as_dict(to_chat_message(message)) for unit in units[first::3] for message in unit]
+        left = [to_chat_message(message).as_dict() for unit in units[first::3] for message in unit]
         check_sequence(left)
 
 
@@ -205,7 +204,7 @@ def test_every_message_has_one_fate(rows: list[Row], in_flight: bool) -> None:
 
 @given(rows=ROWS, in_flight=FLIGHTS)
 def test_what_is_not_noted_is_as_it_was(rows: list[Row], in_flight: bool) -> None:
-    """Notes come in order, one a message; what has none stays in order and says the same."""
+    """Notes come in order, one per message; other messages keep order and text."""
     messages = read_rows(rows)
     done = repair(messages, in_flight=in_flight)
     noted = {*done.filtered, *done.changed}
@@ -232,7 +231,7 @@ def test_order_is_kept(rows: list[Row], in_flight: bool) -> None:
 
 @given(rows=ROWS, in_flight=FLIGHTS)
 def test_parts_for_providers_are_left_alone(rows: list[Row], in_flight: bool) -> None:
-    """The parts are the same objects, and what stands beside them says the same."""
+    """The parts are the same objects, and what is next to them says the same."""
     given = {message.id: message for message in read_rows(rows)}
 
     for message in repair(tuple(given.values()), in_flight=in_flight).messages:
@@ -271,9 +270,9 @@ def test_the_same_again(rows: list[Row], in_flight: bool) -> None:
 
 @given(rows=ROWS, before=ROWS)
 def test_parts_of_one_context(rows: list[Row], before: list[Row]) -> None:
-    """Parts repaired one after the other, each knowing the other's ids, can stand together."""
+    """Parts repaired one after the other, each knowing the other's ids, can be together."""
     run = repair(read_rows(rows), in_flight=True)
     taken = {call.id for message in run.messages for call in message.tool_calls if call.id}
     history = repair(read_rows(before), taken=taken)
 
-    check_sequence([as_dict(to_chat_message(m)) for m in (*history.messages, *run.messages)])
+    check_sequence([to_chat_message(m).as_dict() for m in (*history.messages, *run.messages)])

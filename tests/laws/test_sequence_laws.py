@@ -30,14 +30,14 @@ from tests.validity.canonical import canonical
 
 @of_all_that_fits
 def test_no_call_is_without_its_result(asked: Asked, content: BuildSuccess) -> None:
-    """Each call is answered once, right behind it; no result stands alone, and APIs take it all."""
+    """Each call is answered once, right after it; no result lacks a call, and APIs accept it."""
     assert unanswered(content.messages) == []
     assert canonical(content.messages, content.tools) == []
 
 
 @of_all_that_fits
 def test_order_is_kept(asked: Asked, content: BuildSuccess) -> None:
-    """What is sent of the history and of the run was there, in the order in which it stands."""
+    """The messages sent are those of the history and of the run, in their order."""
     parts, full = parts_of(content), parts_of(whole(asked))
 
     assert [tag for tag in full.costs if tag in parts.costs] == [
@@ -93,18 +93,18 @@ def test_the_cacheable_prefix_stays(asked: Asked, strategy: str, words: str) -> 
 
 
 def is_part_of(messages: Sequence[Sent], of: Sequence[Sent], *, shortened: bool) -> bool:
-    """Tell whether messages stand in others in their order, cleared or shortened at most."""
+    """Return whether messages are in others in their order, cleared or shortened at most."""
     others = iter(of)
     return all(any(is_left_of(each, other, shortened) for other in others) for each in messages)
 
 
 def is_left_of(message: Sent, other: Sent, shortened: bool) -> bool:
-    """Tell whether a message is another one, or what clearing or shortening leaves of it."""
+    """Return whether a message is another one, or what clearing or shortening leaves of it."""
     said, before = message["content"], other["content"]
     if {**message, "content": before} != other:
         return False
     if said == before or (message["role"] == "tool" and said == CLEARED):
         return True
-    # the guard looks at what is left, and may escape other lines of it
-    begun = said.removesuffix(CUT_MARK).replace("\\", "")
-    return shortened and said.endswith(CUT_MARK) and before.replace("\\", "").startswith(begun)
+    # the guard looks at what is left, in which a special token may have been cut
+    begun, before = (text.replace("\\", "") for text in (said.removesuffix(CUT_MARK), before))
+    return shortened and said.endswith(CUT_MARK) and before.startswith(begun)

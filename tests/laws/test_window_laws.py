@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formatters.model import Block, Count, Facts, MemoryView, Message, Role
+from formatters.model import Block, Count, Facts, MemoryView, Message, Role, render
 from formatters.native import native_history
-from formatters.render import render
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from service.budget.fit_history import fit_history
@@ -79,7 +78,7 @@ def test_a_window_never_goes_back(
 def test_a_window_is_the_same_however_much_was_read(
     drawn: list[tuple[int, int, Role]], limit: int, chunk: int, data: st.DataObject
 ) -> None:
-    """Whoever reads more than fits finds the same place, wherever the reading began."""
+    """A reader of more than fits finds the same place from any start."""
     groups = groups_of(drawn)
     read = data.draw(st.integers(0, max(len(groups) - 1, 0)))
     if cost(groups[read:]) <= limit:
@@ -94,7 +93,7 @@ def test_a_window_is_the_same_however_much_was_read(
     share=st.floats(0.1, 0.3),
 )
 def test_a_window_moves_once_for_a_chunk(tokens: list[int], limit: int, share: float) -> None:
-    """Where turns are small beside it, and at least half of the room stays in use."""
+    """Where turns are small next to it, and at least half of the room stays in use."""
     groups = groups_of([(each, each, Role.HUMAN) for each in tokens], known=False)
     chunk = int(limit * share)
     windows = [
@@ -167,5 +166,5 @@ def test_history_grows_at_its_end_until_it_moves(
 
 
 def no_score(_question: str, passages: Sequence[Any], _now: Any) -> list[float]:
-    """Score nothing above anything else."""
+    """Score everything alike."""
     return [0.0] * len(passages)

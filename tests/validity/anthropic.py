@@ -174,6 +174,23 @@ def _tools(body: Mapping[str, object], contents: Sequence[Sequence[object]]) -> 
                 yield f"{at}.input_schema: the property {name!r} is not of the allowed form"
     named = ((f"tools[{place}]", tool.get("name")) for place, tool in enumerate(tools))
     yield from repeated(named, "name")
+    yield from _deferred(tools, contents)
+
+
+def _deferred(
+    tools: Sequence[Mapping[str, object]], contents: Sequence[Sequence[object]]
+) -> Iterator[str]:
+    """Report deferred tools that can't be found, and references to tools that aren't deferred."""
+    deferred = {str(tool.get("name")): tool for tool in tools if tool.get("defer_loading")}
+    if deferred and len(deferred) == len(tools):
+        yield "tools: all are deferred"
+    for name, tool in deferred.items():
+        if "cache_control" in tool:
+            yield f"tools: the deferred {name!r} has a cache mark"
+    results = (mapping(block).get("content") for content in contents for block in content)
+    for part in (mapping(part) for result in results for part in listed(result)):
+        if part.get("type") == "tool_reference" and part.get("tool_name") not in deferred:
+            yield f"tools: {part.get('tool_name')!r} is referred to, and isn't deferred"
 
 
 def _marks(body: Mapping[str, object], contents: Sequence[Sequence[object]]) -> Iterator[str]:
@@ -205,4 +222,4 @@ def _thoughts_behind(
     for number, run in enumerate(parts):
         leads = bool(run) and mapping(run[0]).get("type") in _THOUGHTS
         if leads and run[0] not in openings:
-            yield f"provider_parts {number}: something stands before the thought that leads them"
+            yield f"provider_parts {number}: something precedes the thought that leads them"

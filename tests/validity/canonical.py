@@ -1,7 +1,7 @@
 """The rules of the canonical form: OpenAI's chat messages, as every response has them.
 
 After "Create chat completion" and "Function calling" of the OpenAI documentation, and stricter:
-blank texts are refused, and results stand directly behind their calls. Several users' messages may
+blank texts are refused, and results directly follow their calls. Several users' messages may
 follow one another. Names and ids may be any text here; the other forms fit them to their APIs.
 """
 
@@ -43,8 +43,8 @@ def _ends(messages: Sequence[object]) -> Iterator[str]:
     if not messages:
         yield "messages: there are none"
         return
-    if mapping(messages[0]).get("role") != "system":
-        yield "messages[0]: is not the system message"
+    if mapping(messages[0]).get("role") not in ("system", "user"):
+        yield "messages[0]: is neither the system message nor a user's"
     last = mapping(messages[-1])
     ends = last.get("role") in ("user", "tool")
     if not ends and (last.get("role") != "assistant" or last.get("tool_calls")):
@@ -97,7 +97,7 @@ def _ids(message: object) -> list[str]:
 
 
 def _answers(messages: Sequence[object]) -> Iterator[str]:
-    """Report calls without exactly one answer right behind them, and answers without a call."""
+    """Report calls without exactly one answer right after them, and answers without a call."""
     waiting: list[str] = []
     caller = 0
     for place, message in enumerate([*messages, {}]):

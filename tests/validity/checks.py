@@ -20,17 +20,17 @@ def listed(value: object) -> Sequence[object]:
 
 
 def is_blank(value: object) -> bool:
-    """Tell whether a value is no text, or one of blanks alone."""
+    """Return whether a value is no text, or one of blanks alone."""
     return not isinstance(value, str) or not value.strip()
 
 
 def is_name(value: object, pattern: re.Pattern[str], longest: int) -> bool:
-    """Tell whether a value is a text of a pattern, of at most ``longest`` characters."""
+    """Return whether a value is a text of a pattern, of at most ``longest`` characters."""
     return isinstance(value, str) and len(value) <= longest and pattern.fullmatch(value) is not None
 
 
 def is_object_json(value: object) -> bool:
-    """Tell whether a value is the JSON text of an object."""
+    """Return whether a value is the JSON text of an object."""
     if not isinstance(value, str):
         return False
     try:
@@ -62,7 +62,7 @@ def bad_schema(schema: object, at: str) -> Iterator[str]:
 
 
 def repeated(named: Iterable[tuple[str, object]], what: str) -> Iterator[str]:
-    """Report a value that stood at an earlier place; takes pairs of a place and a value."""
+    """Report a value that was at an earlier place; takes pairs of a place and a value."""
     seen: dict[object, str] = {}
     for at, value in named:
         if value in seen:
@@ -73,7 +73,7 @@ def repeated(named: Iterable[tuple[str, object]], what: str) -> Iterator[str]:
 def changed_parts(
     expected: Iterable[Sequence[object]], sequences: Sequence[Sequence[object]]
 ) -> Iterator[str]:
-    """Report parts that don't stand, one after the other and as they came, in one of the sequences.
+    """Report parts whose order is in none of the sequences.
 
     ``expected`` has the parts of each message, in the order of the messages.
     """

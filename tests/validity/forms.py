@@ -1,4 +1,4 @@
-"""The validators of the forms that a context can be asked for in."""
+"""The validators of the forms in which a context can be requested."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -14,9 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 #: Seconds between checks that the server and the parent are still running.
 CHECK_SECONDS = 0.5
@@ -30,9 +28,14 @@ LOG_TAIL = 2000
 
 def main(parent: int, server: str, directory: str | None) -> int:
     """Run the server until it ends or the parent does; returns the exit code."""
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     configuration = b"".join(iter(sys.stdin.buffer.readline, b"\n"))
-    with _working_directory(directory) as home, (home / "server.lock").open("wb") as lock:
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ctxb-bus-"))
+        home = Path(directory)
+        home.mkdir(parents=True, exist_ok=True)
+        lock = stack.enter_context((home / "server.lock").open("wb"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,21 +50,6 @@ def main(parent: int, server: str, directory: str | None) -> int:
             finally:
                 _stop(child)
             return _report(child, log.fileno())
-
-
-def _exit(_signal: int, _frame: FrameType | None) -> None:
-    sys.exit(0)
-
-
-@contextlib.contextmanager
-def _working_directory(directory: str | None) -> Iterator[Path]:
-    if directory is not None:
-        home = Path(directory)
-        home.mkdir(parents=True, exist_ok=True)
-        yield home
-        return
-    with tempfile.TemporaryDirectory(prefix="ctxb-bus-") as temporary:
-        yield Path(temporary)
 
 
 def _start(server: str, home: Path, log: int, lock: int) -> subprocess.Popen[bytes]:

@@ -4,18 +4,17 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 from formatters.model import Tool
+from prompts.capabilities import SERVER_SEPARATOR
 from service.config.content import McpServerSettings
 from service.errors import ToolError, shown
-from service.wire.tools import check_definition
+from service.wire.tool_definitions import check_definition
 
-#: Between the server's name, which never contains it, and the tool's.
-SEPARATOR: Final = "__"
 #: What OpenAI, Anthropic and Gemini all accept; the first character must be a letter or ``_``.
 MAX_OFFERED_CHARS: Final = 64
 _REFUSED_CHARS: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -53,7 +52,7 @@ def read_definitions(listed: Sequence[object], server: McpServerSettings) -> Def
             refused.append(f"{where}: /name must be 1 to {MAX_NAME_CHARS} characters")
         elif name in by_name:
             refused.append(f"{where}: there is another tool {shown(name)}")
-        elif _is_allowed(name, server):
+        elif _matches(name, server.allow) and not _matches(name, server.deny):
             by_name[name] = tool
     tools = []
     offered = offered_names(server.name, by_name)
@@ -66,15 +65,15 @@ def read_definitions(listed: Sequence[object], server: McpServerSettings) -> Def
     return Definitions(tuple(tools), tuple(refused))
 
 
-def _is_allowed(name: str, server: McpServerSettings) -> bool:
-    denied = any(fnmatchcase(name, pattern) for pattern in server.deny)
-    return not denied and any(fnmatchcase(name, pattern) for pattern in server.allow)
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _definition(tool: Mapping[str, object], name: str, where: str) -> Tool:
     function: dict[str, object] = {"name": name}
-    description = next(filter(None, _descriptions(tool)), None)
-    if description is not None:
+    annotations = tool.get("annotations")
+    title = annotations.get("title") if isinstance(annotations, Mapping) else None
+    if description := tool.get("description") or tool.get("title") or title:
         function["description"] = description
     schema = tool.get("inputSchema")
     if isinstance(schema, Mapping):
@@ -89,26 +88,18 @@ def _definition(tool: Mapping[str, object], name: str, where: str) -> Tool:
     return definition
 
 
-def _descriptions(tool: Mapping[str, object]) -> Iterator[object]:
-    """Yield what may describe a tool, the best first."""
-    annotations = tool.get("annotations")
-    yield tool.get("description")
-    yield tool.get("title")
-    yield annotations.get("title") if isinstance(annotations, Mapping) else None
-
-
 def offered_names(server: str, names: Iterable[str]) -> dict[str, str]:
     """Return the name that each tool is offered under, by its own name.
 
     Characters that a provider doesn't accept become ``_``. If the result is too long, or equal to
     another tool's, it ends in a hash of the name; it never depends on the order of the tools.
     """
-    offered = {name: f"{server}{SEPARATOR}{_REFUSED_CHARS.sub('_', name)}" for name in names}
+    offered = {name: f"{server}{SERVER_SEPARATOR}{_REFUSED_CHARS.sub('_', name)}" for name in names}
     counts = Counter(offered.values())
 
     def unique(name: str) -> str:
         made = offered[name]
-        is_own = made == f"{server}{SEPARATOR}{name}" or counts[made] == 1
+        is_own = made == f"{server}{SERVER_SEPARATOR}{name}" or counts[made] == 1
         if is_own and len(made) <= MAX_OFFERED_CHARS:
             return made
         digits = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_DIGITS]

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ import anyio
 import structlog
 
 from formatters.model import Tool
+from service.adapters.files import read_regular
 from service.adapters.mcp.connection import connect, describe_cause, follow
 from service.adapters.mcp.definitions import Definitions
 from service.adapters.tools.registry import InMemoryToolRegistry
@@ -19,7 +20,7 @@ from service.config.content import McpServerSettings, ToolsSettings
 from service.errors import ToolError
 from service.observe.metrics import Metrics
 from service.ports.services import ServerTools
-from service.wire.tools import check_definition
+from service.wire.tool_definitions import check_definition
 
 log = structlog.get_logger(__name__)
 
@@ -62,26 +63,22 @@ async def _list_server(server: McpServerSettings, snapshots: "Snapshots") -> Ser
     return ServerTools(server.name, listed.tools, listed.refused)
 
 
+@dataclass(slots=True, eq=False)
 class FollowedServer:
     """A server whose tools are kept in the registry, through any number of connections."""
 
-    def __init__(
-        self,
-        server: McpServerSettings,
-        snapshots: "Snapshots",
-        registry: InMemoryToolRegistry,
-        metrics: Metrics,
-    ) -> None:
-        self._server = server
-        self._snapshots = snapshots
-        self._registry = registry
-        self._metrics = metrics
-        self._failures = 0
-        #: Set after the first attempt to list the tools, whether or not it succeeded.
-        self._tried = asyncio.Event()
-        self._scope = anyio.CancelScope()
-        registry.replace(server.name, snapshots.read(server))
-        registry.mark(server.name, stale=True)
+    _server: McpServerSettings
+    _snapshots: "Snapshots"
+    _registry: InMemoryToolRegistry
+    _metrics: Metrics
+    _failures: int = 0
+    #: Set after the first attempt to list the tools, whether or not it succeeded.
+    _tried: asyncio.Event = field(default_factory=asyncio.Event)
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def __post_init__(self) -> None:
+        self._registry.replace(self._server.name, self._snapshots.read(self._server))
+        self._registry.mark(self._server.name, stale=True)
 
     async def run(self) -> None:
         """Follow the server until `stop`, connecting again after each failure."""
@@ -91,7 +88,8 @@ class FollowedServer:
                     await follow(self._server, self._on_listed)
                 except Exception as error:  # noqa: BLE001 - the SDK passes on any error that a server causes
                     self._on_failed(error)
-                await anyio.sleep(self._pause)
+                pause = FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures - 1, MAX_DOUBLINGS)
+                await anyio.sleep(min(pause, MAX_PAUSE_SECONDS, self._server.refresh_seconds))
 
     def stop(self) -> None:
         """Stop `run`; it also ends a command that was started, within a few seconds."""
@@ -103,11 +101,6 @@ class FollowedServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._server.timeout_seconds):
                 await self._tried.wait()
-
-    @property
-    def _pause(self) -> float:
-        pause = FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures - 1, MAX_DOUBLINGS)
-        return min(pause, MAX_PAUSE_SECONDS, self._server.refresh_seconds)
 
     def _on_listed(self, listed: Definitions) -> None:
         name = self._server.name
@@ -143,7 +136,7 @@ class Snapshots:
             return ()
         path = self.folder / f"{server.name}.json"
         try:
-            snapshot = json.loads(path.read_bytes())
+            snapshot = json.loads(read_regular(path, self.folder))
             if not isinstance(snapshot, Mapping) or snapshot.get("allowed") != _patterns(server):
                 return ()
             tools = tuple(snapshot.get("tools", ()))

@@ -1,34 +1,19 @@
 """The bus within one process: for tests, for demonstrations, and for agents that need no server."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TypeVar
 
 import structlog
 
-from service.adapters.arrivals import Arrivals, Batches, Singles
+from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import (
-    is_placeholder,
-    owner_in,
-    owners_of,
-    pack,
-    read_dead_letter,
-    unpack,
-)
-from service.adapters.memory.hub import (
-    EntryId,
-    Expiring,
-    Fields,
-    MemoryHub,
-    Replies,
-    entry_of,
-    token_of,
-)
+from service.adapters.bus_records import owner_in, owners_of, read_dead_letter
+from service.adapters.memory.hub import Fields, MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.errors import ConfigError
 from service.ports.bus import (
+    RECALL_FIELD,
     Answer,
     AnswerOutcome,
     DeadLetter,
@@ -37,11 +22,9 @@ from service.ports.bus import (
     Identity,
     Receipt,
     RequestStream,
-    StoredResult,
 )
-from service.wire.protocol import Topics
-
-Value = TypeVar("Value")
+from service.wire.protocol import ROW_TOPICS, SIDE_TOPICS, Topics
+from service.wire.response import StoredResult, is_placeholder, pack_result, unpack_result
 
 log = structlog.get_logger(__name__)
 
@@ -62,17 +45,18 @@ class MemoryBus:
 
     def __init__(self, hub: MemoryHub, options: BusOptions) -> None:
         requests = [Topics.CONTEXT_BUILD_REQUEST]
-        results = [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS]
         self.requests = MemoryInbox(hub, requests, options.group, options)
-        self.results = MemoryInbox(hub, results, options.results_group, options)
+        recalls = [Topics.CONTEXT_RECALL_REQUEST]
+        self.recalls = MemoryInbox(hub, recalls, options.group, options)
+        self.results = MemoryInbox(hub, ROW_TOPICS, options.results_group, options)
         self.reports = hub.reports
-        self.dead_letters = MemoryDeadLetters(hub, options.prefix, [*requests, *results])
+        self.dead_letters = MemoryDeadLetters(hub, options.prefix, [*requests, *SIDE_TOPICS])
         #: Always 0: no connection can be lost within a process.
         self.resubscribed = 0
         #: Always 0: there are no access rights.
         self.forbidden = 0
         self.request_shards = MemoryRequestShards(self.requests, hub, options.prefix)
-        self._topics = (*requests, *results)
+        self._topics = (*requests, *SIDE_TOPICS)
         self._hub = hub
         self._options = options
         self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST
@@ -80,7 +64,7 @@ class MemoryBus:
 
     @property
     def dropped(self) -> int:
-        """Return how many requests arrived on the channel faster than they were taken."""
+        """Return how many requests arrived on channels faster than they were taken."""
         return sum(arrivals.dropped for arrivals in self._ingress)
 
     def now(self) -> datetime:
@@ -88,31 +72,39 @@ class MemoryBus:
         return self._hub.now()
 
     @asynccontextmanager
-    async def subscribe_requests(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
-        """Subscribe to the request channel; yields batches of payloads."""
-        arrivals = Arrivals(self._stream)
+    async def subscribe_requests(
+        self, topic: str = Topics.CONTEXT_BUILD_REQUEST
+    ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """Subscribe to a channel of requests; yields batches of payloads."""
+        channel = self._options.prefix + topic
+        arrivals = Arrivals(channel)
         self._ingress.append(arrivals)
-        with self._hub.subscribed(self._stream, arrivals):
-            yield Batches(arrivals)
+        with self._hub.subscribed(channel, arrivals):
+            yield arrivals.batches()
 
     @asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
         arrivals = Arrivals(channel)
         with self._hub.subscribed(channel, arrivals):
-            yield Singles(arrivals)
+            yield arrivals
 
-    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
-        """Add payloads from the channel to the request stream, once over all workers."""
-        return [self._enqueue(payload) for payload in payloads]
+    async def enqueue(
+        self, payloads: Sequence[bytes], topic: str = Topics.CONTEXT_BUILD_REQUEST
+    ) -> list[Enqueued]:
+        """Add payloads from a channel to the request stream, once over all workers."""
+        more = {RECALL_FIELD: b""} if topic == Topics.CONTEXT_RECALL_REQUEST else {}
+        return [self._enqueue({"data": payload, **more}) for payload in payloads]
 
-    async def submit(self, payload: bytes) -> str:
+    async def submit(self, payload: bytes, *, recall: str | None = None) -> str:
         """Add a request to the stream; returns the entry's id."""
-        return await self.append(Topics.CONTEXT_BUILD_REQUEST, payload)
+        more = {} if recall is None else {RECALL_FIELD: recall.encode()}
+        return self._hub.add(self._stream, {"data": payload, **more})
 
     async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the stored answers to these requests, or None."""
-        return [unpack(self._hub.results.get(self._key(identity))) for identity in identities]
+        results = self._hub.results
+        return [unpack_result(results.get(self._key(identity))) for identity in identities]
 
     async def finish(self, answers: Sequence[Answer]) -> list[Receipt]:
         """Store, send and ack, each answer in one step."""
@@ -128,11 +120,46 @@ class MemoryBus:
 
     async def append(self, topic: str, payload: bytes) -> str:
         """Add an entry to a stream; returns its id."""
-        return token_of(self._hub.add(self._options.prefix + topic, {"data": payload}))
+        return self._hub.add(self._options.prefix + topic, {"data": payload})
+
+    async def renumber(self) -> list[str]:
+        """Return nothing: the ids of a hub have no end."""
+        return []
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
         """Delete an owner's stored answers, reports and dead letters, or only count them."""
-        return forget(self._hub, self._options.prefix, self._topics, owner_key, dry_run=dry_run)
+        hub, prefix = self._hub, self._options.prefix
+        results = [
+            key
+            for key, packed in hub.results.items()
+            if key[0] == prefix and owner_in(packed, "response") == owner_key
+        ]
+        reports = [
+            build_id
+            for build_id, packed in hub.reports.kept.items()
+            if owner_in(packed, "request") == owner_key
+        ]
+        dead = hub.streams[prefix + Topics.CONTEXT_BUILD_DEAD].entries
+        owners = {entry_id: owners_of(fields.get("data", b"")) for entry_id, fields in dead.items()}
+        letters = [entry_id for entry_id, named in owners.items() if owner_key in named]
+        if not dry_run:
+            for key in results:
+                hub.results.pop(key, None)  # it may have expired meanwhile
+            for build_id in reports:
+                hub.reports.kept.pop(build_id, None)
+            for entry_id in letters:
+                del dead[entry_id]
+        return Forgotten(
+            results=len(results),
+            reports=len(reports),
+            dead_letters=len(letters),
+            unreadable=sum(not named for named in owners.values()),
+            waiting=sum(
+                owner_key in owners_of(fields.get("data", b""))
+                for topic in self._topics
+                for fields in hub.streams[prefix + topic].entries.values()
+            ),
+        )
 
     async def ping(self) -> None:
         """Return: this bus is always available."""
@@ -140,52 +167,40 @@ class MemoryBus:
     def _key(self, identity: Identity) -> tuple[str, Identity]:
         return self._options.prefix, identity
 
-    def _enqueue(self, payload: bytes) -> Enqueued:
-        options, key = self._options, (self._options.prefix, payload)
+    def _enqueue(self, fields: dict[str, bytes]) -> Enqueued:
+        options, key = self._options, (self._options.prefix, fields["data"])
         workers = self._hub.heard.get(key)
         if workers is not None and options.consumer not in workers:
             workers.add(options.consumer)
             return Enqueued.KNOWN
         # new, or a retry because this worker has received it before
-        self._hub.heard.put(key, {options.consumer}, options.heard_ttl_seconds)
-        if len(self._hub.streams[self._stream].ids) >= options.max_backlog:
+        self._hub.heard.keep(key, {options.consumer}, options.heard_ttl_seconds)
+        if len(self._hub.streams[self._stream].entries) >= options.max_backlog:
             return Enqueued.REFUSED
-        self._hub.add(self._stream, {"data": payload})
+        self._hub.add(self._stream, fields)
         return Enqueued.ENQUEUED
 
     def _finish(self, answer: Answer) -> Receipt:
-        group, entry = self.requests.group_of(answer.delivery), entry_of(answer.delivery.token)
-        holder = group.holder(entry)
-        if not self._may_send(answer, holder):
-            return Receipt(outcome=self._outcome_unsent(answer, holder))
+        options, results, delivery = self._options, self._hub.results, answer.delivery
+        group = self.requests.group_of(delivery)
+        holder = group.holder(delivery.token)
+        first = answer.mode == "first"
+        packed = pack_result(answer.fingerprint, answer.response, options.result_max_bytes)
+        key = self._key(answer.identity)
+        stored = results.get(key)
+        if holder != options.consumer:
+            # it was sent before, if it is the one that is stored
+            sent = first and holder is None and stored == packed and not is_placeholder(packed)
+            return Receipt(outcome=AnswerOutcome.SENT if sent else AnswerOutcome.NOT_MINE)
+        if stored is not None and answer.mode != "again":
+            return Receipt(outcome=AnswerOutcome.ANSWERED)
+        if first:
+            results.keep(key, packed, options.result_ttl_seconds)
         receivers = self._reply(answer)
         if answer.dead_letter is not None:
-            self.requests.add_dead_letter(answer.delivery, answer.dead_letter)
-        group.pending.pop(entry, None)
+            self.requests.add_dead_letter(delivery, answer.dead_letter)
+        group.pending.pop(delivery.token, None)
         return Receipt(outcome=AnswerOutcome.SENT, receivers=receivers)
-
-    def _may_send(self, answer: Answer, holder: str | None) -> bool:
-        """Return whether to send an answer; stores a first one that may be sent."""
-        key, options = self._key(answer.identity), self._options
-        free = self._hub.results.get(key) is None
-        if answer.mode == "first":
-            if free:
-                self._hub.results.put(key, self._packed(answer), options.result_ttl_seconds)
-            return free
-        mine = holder == options.consumer
-        return (mine or holder is None) and (free or (mine and answer.mode == "again"))
-
-    def _outcome_unsent(self, answer: Answer, holder: str | None) -> AnswerOutcome:
-        """Return the outcome of an answer that is not sent now; it may have been sent before."""
-        if holder == self._options.consumer:
-            return AnswerOutcome.ANSWERED
-        packed = self._packed(answer)
-        stored = self._hub.results.get(self._key(answer.identity)) == packed
-        sent = answer.mode == "first" and stored and not is_placeholder(packed)
-        return AnswerOutcome.SENT if holder is None and sent else AnswerOutcome.NOT_MINE
-
-    def _packed(self, answer: Answer) -> bytes:
-        return pack(answer.fingerprint, answer.response, self._options.result_max_bytes)
 
     def _reply(self, answer: Answer) -> int | None:
         """Send an answer; returns the subscribers of a channel."""
@@ -198,7 +213,7 @@ class MemoryBus:
         replies.payloads.append(answer.response)
         if answer.reply_kind == "stream":
             del replies.payloads[: -self._options.reply_max_length]
-        self._hub.replies.put(answer.reply_to, replies, self._options.reply_ttl_seconds)
+        self._hub.replies.keep(answer.reply_to, replies, self._options.reply_ttl_seconds)
         return None
 
 
@@ -209,38 +224,37 @@ class MemoryDeadLetters:
         self._hub = hub
         self._prefix = prefix
         self._sources = tuple(sources)
-        self._name = prefix + Topics.CONTEXT_BUILD_DEAD
+
+    @property
+    def _entries(self) -> dict[str, Fields]:
+        return self._hub.streams[self._prefix + Topics.CONTEXT_BUILD_DEAD].entries
 
     async def scan(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that are there now."""
-        entries = dict(self._hub.streams[self._name].entries)
-        for entry in reversed(entries) if newest_first else entries:
-            yield read_dead_letter(token_of(entry), entries[entry])
+        entries = list(self._entries.items())
+        for letter_id, fields in reversed(entries) if newest_first else entries:
+            yield read_dead_letter(letter_id, fields)
 
     async def find(self, letter_id: str) -> DeadLetter | None:
         """Return an entry, or None."""
-        fields = self._fields(letter_id)
+        fields = self._entries.get(letter_id)
         return None if fields is None else read_dead_letter(letter_id, fields)
 
     async def retry(self, ids: Sequence[str]) -> int:
         """Move entries back to their streams; returns how many were moved."""
-        return sum(map(self._retry, ids))
+        moved = 0
+        for letter_id in ids:
+            fields = self._entries.get(letter_id, {})
+            source = fields.get("source", b"").decode(errors="replace")
+            if source in self._sources and "data" in fields:
+                self._hub.add(self._prefix + source, {"data": fields["data"]})
+                del self._entries[letter_id]
+                moved += 1
+        return moved
 
     async def drop(self, ids: Sequence[str]) -> int:
         """Delete entries; returns how many existed."""
-        stream = self._hub.streams[self._name]
-        return sum(stream.delete(entry_of(letter_id)) for letter_id in ids)
-
-    def _fields(self, letter_id: str) -> Fields | None:
-        return self._hub.streams[self._name].entries.get(entry_of(letter_id))
-
-    def _retry(self, letter_id: str) -> bool:
-        fields = self._fields(letter_id) or {}
-        source = fields.get("source", b"").decode(errors="replace")
-        if source not in self._sources or "data" not in fields:
-            return False
-        self._hub.add(self._prefix + source, {"data": fields["data"]})
-        return self._hub.streams[self._name].delete(entry_of(letter_id))
+        return sum(self._entries.pop(letter_id, None) is not None for letter_id in ids)
 
 
 class MemoryRequestShards:
@@ -266,52 +280,3 @@ class MemoryRequestShards:
         entries = len(self._hub.streams[self._name].entries)
         name = Topics.CONTEXT_BUILD_REQUEST
         return [RequestStream(name=name, entries=entries, pending=depth.pending)]
-
-
-def forget(
-    hub: MemoryHub, prefix: str, topics: Sequence[str], owner_key: str, *, dry_run: bool
-) -> Forgotten:
-    """Delete an owner's answers, reports and dead letters; count what has to stay.
-
-    With ``dry_run`` everything is only counted.
-    """
-
-    def owns_answer(key: Hashable, packed: bytes) -> bool:
-        ours = isinstance(key, tuple) and key[0] == prefix
-        return ours and owner_in(packed, "response") == owner_key
-
-    def owns_report(_key: Hashable, packed: bytes) -> bool:
-        return owner_in(packed, "request") == owner_key
-
-    dead = prefix + Topics.CONTEXT_BUILD_DEAD
-    letters = _entries_with_owners(hub, dead)
-    owned = [entry for entry, owners in letters if owner_key in owners]
-    if not dry_run:
-        for entry in owned:
-            hub.streams[dead].delete(entry)
-    return Forgotten(
-        results=_drop(hub.results, owns_answer, dry_run=dry_run),
-        reports=_drop(hub.reports.kept, owns_report, dry_run=dry_run),
-        dead_letters=len(owned),
-        unreadable=sum(not owners for _, owners in letters),
-        waiting=sum(
-            owner_key in owners
-            for topic in topics
-            for _, owners in _entries_with_owners(hub, prefix + topic)
-        ),
-    )
-
-
-def _drop(
-    values: Expiring[Value], matches: Callable[[Hashable, Value], bool], *, dry_run: bool
-) -> int:
-    keys = [key for key, value in values.items() if matches(key, value)]
-    if not dry_run:
-        for key in keys:
-            values.drop(key)
-    return len(keys)
-
-
-def _entries_with_owners(hub: MemoryHub, stream: str) -> list[tuple[EntryId, frozenset[str]]]:
-    entries = hub.streams[stream].entries
-    return [(entry, owners_of(fields.get("data", b""))) for entry, fields in entries.items()]

@@ -1,26 +1,31 @@
-"""What a bus server holds, within this process: streams, channels, stored answers and replies."""
+"""The state of a bus server, within this process: streams, channels, stored answers and replies."""
 
 import asyncio
+import math
 import time
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Generic, TypeVar
+from itertools import takewhile
+from typing import Final, TypeVar
+
+from cachetools import TLRUCache
 
 from service.adapters.arrivals import Arrivals
+from service.adapters.memory.lanes import Lanes
+from service.ports.bus import Identity
 
-#: Milliseconds since the epoch, and a number within the millisecond.
-EntryId = tuple[int, int]
 Fields = Mapping[str, bytes]
 #: Returns seconds that never decrease.
 Clock = Callable[[], float]
+Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 #: The build reports kept, a few kilobytes each without texts.
 MAX_REPORTS: Final = 1000
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class MemoryHub:
@@ -32,11 +37,11 @@ class MemoryHub:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self.clock = clock
         self.streams: defaultdict[str, Stream] = defaultdict(Stream)
-        #: Stored answers, packed.
-        self.results: Expiring[bytes] = Expiring(clock)
-        #: The consumers that have received a payload on the channel.
-        self.heard: Expiring[set[str]] = Expiring(clock)
-        self.replies: Expiring[Replies] = Expiring(clock)
+        #: Stored answers, packed, by the bus's prefix.
+        self.results: Expiring[tuple[str, Identity], bytes] = Expiring(clock)
+        #: The consumers that have received a payload on the channel, by the bus's prefix.
+        self.heard: Expiring[tuple[str, bytes], set[str]] = Expiring(clock)
+        self.replies: Expiring[str, Replies] = Expiring(clock)
         self.reports = MemoryReports(clock)
         self._subscribers: defaultdict[str, list[Arrivals]] = defaultdict(list)
         self._added = asyncio.Event()
@@ -47,15 +52,12 @@ class MemoryHub:
         started, reading = self._started
         return started + timedelta(seconds=self.clock() - reading)
 
-    def add(self, stream: str, fields: Fields, *, keep: int | None = None) -> EntryId:
-        """Append to a stream, which keeps at most ``keep`` entries; wakes waiting readers."""
-        entries = self.streams[stream]
-        entry = entries.add(int(self.now().timestamp() * 1000), fields)
-        if keep is not None:
-            entries.drop(max(0, len(entries.ids) - keep))
+    def add(self, stream: str, fields: Fields) -> str:
+        """Append an entry to a stream, and wake waiting readers; returns its id."""
+        entry_id = self.streams[stream].add(int(self.now().timestamp() * 1000), fields)
         self._added.set()
         self._added = asyncio.Event()
-        return entry
+        return entry_id
 
     async def added(self) -> None:
         """Wait until an entry is appended to any stream."""
@@ -79,11 +81,6 @@ class MemoryHub:
             if not self._subscribers[channel]:
                 del self._subscribers[channel]
 
-    def read_replies(self, name: str) -> list[bytes]:
-        """Return the replies in a list or a stream, oldest first."""
-        replies = self.replies.get(name)
-        return list(replies.payloads) if replies else []
-
 
 @dataclass(slots=True)
 class Lease:
@@ -95,116 +92,77 @@ class Lease:
 
 
 @dataclass(slots=True)
-class Group:
-    """How far a consumer group has read, and which of these entries it has not acked."""
+class ConsumerGroup:
+    """The entries that a consumer group has not read, and those that it has not acked."""
 
-    last: EntryId = (0, 0)
-    pending: dict[EntryId, Lease] = field(default_factory=dict)
+    unread: deque[str]
+    #: Entries that were read, and wait for a worker.
+    lanes: Lanes = field(default_factory=Lanes)
+    #: By the entries' ids, in their order.
+    pending: dict[str, Lease] = field(default_factory=dict)
 
-    def holder(self, entry: EntryId) -> str | None:
+    def holder(self, entry_id: str) -> str | None:
         """Return the consumer that holds an entry, or None."""
-        lease = self.pending.get(entry)
+        lease = self.pending.get(entry_id)
         return lease.consumer if lease else None
-
-    @property
-    def oldest_needed(self) -> EntryId:
-        """Return the first id that this group has not acked or not read."""
-        return min(self.pending, default=(self.last[0], self.last[1] + 1))
 
 
 @dataclass(slots=True)
 class Stream:
-    """Entries in the order of their ids, and the groups that read them."""
+    """Entries by their ids, in the order of these, and the groups that read them."""
 
-    ids: list[EntryId] = field(default_factory=list)
-    entries: dict[EntryId, Fields] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
-    last: EntryId = (0, 0)
+    entries: dict[str, Fields] = field(default_factory=dict)
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    #: The parts of the newest id: milliseconds since the epoch, and a number within them.
+    last: tuple[int, int] = (0, 0)
 
-    def add(self, at_ms: int, fields: Fields) -> EntryId:
-        """Append an entry; ids increase even if the clock does not."""
+    def add(self, at_ms: int, fields: Fields) -> str:
+        """Append an entry; ids are those of Redis, and increase even if the clock does not."""
         self.last = max((at_ms, 0), (self.last[0], self.last[1] + 1))
-        self.ids.append(self.last)
-        self.entries[self.last] = fields
-        return self.last
+        entry_id = f"{self.last[0]}-{self.last[1]}"
+        self.entries[entry_id] = fields
+        for group in self.groups.values():
+            group.unread.append(entry_id)
+        return entry_id
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> ConsumerGroup:
         """Return a group; a new one starts at the first entry."""
-        return self.groups.setdefault(name, Group())
-
-    def after(self, last: EntryId, count: int) -> list[EntryId]:
-        """Return at most ``count`` ids after one."""
-        start = bisect_right(self.ids, last)
-        return self.ids[start : start + count]
+        if name not in self.groups:
+            self.groups[name] = ConsumerGroup(deque(self.entries))
+        return self.groups[name]
 
     def trim(self) -> None:
-        """Delete the entries that every group has read and acked, if there are groups."""
-        if self.groups:
-            needed = min(group.oldest_needed for group in self.groups.values())
-            self.drop(bisect_left(self.ids, needed))
-
-    def delete(self, entry: EntryId) -> bool:
-        """Delete one entry; returns whether it existed."""
-        if self.entries.pop(entry, None) is None:
-            return False
-        self.ids.remove(entry)
-        return True
-
-    def drop(self, count: int) -> None:
-        """Delete the oldest entries."""
-        for entry in self.ids[:count]:
-            del self.entries[entry]
-        del self.ids[:count]
+        """Delete the oldest entries, which every group has read and acked, if there are groups."""
+        needed: set[str] = set()
+        for group in self.groups.values():
+            needed.update(group.unread, group.pending, group.lanes.waiting)
+        settled = list(takewhile(lambda entry_id: entry_id not in needed, self.entries))
+        for entry_id in settled if self.groups else ():
+            del self.entries[entry_id]
 
 
-def token_of(entry: EntryId) -> str:
-    """Format an id as Redis does."""
-    return f"{entry[0]}-{entry[1]}"
+def written_at(entry_id: str) -> datetime:
+    """Return when an entry was written; those of one millisecond are a microsecond apart."""
+    milliseconds, _, number = entry_id.partition("-")
+    return _EPOCH + timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
 
 
-def entry_of(token: str) -> EntryId:
-    """Parse an id."""
-    milliseconds, _, number = token.partition("-")
-    return int(milliseconds), int(number)
+class Expiring(TLRUCache[Key, Value]):
+    """Values that expire; beyond ``maximum``, the least recently used is removed."""
 
+    def __init__(self, clock: Clock, maximum: float = math.inf) -> None:
+        self._seconds = 0.0
+        super().__init__(maximum, lambda _key, _value, now: now + self._seconds, timer=clock)
 
-class Expiring(Generic[Value]):
-    """Values that expire, or are removed when ``maximum`` newer ones have been added."""
-
-    def __init__(self, clock: Clock, maximum: int | None = None) -> None:
-        self._clock = clock
-        self._maximum = maximum
-        self._values: dict[Hashable, tuple[Value, float]] = {}
-
-    def get(self, key: Hashable) -> Value | None:
-        """Return the value of a key, or None."""
-        value, until = self._values.get(key, (None, 0.0))
-        return value if until > self._clock() else None
-
-    def items(self) -> list[tuple[Hashable, Value]]:
-        """Return the keys and values that have not expired."""
-        now = self._clock()
-        return [(key, value) for key, (value, until) in self._values.items() if until > now]
-
-    def drop(self, key: Hashable) -> None:
-        """Remove a value, if it exists."""
-        self._values.pop(key, None)
-
-    def put(self, key: Hashable, value: Value, seconds: float) -> None:
+    def keep(self, key: Key, value: Value, seconds: float) -> None:
         """Keep a value for some seconds from now."""
-        now = self._clock()
-        self._values.pop(key, None)
-        self._values[key] = (value, now + seconds)
-        # values of one kind have the same time to live, so the expired ones come first
-        while (oldest := next(iter(self._values))) != key and self._values[oldest][1] <= now:
-            del self._values[oldest]
-        if self._maximum is not None and len(self._values) > self._maximum:
-            del self._values[oldest]
+        self._seconds = seconds
+        self[key] = value
 
 
 @dataclass(slots=True)
 class Replies:
-    """The replies under one name, all of one kind."""
+    """The replies under one name, all of one kind, oldest first."""
 
     kind: str
     payloads: list[bytes] = field(default_factory=list)
@@ -215,12 +173,12 @@ class MemoryReports:
 
     def __init__(self, clock: Clock = time.monotonic, maximum: int = MAX_REPORTS) -> None:
         #: By build id.
-        self.kept: Expiring[bytes] = Expiring(clock, maximum)
+        self.kept: Expiring[str, bytes] = Expiring(clock, maximum)
 
     async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
         """Store reports by build id."""
         for build_id, report in reports.items():
-            self.kept.put(build_id, report, ttl_seconds)
+            self.kept.keep(build_id, report, ttl_seconds)
 
     async def get(self, build_id: str) -> bytes | None:
         """Return the report of a build, or None."""
@@ -228,4 +186,4 @@ class MemoryReports:
 
     async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these builds have a report."""
-        return frozenset(name for name in build_ids if self.kept.get(name) is not None)
+        return frozenset(name for name in build_ids if name in self.kept)

@@ -1,70 +1,88 @@
-"""The stores of history, profiles and summaries in this process's memory."""
+"""The stores of history, profiles, summaries and vectors in this process's memory."""
 
 import json
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from heapq import nlargest
+from itertools import islice
+from math import inf
 
 from formatters.model import Row, Summary
-from formatters.rows import fix_surrogates
+from formatters.rows import StoredRows, fix_surrogates
 from service.adapters.memory.owner_rows import OwnerRows
 from service.adapters.store_records import (
     OwnerLocks,
-    Record,
     checked_owner,
     microseconds,
     read_batch,
     sort_times,
     to_json,
 )
-from service.ports.services import TokenCounter
-from service.ports.stores import ArchivedRow, Archiving, Clock, HistoryPage, HistoryStats, Stores
-from service.ports.summaries import Expected, fingerprint
-from service.recall.search import SearchRequest
+from service.ports.services import LoadCounter
+from service.ports.stores import (
+    ArchivedRow,
+    Archiving,
+    Clock,
+    Expected,
+    HistoryPage,
+    HistoryStats,
+    NumberedVector,
+    SearchRequest,
+    Stores,
+    WaitingRows,
+    fingerprint,
+)
 
 
 @asynccontextmanager
-async def open_memory_store(counter: TokenCounter, clock: Clock) -> AsyncIterator[Stores]:
+async def open_memory_store(load_counter: LoadCounter, clock: Clock) -> AsyncIterator[Stores]:
     """Open empty stores; ``clock`` gives the time of rows that have none."""
-    history = MemoryHistory(counter, clock)
+    history = MemoryHistory(load_counter, clock)
     yield Stores(
         history=history,
         profiles=MemoryProfiles(),
         summaries=MemorySummaries(history, clock),
+        vectors=MemoryVectors(history),
     )
 
 
 class MemoryHistory:
     """The `HistoryStore` in memory; it holds rows as JSON in sorted lists."""
 
-    def __init__(self, counter: TokenCounter, clock: Clock) -> None:
-        self._counter = counter
+    def __init__(self, load_counter: LoadCounter, clock: Clock) -> None:
+        self._load_counter = load_counter
         self._clock = clock
         self._owners: dict[str, OwnerRows] = {}
-        #: By owner; erased with the rows.
-        self.summaries: dict[str, list[Summary]] = {}
-        #: By owner, the token of the lease on summarising, and its end in microseconds since 1970.
-        self.claims: dict[str, tuple[str, int]] = {}
         self._locks = OwnerLocks()
+        #: Owners with rows that may have no vector yet, in their order; None for each.
+        self.changed: dict[str, None] = {}
+
+    def owner(self, owner_key: str) -> OwnerRows:
+        """Return what is stored of an owner; of one that has nothing, nothing is kept."""
+        return self._owners.get(checked_owner(owner_key), OwnerRows())
+
+    def new_owner(self, owner_key: str) -> OwnerRows:
+        """Return what is stored of an owner, to add to it."""
+        return self._owners.setdefault(checked_owner(owner_key), OwnerRows())
 
     async def append(
         self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
     ) -> int:
         """Store rows that are new by owner and id; returns how many were new."""
-        owner_key = checked_owner(owner_key)
-        async with self._locks.of(owner_key):
-            return self._add(owner_key, await read_batch(messages, conversation_id, self._counter))
-
-    def _add(self, owner_key: str, records: Sequence[Record]) -> int:
-        if not records:
-            return 0
-        owner = self._owners.setdefault(owner_key, OwnerRows())
-        stored = len(owner.stored)
-        newest = microseconds(self._clock()) if owner.newest is None else owner.newest
-        for record, sort_time in zip(records, sort_times(records, newest), strict=True):
-            owner.add(record, sort_time)
-        return len(owner.stored) - stored
+        async with self._locks.of(checked_owner(owner_key)):
+            records = await read_batch(messages, conversation_id, self._load_counter())
+            if not records:
+                return 0
+            owner = self.new_owner(owner_key)
+            stored = len(owner.stored)
+            newest = microseconds(self._clock()) if owner.newest is None else owner.newest
+            for record, sort_time in zip(records, sort_times(records, newest), strict=True):
+                owner.add(record, sort_time)
+            self.changed[owner_key] = None
+            return len(owner.stored) - stored
 
     async def recent(
         self,
@@ -75,45 +93,61 @@ class MemoryHistory:
         max_tokens: int | None = None,
     ) -> HistoryPage:
         """Return the newest rows within both bounds, newest first."""
-        owner = self._of(owner_key)
+        owner = self.owner(owner_key)
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
+        shown = owner.shown.get(scope, [])
         bodies: list[str] = []
-        starts: list[tuple[int, int]] = []
-        tokens = native = 0
-        for row in owner.newest_first(scope):
-            if max_rows is not None and len(bodies) >= max_rows:
+        starts: list[int] = []
+        native_starts: list[int] = []
+        most = len(shown) if max_rows is None else min(max(max_rows, 0), len(shown))
+        start, native_start = owner.tokens[scope], owner.native[scope]
+        last = -inf if max_tokens is None else start - max_tokens
+        for row in islice(reversed(shown), most):
+            if start <= last:
                 break
-            if max_tokens is not None and tokens >= max_tokens:
-                break
-            bodies.append(row.body)
-            tokens += row.printed_tokens
-            native += row.native_tokens
-            starts.append((owner.tokens[scope] - tokens, owner.native[scope] - native))
+            record = row.record
+            start -= record.printed_tokens
+            native_start -= record.native_tokens
+            bodies.append(record.body)
+            starts.append(start)
+            native_starts.append(native_start)
         return HistoryPage(
-            rows=[json.loads(body) for body in bodies],
-            total=len(owner.shown.get(scope, [])),
-            starts=tuple(start for start, _ in starts),
-            native_starts=tuple(start for _, start in starts),
+            rows=StoredRows(bodies),
+            total=len(shown),
+            starts=tuple(starts),
+            native_starts=tuple(native_starts),
         )
 
     async def search(
-        self,
-        owner_key: str,
-        conversation_id: str | None = None,
-        *,
-        terms: Sequence[str],
-        before: str,
-        max_rows: int,
-    ) -> list[Row]:
+        self, owner_key: str, conversation_id: str | None, request: SearchRequest
+    ) -> Sequence[Row]:
         """Return the rows that match terms best, with the rows around them, newest first."""
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
-        request = SearchRequest(terms, fix_surrogates(before), max_rows)
-        return [json.loads(row.body) for row in self._of(owner_key).search(scope, request)]
+        request = replace(request, before=fix_surrogates(request.before))
+        found = self.owner(owner_key).search(scope, request)
+        return StoredRows([row.record.body for row in found])
 
-    async def rows(self, owner_key: str, ids: Sequence[str]) -> list[Row]:
+    async def rows(self, owner_key: str, ids: Sequence[str], *, pruned: bool = True) -> list[Row]:
         """Return the stored rows with these ids, in their order."""
-        owner = self._of(owner_key)
-        return [owner.row(row_id) for row_id in map(fix_surrogates, ids) if row_id in owner.stored]
+        owner = self.owner(owner_key)
+        return [
+            json.loads(owner.stored[row_id].record.body)
+            for row_id in map(fix_surrogates, ids)
+            if row_id in owner.stored and (pruned or row_id not in owner.pruned)
+        ]
+
+    async def around(
+        self, owner_key: str, conversation_id: str | None, row_id: str, *, before: int, after: int
+    ) -> list[Row]:
+        """Return a row with the rows before and after it, oldest first."""
+        owner = self.owner(owner_key)
+        scope = None if conversation_id is None else fix_surrogates(conversation_id)
+        rows, centre = owner.shown.get(scope, []), owner.stored.get(fix_surrogates(row_id))
+        index = len(rows) if centre is None else bisect_left(rows, centre)
+        if rows[index : index + 1] != [centre]:
+            return []
+        near = rows[max(index - before, 0) : index + after + 1]
+        return [json.loads(row.record.body) for row in near]
 
     async def get_history(self, owner_key: str, limit: int) -> list[Row]:
         """Return the newest rows of all the owner's conversations, newest first."""
@@ -121,23 +155,27 @@ class MemoryHistory:
 
     async def erase(self, owner_key: str) -> int:
         """Delete all of an owner; returns how many rows there were."""
-        owner_key = checked_owner(owner_key)
-        async with self._locks.of(owner_key):
-            self.summaries.pop(owner_key, None)
-            self.claims.pop(owner_key, None)
+        async with self._locks.of(checked_owner(owner_key)):
+            self.changed.pop(owner_key, None)
             return len(self._owners.pop(owner_key, OwnerRows()).stored)
 
     async def expire(self, before: datetime, limit: int) -> int:
         """Delete an owner's oldest rows from before a moment; returns how many."""
         until = microseconds(before)
-        times = [(owner.oldest(), owner_key) for owner_key, owner in self._owners.items()]
-        old = [(time, owner_key) for time, owner_key in times if time is not None and time < until]
-        if not old:
+        oldest = [
+            (min(owner.stored.values()).sort_time, owner_key)
+            for owner_key, owner in self._owners.items()
+            if owner.stored
+        ]
+        sort_time, owner_key = min(oldest, default=(until, ""))
+        if sort_time >= until:
             return 0
-        _, owner_key = min(old)
         async with self._locks.of(owner_key):
-            expired = self._of(owner_key).expire(until, limit)
-            self.forget(owner_key, expired)
+            owner = self.owner(owner_key)
+            old = [row for row in owner.stored.values() if row.sort_time < until]
+            expired = sorted(old)[:limit]
+            owner.expire(expired)
+            self.forget(owner_key, {row.record.id for row in expired})
             self._drop_if_empty(owner_key)
         return len(expired)
 
@@ -152,50 +190,80 @@ class MemoryHistory:
         return deleted
 
     def _drop_if_empty(self, owner_key: str) -> None:
-        owner = self._of(owner_key)
+        owner = self.owner(owner_key)
         if not owner.stored and not owner.archive:
             self._owners.pop(owner_key, None)
+            self.changed.pop(owner_key, None)
 
     async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
         """Flag rows as fallen out; returns those that were not flagged before."""
-        owner = self._of(owner_key)
-        new = owner.flag_fallen(map(fix_surrogates, ids))
+        owner = self.owner(owner_key)
+        flaggable = owner.stored.keys() - owner.pruned - owner.fallen
+        new = [row_id for row_id in dict.fromkeys(map(fix_surrogates, ids)) if row_id in flaggable]
+        owner.fallen.update(new)
         if archiving:
-            owner.archive_rows(new, archiving, self._clock())
+            now = self._clock()
+            owner.archive = [copy for copy in owner.archive if copy.at >= now - archiving.retention]
+            owner.archive += [
+                ArchivedRow(
+                    row=json.loads(owner.stored[row_id].record.body),
+                    reason=archiving.reasons[row_id],
+                    run_id=fix_surrogates(archiving.run_id),
+                    build_id=archiving.build_id,
+                    at=now,
+                )
+                for row_id in new
+            ]
         return new
 
     async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
         """Return the newest copies in the archive, newest first."""
-        return self._of(owner_key).archive[::-1][:limit]
+        return self.owner(owner_key).archive[::-1][:limit]
 
     async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
         """Hide rows; returns how many were not hidden before."""
         async with self._locks.of(checked_owner(owner_key)):
             self.forget(owner_key, ids)
-            return self._of(owner_key).prune(map(fix_surrogates, ids))
+            owner = self.owner(owner_key)
+            selected = (owner.stored.keys() & map(fix_surrogates, ids)) - owner.pruned
+            for row_id in selected:
+                owner.hide(owner.stored[row_id])
+            owner.pruned |= selected
+            return len(selected)
 
     async def restore(self, owner_key: str, ids: Sequence[str]) -> int:
         """Show pruned rows again; returns how many were hidden."""
         async with self._locks.of(checked_owner(owner_key)):
-            return self._of(owner_key).restore(map(fix_surrogates, ids))
+            owner = self.owner(owner_key)
+            selected = owner.pruned & set(map(fix_surrogates, ids))
+            for row_id in selected:
+                owner.show(owner.stored[row_id])
+                self.changed[owner_key] = None
+            owner.pruned -= selected
+            return len(selected)
 
     async def stats(self, owner_key: str) -> HistoryStats:
         """Count what the store holds of an owner."""
-        summaries = len(self.summaries.get(checked_owner(owner_key), []))
-        return replace(self._of(owner_key).stats(), summaries=summaries)
+        owner = self.owner(owner_key)
+        shown = owner.shown.get(None, [])
+        return HistoryStats(
+            rows=len(shown),
+            tokens=sum(row.record.printed_tokens for row in shown),
+            pruned=len(owner.pruned),
+            fallen=len(owner.fallen),
+            archived=len(owner.archive),
+            summaries=len(owner.summaries),
+        )
 
     def forget(self, owner_key: str, ids: Collection[str]) -> int:
         """Delete the summaries that cover any of these rows; returns how many there were."""
-        summaries = self.summaries.get(checked_owner(owner_key), [])
-        before = len(summaries)
-        summaries[:] = [summary for summary in summaries if summary.covers.isdisjoint(ids)]
-        return before - len(summaries)
-
-    def _of(self, owner_key: str) -> OwnerRows:
-        owner = self._owners.get(checked_owner(owner_key))
-        return OwnerRows() if owner is None else owner
+        owner = self.owner(owner_key)
+        kept = [summary for summary in owner.summaries if summary.covers.isdisjoint(ids)]
+        forgotten = len(owner.summaries) - len(kept)
+        owner.summaries = kept
+        return forgotten
 
 
 class MemoryProfiles:
@@ -227,7 +295,7 @@ class MemorySummaries:
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
         """Return the summaries of a scope in the order of the oldest rows that they cover."""
-        owned = self._history.summaries.get(checked_owner(owner_key), [])
+        owned = self._history.owner(owner_key).summaries
         summaries = [summary for summary in owned if summary.conversation_id == conversation_id]
         if len(summaries) < 2:
             return summaries
@@ -251,9 +319,12 @@ class MemorySummaries:
             or fingerprint(rows) != summary.fingerprint
         ):
             return False
-        summaries = self._history.summaries.setdefault(owner, [])
+        rows_of = self._history.owner(owner)
         added = replace(summary, text=fix_surrogates(summary.text))
-        summaries[:] = [*(other for other in summaries if other.id not in replaces), added]
+        rows_of.summaries = [
+            *(other for other in rows_of.summaries if other.id not in replaces),
+            added,
+        ]
         return True
 
     async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:
@@ -263,13 +334,68 @@ class MemorySummaries:
     async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
         """Take a lease on summarising an owner's history; returns False if another holds it."""
         now = microseconds(self._clock())
-        holder, until = self._history.claims.get(checked_owner(owner_key), (token, 0))
+        owner = self._history.new_owner(owner_key)
+        holder, until = owner.claim
         if until > now and holder != token:
             return False
-        self._history.claims[owner_key] = (token, now + round(seconds * 1_000_000))
+        owner.claim = (token, now + round(seconds * 1_000_000))
         return True
 
     async def release(self, owner_key: str, token: str) -> None:
         """Give the lease back, if ``token`` still holds it."""
-        if self._history.claims.get(owner_key, ("", 0))[0] == token:
-            del self._history.claims[owner_key]
+        owner = self._history.owner(owner_key)
+        if owner.claim[0] == token:
+            owner.claim = ("", 0)
+
+
+class MemoryVectors:
+    """The `VectorStore` in memory; the history holds the vectors of its owners."""
+
+    is_local = True
+
+    def __init__(self, history: MemoryHistory) -> None:
+        self._history = history
+
+    def follow(self) -> None:
+        """Do nothing: all rows are followed."""
+
+    async def queue_missing(self, model: str) -> None:
+        """Do nothing: there were no rows before."""
+
+    async def take(
+        self, model: str, limit: int, owner_key: str | None = None
+    ) -> WaitingRows | None:
+        """Return at most ``limit`` rows of one owner without a vector of a model; None if none."""
+        changed = self._history.changed
+        for name in [*changed] if owner_key is None else changed.keys() & {owner_key}:
+            if waiting := self._history.owner(name).without_vector(model)[:limit]:
+                return WaitingRows(name, [json.loads(row.record.body) for row in waiting])
+            changed.pop(name)
+        return None
+
+    async def put(self, waiting: WaitingRows, model: str, vectors: Mapping[str, bytes]) -> None:
+        """Store the vectors of rows that were taken, by id; rows deleted meanwhile get none."""
+        owner = self._history.owner(waiting.owner_key)
+        stored = vectors.keys() & owner.stored.keys()
+        owner.vectors |= {row_id: (model, vectors[row_id]) for row_id in stored}
+
+    async def read(self, owner_key: str, model: str, ids: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the vectors of a model that the owner's rows with these ids have, by id."""
+        vectors = self._history.owner(owner_key).vectors
+        found = {row_id: vectors[row_id] for row_id in ids if row_id in vectors}
+        return {row_id: packed for row_id, (made_by, packed) in found.items() if made_by == model}
+
+    async def newest(
+        self, owner_key: str, model: str, limit: int, after: int
+    ) -> Sequence[NumberedVector]:
+        """Return the vectors of a model that the newest rows have, newest first."""
+        owner = self._history.owner(owner_key)
+        shown = owner.shown.get(None, ())
+        rows = [row for row in shown if row.keys and row.sequence > after]
+        newest = nlargest(limit, rows, key=lambda row: row.sequence)
+        made = ((row, owner.vectors.get(row.record.id)) for row in newest)
+        return [
+            NumberedVector(row.sequence, row.record.id, row.record.conversation_id, each[1])
+            for row, each in made
+            if each and each[0] == model
+        ]

@@ -1,4 +1,4 @@
-"""Opens the tracer that the settings and OpenTelemetry's variables ask for."""
+"""Opens the tracer that the settings and OpenTelemetry's variables configure."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,7 +18,7 @@ async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | Non
     """Yield a tracer, or None if spans aren't exported.
 
     A provider that the process has already set takes precedence. Raises `ConfigError` if the
-    settings ask for spans that can't be exported. If only the environment does, which many programs
+    settings enable spans that can't be exported. If only the environment does, which many programs
     share, this is logged.
     """
     existing = find_tracer()
@@ -42,12 +42,7 @@ def _open_sending() -> AbstractAsyncContextManager[Tracer]:
     if protocol is not None:
         raise ConfigError(f"telemetry.traces: the protocol must be {PROTOCOL}, not {protocol}")
     try:
-        from service.adapters.otel.sending import (  # noqa: PLC0415 - of the extra
-            make_provider,
-            sending_spans,
-        )
+        from service.adapters.otel.exporter import make_provider, sending_spans  # noqa: PLC0415 - of the extra
     except ImportError as error:
-        raise ConfigError(
-            "telemetry.traces: needs the extra: pip install 'context-builder[otel]'"
-        ) from error
+        raise ConfigError("telemetry.traces: needs the extra: pip install 'ctxb[otel]'") from error
     return sending_spans(make_provider())

@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from prompts.layers import Config, ContextLayer, LoadedContext, merge_layers
-from service.adapters.prompts.files import (
-    PERSONAL_FOLDER,
-    personal_folder,
-    read_object,
-    read_text,
-)
+from service.adapters.files import PERSONAL_FOLDER, personal_folder, read_object, read_text
 from service.adapters.prompts.loader import get_system_info
 from service.errors import PromptError
 
@@ -49,11 +44,39 @@ class ContextLoader:
         Raises:
             PromptError: A file exists and can't be used; has its path.
         """
-        return merge_layers(self.layers(), get_system_info(is_repl))
+        return merge_layers(self.layers(), get_system_info(is_repl, cwd=self._cwd))
+
+    def load_for_subagent(self, parent_context: LoadedContext | None = None) -> str:
+        """Return the system prompt of a subagent: its parent's layers, then its own instructions.
+
+        Without a parent, these are all layers; if the parent has the same instructions, its prompt.
+
+        Raises:
+            PromptError: A file exists and can't be used.
+        """
+        if parent_context is None:
+            return self.load(is_repl=False).system_prompt
+        own = self.instructions()[-1]
+        if own.prompt_path in parent_context.sources.prompts:
+            return parent_context.system_prompt
+        layers = [*parent_context.layers, replace(own, label="subagent")]
+        return merge_layers(layers, get_system_info(is_repl=False, cwd=self._cwd)).system_prompt
 
     def layers(self) -> list[ContextLayer]:
         """Return the current layers, the farthest first; raises `PromptError`."""
-        return [_with_config(self._read_prompt(folder), folder) for folder in self._folders()]
+        layers = []
+        for folder in self._folders():
+            config, config_path = _read_config(folder, CONFIG_FILE)
+            mcp_config, mcp_path = _read_config(folder, MCP_FILE)
+            layer = replace(
+                self._read_prompt(folder),
+                config=config,
+                config_path=config_path,
+                mcp_servers=_servers(mcp_config, mcp_path),
+                mcp_path=mcp_path,
+            )
+            layers.append(layer)
+        return layers
 
     def instructions(self) -> list[ContextLayer]:
         """Return the current layers with their prompts only; raises `PromptError`."""
@@ -68,13 +91,15 @@ class ContextLoader:
         home = home and _resolve(home)
         yield LayerFolder("global", home)
         project = _resolve(self._cwd or Path())
-        for parent in reversed(project.parents[: self._ancestors]):
-            yield _layer_folder(f"ancestor:{parent.name or parent}", parent, home)
-        yield _layer_folder("local", project, home)
+        ancestors = reversed(project.parents[: self._ancestors])
+        labels = [(f"ancestor:{parent.name or parent}", parent) for parent in ancestors]
+        for label, folder in (*labels, ("local", project)):
+            own = folder / PERSONAL_FOLDER
+            yield LayerFolder(label, None if own == home else own, folder)
 
     def _read_prompt(self, folder: "LayerFolder") -> ContextLayer:
         for path in folder.paths(self._names):
-            text = read_text(path)
+            text = read_text(path, folder.root)
             if text is not None:
                 return ContextLayer(label=folder.label, prompt=text, prompt_path=path)
         return ContextLayer(label=folder.label)
@@ -90,14 +115,14 @@ class LayerFolder:
     #: The folder around it, with the project's other files; None for the home.
     parent: Path | None = None
 
+    @property
+    def root(self) -> Path | None:
+        """Return the folder that no link may leave."""
+        return self.parent or self.own
+
     def paths(self, names: Sequence[str]) -> list[Path]:
         """Return the possible paths of files with these names, by precedence."""
         return [folder / name for folder in (self.own, self.parent) if folder for name in names]
-
-
-def _layer_folder(label: str, folder: Path, home: Path | None) -> LayerFolder:
-    own = folder / PERSONAL_FOLDER
-    return LayerFolder(label, None if own == home else own, folder)
 
 
 def _resolve(path: Path) -> Path:
@@ -107,21 +132,9 @@ def _resolve(path: Path) -> Path:
         raise PromptError(f"{path}: cannot be read: {error}") from error
 
 
-def _with_config(layer: ContextLayer, folder: LayerFolder) -> ContextLayer:
-    config, config_path = _read_config(folder.own, CONFIG_FILE)
-    mcp_config, mcp_path = _read_config(folder.own, MCP_FILE)
-    return replace(
-        layer,
-        config=config,
-        config_path=config_path,
-        mcp_servers=_servers(mcp_config, mcp_path),
-        mcp_path=mcp_path,
-    )
-
-
-def _read_config(folder: Path | None, name: str) -> tuple[Config, Path | None]:
-    path = folder / name if folder else None
-    config = read_object(path) if path else None
+def _read_config(folder: LayerFolder, name: str) -> tuple[Config, Path | None]:
+    path = folder.own / name if folder.own else None
+    config = read_object(path, folder.root) if path else None
     return ({}, None) if config is None else (config, path)
 
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from prompts.environment import SystemFacts, format_environment
 from prompts.layers import LoadedPrompt, join_prompts
-from service.adapters.prompts.files import personal_folder, read_text
+from service.adapters.files import personal_folder, read_text
 
 #: The name of prompt files.
 PROMPT_FILE: Final = "NEXUS.md"
@@ -21,19 +21,19 @@ class PromptSource(Protocol):
 
     def load(self) -> str | None:
         """Return the prompt, or None. Raises `PromptError`."""
-        ...
 
     @property
     def path(self) -> Path | None:
         """The file that the prompt is in, if any."""
-        ...
 
 
 class FilePromptSource:
     """A prompt in a file, which may be missing."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, folder: Path | None = None) -> None:
+        """Take a file, and the folder that no link may leave."""
         self._path = path
+        self._folder = folder
 
     @property
     def path(self) -> Path:
@@ -42,7 +42,7 @@ class FilePromptSource:
 
     def load(self) -> str | None:
         """Return the current text of the file; None if it doesn't exist. Raises `PromptError`."""
-        return read_text(self._path)
+        return read_text(self._path, self._folder)
 
 
 class PromptLoader:
@@ -59,6 +59,14 @@ class PromptLoader:
         """
         self._personal = personal_sources
         self._project = project_source
+        #: The files that `load` read last; None if it found none.
+        self.personal_path: Path | None = None
+        self.project_path: Path | None = None
+
+    @property
+    def loaded_from(self) -> Path | None:
+        """Return `personal_path`, by its former name."""
+        return self.personal_path
 
     def load(self, is_repl: bool = True) -> LoadedPrompt:
         """Return the prompt as the sources have it now; an empty file counts as available.
@@ -66,58 +74,52 @@ class PromptLoader:
         Raises:
             PromptError: A file exists and can't be used.
         """
-        personal = _default_sources() if self._personal is None else self._personal
-        project = [self._project or FilePromptSource(Path(PROMPT_FILE))]
-        personal_text, personal_path = _load_first(personal)
-        project_text, project_path = _load_first(project)
+        personal = self._personal
+        if personal is None:
+            folder = personal_folder()
+            own = [FilePromptSource(folder / PROMPT_FILE, folder)] if folder else []
+            personal = [*own, FilePromptSource(DEFAULT_PROMPT)]
+        project = [self._project or FilePromptSource(Path(PROMPT_FILE), Path())]
+        personal_text, self.personal_path = _load_first(personal)
+        project_text, self.project_path = _load_first(project)
         return LoadedPrompt(
             content=join_prompts(personal_text, project_text, get_system_info(is_repl)),
-            personal_path=personal_path,
-            project_path=project_path,
+            personal_path=self.personal_path,
+            project_path=self.project_path,
         )
-
-
-def _default_sources() -> list[PromptSource]:
-    folder = personal_folder()
-    paths = [*([folder / PROMPT_FILE] if folder else []), DEFAULT_PROMPT]
-    return [FilePromptSource(path) for path in paths]
 
 
 def _load_first(sources: Sequence[PromptSource]) -> tuple[str, Path | None]:
     for source in sources:
         text = source.load()
         if text is not None:
-            return text, source.path
+            return text, source.path.absolute() if source.path else None
     return "", None
 
 
-def get_system_info(is_repl: bool = True, *, facts: SystemFacts | None = None) -> str:
-    """Return the `# Environment` section, by default of this machine."""
-    return format_environment(facts or system_facts(), is_repl=is_repl)
+def get_system_info(
+    is_repl: bool = True, *, cwd: Path | None = None, facts: SystemFacts | None = None
+) -> str:
+    """Return the `# Environment` section, by default of this machine and its working directory."""
+    return format_environment(facts or system_facts(cwd), is_repl=is_repl)
 
 
-def system_facts() -> SystemFacts:
+def system_facts(cwd: Path | None = None) -> SystemFacts:
     """Return facts about this process and its machine; unknown ones are empty."""
+    try:
+        folder = str((cwd or Path()).absolute())
+    except OSError:  # it was deleted
+        folder = ""
+    try:
+        distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except (OSError, ValueError):
+        distribution = ""
     return SystemFacts(
-        working_directory=_working_directory(),
+        working_directory=folder,
         system=platform.system(),
         release=platform.release(),
-        distribution=_distribution(),
+        distribution=distribution,
         macos=platform.mac_ver()[0],
         terminal_program=os.environ.get("TERM_PROGRAM", ""),
         terminal=os.environ.get("TERM", ""),
     )
-
-
-def _working_directory() -> str:
-    try:
-        return str(Path.cwd())
-    except OSError:  # it was deleted
-        return ""
-
-
-def _distribution() -> str:
-    try:
-        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    except (OSError, ValueError):
-        return ""

@@ -1,26 +1,24 @@
 """The configured system prompt, which is read again when one of its files changes."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 
-from prompts.identity import CORE_IDENTITY
+from prompts.identity import CORE_IDENTITY, PLAIN, WITHOUT_CAPABILITIES
 from prompts.layers import format_layers
 from prompts.system_prompt import (
     SEPARATOR,
     ContextSection,
     EveryNTurns,
-    InjectionTrigger,
     OnTokenThreshold,
     PersistentContext,
     SystemInjector,
     SystemPrompt,
 )
-from service.adapters.prompts.files import read_text
+from service.adapters.files import read_text
 from service.adapters.prompts.folders import ContextLoader
-from service.config.content import Injection, PromptSection, PromptsSettings
+from service.config.content import PromptsSettings
 from service.errors import PromptError
 from service.observe.metrics import UNMEASURED, Metrics
 
@@ -38,7 +36,11 @@ class WatchedPrompts:
         """Read all files; raises `PromptError` if one is missing or can't be used."""
         self._settings = settings
         self._metrics = metrics
-        self._injector = _injector(settings.injections)
+        self._injector = SystemInjector()
+        for injection in settings.injections:
+            turns, tokens = injection.every_n_turns, injection.on_token_threshold
+            trigger = OnTokenThreshold(tokens or 0) if turns is None else EveryNTurns(turns)
+            self._injector.add_rule(trigger, injection.text)
         folder = settings.project_folder
         names = settings.instruction_files
         self._loader = ContextLoader(folder, instruction_files=names) if folder else None
@@ -73,24 +75,35 @@ class WatchedPrompts:
         return self.current.text() != before.text()
 
     def _read_stamps(self) -> dict[Path, Stamp]:
-        return {path: _stamp(path) for path in self._paths()}
-
-    def _paths(self) -> Iterator[Path]:
+        paths = [section.file for section in self._settings.sections if section.file]
         if self._settings.identity_file:
-            yield self._settings.identity_file
+            paths.append(self._settings.identity_file)
         if self._loader:
-            yield from self._loader.instruction_paths()
-        yield from (section.file for section in self._settings.sections if section.file)
+            paths += self._loader.instruction_paths()
+        return {path: _stamp(path) for path in paths}
 
     def _read(self) -> SystemPrompt:
         identity = self._settings.identity_file
         layers = format_layers(self._loader.instructions()) if self._loader else ""
-        sections = PersistentContext(map(_section, self._settings.sections)).render()
+        sections = PersistentContext(
+            ContextSection(
+                section.label,
+                _require_text(section.file) if section.file else section.text or "",
+                section.priority,
+            )
+            for section in self._settings.sections
+        ).render()
         return SystemPrompt(
-            identity=_require_text(identity) if identity else CORE_IDENTITY,
+            identity=_require_text(identity) if identity else _shipped_identity(self._settings),
             sections=SEPARATOR.join(filter(None, (layers, sections))),
             injector=self._injector,
         )
+
+
+def _shipped_identity(settings: PromptsSettings) -> str:
+    without_tools = settings.capabilities == "none"
+    nexus = WITHOUT_CAPABILITIES if without_tools else CORE_IDENTITY
+    return {"nexus": nexus, "plain": PLAIN, "none": ""}[settings.identity]
 
 
 def _stamp(path: Path) -> Stamp:
@@ -109,21 +122,3 @@ def _require_text(path: Path) -> str:
     if not text.strip():
         raise PromptError(f"{path}: is blank")
     return text.strip()
-
-
-def _section(section: PromptSection) -> ContextSection:
-    text = _require_text(section.file) if section.file else section.text or ""
-    return ContextSection(section.label, text, section.priority)
-
-
-def _injector(injections: tuple[Injection, ...]) -> SystemInjector:
-    injector = SystemInjector()
-    for injection in injections:
-        injector.add_rule(_trigger(injection), injection.text)
-    return injector
-
-
-def _trigger(injection: Injection) -> InjectionTrigger:
-    if injection.every_n_turns is not None:
-        return EveryNTurns(injection.every_n_turns)
-    return OnTokenThreshold(injection.on_token_threshold or 0)

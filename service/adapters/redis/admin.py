@@ -1,18 +1,26 @@
-"""What operators do on a Redis bus: dead letters, the number of shards, and an owner's erasure."""
+"""Operations on a Redis bus: dead letters, the number of shards, and an owner's erasure."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
 from service.adapters.bus_records import Holder, owner_in, owners_of, read_dead_letter
-from service.adapters.redis.connection import bus_errors, is_unavailable
-from service.adapters.redis.keys import report_pattern, result_pattern, shards_key
-from service.adapters.redis.scripts import RETRY, Call, Command
-from service.adapters.redis.servers import Servers, run, run_one
-from service.adapters.redis.shards import all_topics, parse_count, shard_topic
+from service.adapters.redis.driver import Call, Command, as_bus_error, bus_errors, is_unusable_key
+from service.adapters.redis.scripts import RETRY
+from service.adapters.redis.servers import Servers
+from service.adapters.redis.shards import (
+    REPORT,
+    RESULT,
+    all_topics,
+    escape_glob,
+    parse_count,
+    shard_topic,
+    shards_key,
+)
 from service.aio import batches
+from service.errors import ConfigError
 from service.ports.bus import DeadLetter, DeadLetters, Forgotten, RequestStream
 from service.wire.protocol import Topics
 
@@ -36,16 +44,13 @@ class RedisDeadLetters:
 
     async def scan(self, *, newest_first: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the entries that are there now, a page at a time."""
-        with bus_errors("read dead letters"):
-            entries = _entries(self._servers, self._key, newest_first=newest_first)
-            async for entry, fields in entries:
-                yield _dead_letter(entry, fields)
+        async for entry, fields in _entries(self._servers, self._key, newest_first=newest_first):
+            yield _dead_letter(entry, fields)
 
     async def find(self, letter_id: str) -> DeadLetter | None:
         """Return an entry, or None."""
-        command = Command(self._key, ("XRANGE", self._key, letter_id, letter_id))
-        with bus_errors("read dead letters"):
-            entries: Any = await run_one(self._servers, command)
+        command = Command("XRANGE", self._key, letter_id, letter_id)
+        entries = await self._servers.run_one("read dead letters", command)
         return _dead_letter(*entries[0]) if entries else None
 
     async def retry(self, ids: Sequence[str]) -> int:
@@ -58,16 +63,15 @@ class RedisDeadLetters:
             letter = await self.find(letter_id)
             if letter is not None and letter.source in self._sources:
                 call = Call(RETRY, (self._key, self._prefix + letter.source), (letter.id,))
-                with bus_errors("retry dead letters"):
-                    done += int(await run_one(self._servers, call))
+                done += int(await self._servers.run_one(f"retry {letter.id}: {call.keys[1]}", call))
         return done
 
     async def drop(self, ids: Sequence[str]) -> int:
         """Delete entries; returns how many existed."""
         if not ids:
             return 0
-        with bus_errors("drop dead letters"):
-            return int(await run_one(self._servers, Command(self._key, ("XDEL", self._key, *ids))))
+        command = Command("XDEL", self._key, *ids)
+        return int(await self._servers.run_one("drop dead letters", command))
 
 
 class RedisRequestShards:
@@ -78,32 +82,41 @@ class RedisRequestShards:
         self._prefix = prefix
         self._group = group
 
-    async def count(self) -> int:
-        """Return the number of shards; raises `ConfigError` if its key holds no such number."""
-        key = shards_key(self._prefix)
-        with bus_errors("look up the number of shards"):
-            return parse_count(await run_one(self._servers, Command(key, ("GET", key))))
+    async def count(self, default: int | None = None) -> int:
+        """Return the number of shards.
+
+        If its key holds no such number, return the default, or raise `ConfigError` without one.
+        """
+        action, command = "look up the number of shards", Command("GET", shards_key(self._prefix))
+        (value,) = await self._servers.ask(action, [command])
+        if isinstance(value, Exception) and not is_unusable_key(value):
+            raise as_bus_error(action, value)
+        try:
+            return parse_count(value)
+        except ConfigError:
+            if default is None:
+                raise
+            return default
 
     async def set_count(self, count: int) -> None:
         """Set the number of shards."""
         value = b"%d" % count
         parse_count(value)
-        key = shards_key(self._prefix)
-        with bus_errors("set the number of shards"):
-            await run_one(self._servers, Command(key, ("SET", key, value)))
+        command = Command("SET", shards_key(self._prefix), value)
+        await self._servers.run_one("set the number of shards", command)
 
     async def streams(self) -> list[RequestStream]:
         """Return the streams in use, and others that still hold entries."""
-        count = await self.count()
+        count = await self.count(default=1)  # as workers do until the key is mended
         used = {shard_topic(number, count) for number in range(count)}
         topics = all_topics()
         commands = [
-            Command(key, parts)
+            command
             for key in (self._prefix + topic for topic in topics)
-            for parts in (("XLEN", key), ("XPENDING", key, self._group))
+            for command in (Command("XLEN", key), Command("XPENDING", key, self._group))
         ]
-        with bus_errors("ask for the lengths of the streams"):
-            numbers = [*map(_number, await self._servers.execute(commands))]
+        replies = await self._servers.ask("read the lengths of the streams", commands)
+        numbers = [*map(_number, replies)]
         return [
             RequestStream(name=topic, entries=entries, pending=pending)
             for topic, entries, pending in zip(topics, numbers[::2], numbers[1::2], strict=True)
@@ -111,7 +124,7 @@ class RedisRequestShards:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RedisErasure:
     """The erasure of one owner.
 
@@ -127,40 +140,44 @@ class RedisErasure:
     streams: Sequence[str]
     owner_key: str
     #: Count, and delete nothing.
-    dry_run: bool
+    dry_run: bool = field(kw_only=True)
 
     async def forget(self) -> Forgotten:
         """Delete answers, reports and dead letters; count what has to stay."""
         dead, unreadable = await self._forget_dead_letters()
         return Forgotten(
-            results=await self._forget_values(result_pattern(self.prefix), "response"),
-            reports=await self._forget_values(report_pattern(self.prefix), "request"),
+            results=await self._forget_values(RESULT, "response"),
+            reports=await self._forget_values(REPORT, "request"),
             dead_letters=dead,
             unreadable=unreadable,
-            waiting=sum([await self._count_waiting(stream) for stream in self.streams]),
+            waiting=sum(
+                [
+                    self.owner_key in owners_of(fields.get(b"data", b""))
+                    for stream in self.streams
+                    async for _, fields in _entries(self.servers, stream)
+                ]
+            ),
         )
 
-    async def _forget_values(self, pattern: str, holder: Holder) -> int:
+    async def _forget_values(self, start: str, holder: Holder) -> int:
+        """Forget the values whose keys begin with the prefix and this."""
         owned: set[str] = set()
+        pattern = f"{escape_glob(self.prefix + start)}*"
         with bus_errors("search for an owner's values"):
             async for keys in batches(self.servers.keys(pattern, SCAN_COUNT), PAGE):
-                new = await self._owned(keys, holder)
+                calls = [Command("GET", key) for key in keys]
+                # a key of another type is not ours, and its reply is an error
+                values = await self.servers.ask("read an owner's values", calls)
+                new = {
+                    key
+                    for key, value in zip(keys, values, strict=True)
+                    if isinstance(value, bytes) and owner_in(value, holder) == self.owner_key
+                }
                 owned |= new
-                if new and not self.dry_run:
-                    await run(self.servers, [Command(key, ("UNLINK", key)) for key in sorted(new)])
+                if not self.dry_run:
+                    calls = [Command("UNLINK", key) for key in new]
+                    await self.servers.run("delete an owner's values", calls)
         return len(owned)
-
-    async def _owned(self, keys: Sequence[str], holder: Holder) -> set[str]:
-        """Return those of the keys whose values are the owner's."""
-        # a key of another type is not ours, and its reply is an error
-        values = await self.servers.execute([Command(key, ("GET", key)) for key in keys])
-        if error := next(filter(is_unavailable, values), None):
-            raise error
-        return {
-            key
-            for key, value in zip(keys, values, strict=True)
-            if isinstance(value, bytes) and owner_in(value, holder) == self.owner_key
-        }
 
     async def _forget_dead_letters(self) -> tuple[int, int]:
         """Return how many were the owner's, and how many name no owner."""
@@ -176,23 +193,17 @@ class RedisErasure:
                 await self.dead_letters.drop(owned[start : start + DROP_COUNT])
         return len(owned), unreadable
 
-    async def _count_waiting(self, stream: str) -> int:
-        waiting = 0
-        with bus_errors("read a stream"):
-            async for _, fields in _entries(self.servers, stream):
-                waiting += self.owner_key in owners_of(fields.get(b"data", b""))
-        return waiting
-
 
 async def _entries(
     servers: Servers, key: str, *, newest_first: bool = False
 ) -> AsyncGenerator[tuple[bytes, Mapping[bytes, bytes]], None]:
-    """Yield the entries that a stream has now, a page at a time; raises redis-py's errors."""
-    newest: Any = await run_one(servers, Command(key, ("XREVRANGE", key, "+", "-", "COUNT", 1)))
+    """Yield the entries that a stream has now, a page at a time."""
+    action = f"read {key}"
+    newest = await servers.run_one(action, Command("XREVRANGE", key, "+", "-", "COUNT", 1))
     low, high = "-", newest[0][0] if newest else "-"
     while True:
         bounds = ("XREVRANGE", key, high, low) if newest_first else ("XRANGE", key, low, high)
-        entries: Any = await run_one(servers, Command(key, (*bounds, "COUNT", PAGE)))
+        entries = await servers.run_one(action, Command(*bounds, "COUNT", PAGE))
         for entry in entries:
             yield entry
         if len(entries) < PAGE:
@@ -207,9 +218,7 @@ def _dead_letter(entry: bytes, fields: Mapping[bytes, bytes]) -> DeadLetter:
 
 
 def _number(reply: Any) -> int:  # noqa: ANN401 - the server's reply
-    """Return a number, 0 if the stream or group is missing; raises if the node is unavailable."""
-    if is_unavailable(reply):
-        raise reply
+    """Return a number, 0 if the stream or group is missing."""
     if isinstance(reply, ResponseError):
         return 0
     return int(reply["pending"] if isinstance(reply, dict) else reply)

@@ -1,27 +1,29 @@
 """The bus on Redis or Valkey: streams with consumer groups, and channels."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from math import ceil
 from typing import Any, Final
 
-from service.adapters.arrivals import Arrivals, Batches, Singles
+import structlog
+
+from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import unpack
 from service.adapters.redis.admin import RedisDeadLetters, RedisErasure, RedisRequestShards
 from service.adapters.redis.cluster import open_cluster
-from service.adapters.redis.connection import bus_errors, is_unavailable, open_clients
+from service.adapters.redis.driver import Call, Command, bus_errors, is_unavailable, is_unusable_key
 from service.adapters.redis.finishing import Finisher
-from service.adapters.redis.inbox import FixedStreams, RedisInbox
-from service.adapters.redis.keys import Shard
+from service.adapters.redis.inbox import RedisInbox
 from service.adapters.redis.pubsub import Subscription, following
-from service.adapters.redis.reports import RedisReports
-from service.adapters.redis.scripts import ENQUEUE, Call, Command
-from service.adapters.redis.servers import OneServer, Servers, run_one
-from service.adapters.redis.shards import Shards, all_topics
-from service.ports.bus import Answer, Enqueued, Forgotten, Identity, Receipt, StoredResult
-from service.wire.protocol import Topics
+from service.adapters.redis.scripts import ENQUEUE, RENUMBER
+from service.adapters.redis.servers import Servers, open_server, raise_first_error
+from service.adapters.redis.shards import Shard, Shards, all_topics, report_key
+from service.ports.bus import RECALL_FIELD, Answer, Enqueued, Forgotten, Identity, Receipt
+from service.wire.protocol import ROW_TOPICS, SIDE_TOPICS, Topics
+from service.wire.response import StoredResult, unpack_result
+
+log = structlog.get_logger(__name__)
 
 #: The end of a URL's scheme that names a node of a cluster.
 CLUSTER: Final = "+cluster"
@@ -41,35 +43,36 @@ async def open_redis_bus(url: str, options: BusOptions | None = None) -> AsyncIt
         yield bus
 
 
-@asynccontextmanager
-async def open_servers(url: str, options: BusOptions) -> AsyncIterator[Servers]:
+def open_servers(url: str, options: BusOptions) -> AbstractAsyncContextManager[Servers]:
     """Connect to one server, or to a cluster; raises `BusError`, and `ConfigError`."""
     scheme, separator, rest = url.partition("://")
-    if scheme.endswith(CLUSTER):
-        plain = scheme.removesuffix(CLUSTER) + separator + rest
-        async with open_cluster(plain, options) as cluster:
-            yield cluster
-        return
-    async with open_clients(url, options) as clients:
-        yield OneServer(clients)
+    if not scheme.endswith(CLUSTER):
+        return open_server(url, options)
+    return open_cluster(scheme.removesuffix(CLUSTER) + separator + rest, options)
 
 
 class RedisBus:
     """The `Bus` over one server, or a cluster.
 
     Calls are sent again after a lost connection, which does no harm, except that `submit`,
-    `append`, `publish` and `tell` may then double the entry or the message.
+    `append` and `publish` may then double the entry or the message.
     """
 
     def __init__(self, servers: Servers, options: BusOptions) -> None:
-        results = [Topics.LLM_RESULTS, Topics.TOOLS_RESULTS]
+        async def row_topics() -> Sequence[str]:
+            return ROW_TOPICS
+
+        async def recall_topics() -> Sequence[str]:
+            return (Topics.CONTEXT_RECALL_REQUEST,)
+
         self.shards = Shards(servers, options.prefix, options.result_ttl_seconds)
-        self.requests = RedisInbox(servers, self.shards, options.group, options)
-        self.results = RedisInbox(servers, FixedStreams(results), options.results_group, options)
+        self.requests = RedisInbox(servers, self.shards.refresh, options.group, options)
+        self.recalls = RedisInbox(servers, recall_topics, options.group, options)
+        self.results = RedisInbox(servers, row_topics, options.results_group, options)
         self.reports = RedisReports(servers, options.prefix)
-        self.dead_letters = RedisDeadLetters(servers, options.prefix, results)
+        self.dead_letters = RedisDeadLetters(servers, options.prefix, SIDE_TOPICS)
         self.request_shards = RedisRequestShards(servers, options.prefix, options.group)
-        self._streams = [options.prefix + topic for topic in (*all_topics(), *results)]
+        self._streams = [options.prefix + topic for topic in (*all_topics(), *SIDE_TOPICS)]
         self._servers = servers
         self._finisher = Finisher(servers, self.shards, options)
         self._options = options
@@ -82,12 +85,12 @@ class RedisBus:
 
     @property
     def resubscribed(self) -> int:
-        """Return how often the request channel was lost and subscribed again."""
+        """Return how often a channel of requests was lost and subscribed again."""
         return sum(subscription.resubscribed for subscription in self._ingress)
 
     @property
     def dropped(self) -> int:
-        """Return how many requests arrived on the channel faster than they were taken."""
+        """Return how many requests arrived on channels faster than they were taken."""
         return sum(subscription.arrivals.dropped for subscription in self._ingress)
 
     def now(self) -> datetime:
@@ -95,38 +98,48 @@ class RedisBus:
         return self._servers.clock.now()
 
     @asynccontextmanager
-    async def subscribe_requests(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
-        """Subscribe to the request channel; yields batches of payloads, across reconnects."""
+    async def subscribe_requests(
+        self, topic: str = Topics.CONTEXT_BUILD_REQUEST
+    ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """Subscribe to a channel of requests; yields batches of payloads, across reconnects."""
         # the channel has the stream's name: Redis keeps channels apart from keys
-        subscription = self._subscription(Shard(self._options.prefix).stream)
+        channel = self._options.prefix + topic
+        subscription = Subscription(self._servers, channel, Arrivals(channel))
         self._ingress.append(subscription)
         async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
-            yield Batches(subscription.arrivals)
+            yield subscription.arrivals.batches()
 
     @asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
-        subscription = self._subscription(channel)
+        subscription = Subscription(self._servers, channel, Arrivals(channel))
         async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
-            yield Singles(subscription.arrivals)
+            yield subscription.arrivals
 
-    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
-        """Add payloads from the channel to the request stream, once over all workers."""
+    async def enqueue(
+        self, payloads: Sequence[bytes], topic: str = Topics.CONTEXT_BUILD_REQUEST
+    ) -> list[Enqueued]:
+        """Add payloads from a channel to the request stream, once over all workers."""
         options = self._options
+        more = (RECALL_FIELD, "") if topic == Topics.CONTEXT_RECALL_REQUEST else ()
         await self.shards.recount()
         backlog = ceil(options.max_backlog / self.shards.count)
         limits = (options.consumer, int(options.heard_ttl_seconds * 1000), backlog)
         calls = []
         for payload in payloads:
             shard = Shard(options.prefix, await self.shards.topic_of(payload))
-            calls.append(Call(ENQUEUE, (shard.heard(payload), shard.stream), (*limits, payload)))
+            calls.append(
+                Call(ENQUEUE, (shard.heard(payload), shard.stream), (*limits, payload, *more))
+            )
         with bus_errors("enqueue"):
-            return [_enqueued(reply) for reply in await self._servers.execute(calls)]
+            replies = await self._servers.execute(calls)
+            return [_enqueued(*pair) for pair in zip(calls, replies, strict=True)]
 
-    async def submit(self, payload: bytes) -> str:
+    async def submit(self, payload: bytes, *, recall: str | None = None) -> str:
         """Add a request to the stream; returns the entry's id."""
         await self.shards.recount()
-        return await self.append(await self.shards.topic_of(payload), payload)
+        more = () if recall is None else (RECALL_FIELD, recall)
+        return await self._append(await self.shards.topic_of(payload), payload, *more)
 
     async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the stored answers to these requests, or None."""
@@ -157,46 +170,77 @@ class RedisBus:
 
     async def append(self, topic: str, payload: bytes) -> str:
         """Add an entry to a stream; returns its id."""
+        return await self._append(topic, payload)
+
+    async def _append(self, topic: str, payload: bytes, *more: str) -> str:
         key = self._options.prefix + topic
-        with bus_errors("append"):
-            command = Command(key, ("XADD", key, "*", "data", payload))
-            entry: bytes = await run_one(self._servers, command)
-            return entry.decode()
+        command = Command("XADD", key, "*", "data", payload, *more)
+        return str(await self._servers.run_one(f"append to {key}", command), "ascii")
+
+    async def renumber(self) -> list[str]:
+        """Recreate streams that take no more entries, each in one atomic step; return them."""
+        topics = [*all_topics(), *SIDE_TOPICS, Topics.CONTEXT_BUILD_DEAD]
+        shards = [Shard(self._options.prefix, topic) for topic in topics]
+        calls = [Call(RENUMBER, (shard.stream, shard.renewal)) for shard in shards]
+        replies = await self._servers.run("renumber streams", calls)
+        return [topic for topic, reply in zip(topics, replies, strict=True) if reply]
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
         """Delete an owner's stored answers, reports and dead letters, or only count them."""
-        erasure = RedisErasure(
-            servers=self._servers,
-            prefix=self._options.prefix,
-            dead_letters=self.dead_letters,
-            streams=self._streams,
-            owner_key=owner_key,
-            dry_run=dry_run,
-        )
-        return await erasure.forget()
+        where = (self._servers, self._options.prefix, self.dead_letters, self._streams)
+        return await RedisErasure(*where, owner_key, dry_run=dry_run).forget()
 
     async def ping(self) -> None:
         """Raise `BusError` unless the bus answers; measures its clock."""
         with bus_errors("ping"):
             await self._servers.ping()
 
-    def _subscription(self, channel: str) -> Subscription:
-        return Subscription(self._servers.subscriber(channel), channel, Arrivals(channel))
 
-
-def _enqueued(reply: Any) -> Enqueued:  # noqa: ANN401 - the server's
+def _enqueued(call: Call, reply: Any) -> Enqueued:  # noqa: ANN401 - the server's
     """Return the outcome of an `ENQUEUE`; raises the server's error."""
     if is_unavailable(reply):
         return Enqueued.UNAVAILABLE
+    if is_unusable_key(reply):  # the inbox logs it, once
+        return Enqueued.UNUSABLE
     if isinstance(reply, Exception):
         raise reply
+    if reply == b"alone":
+        log.error("bus.key_unusable", key=call.keys[0], reason="it holds no set", fix="ctxb doctor")
+        return Enqueued.ENQUEUED
     return Enqueued(reply.decode())
 
 
 def _first_answer(replies: Sequence[Any]) -> StoredResult | None:
-    """Return the first stored answer; replies of unavailable nodes are skipped."""
-    for reply in replies:
-        if isinstance(reply, Exception) and not is_unavailable(reply):
-            raise reply
-    values = (unpack(reply) for reply in replies if not isinstance(reply, Exception))
-    return next((value for value in values if value is not None), None)
+    """Return the first stored answer, without those of unavailable nodes and unusable keys."""
+    if not any(replies):
+        return None  # as for nearly all requests
+    usable = [reply for reply in replies if not (is_unavailable(reply) or is_unusable_key(reply))]
+    available = raise_first_error(usable)
+    return next((value for value in map(unpack_result, available) if value is not None), None)
+
+
+class RedisReports:
+    """The `ReportStore` over one server, or a cluster."""
+
+    def __init__(self, servers: Servers, prefix: str) -> None:
+        self._servers = servers
+        self._prefix = prefix
+
+    async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
+        """Store reports by build id, in one round trip per server."""
+        life = max(1, int(ttl_seconds * 1000))
+        named = {report_key(build_id, self._prefix): report for build_id, report in reports.items()}
+        calls = [Command("SET", key, value, "PX", life) for key, value in named.items()]
+        await self._servers.run("store build reports", calls)
+
+    async def get(self, build_id: str) -> bytes | None:
+        """Return the report of a build, or None."""
+        command = Command("GET", report_key(build_id, self._prefix))
+        report: bytes | None = await self._servers.run_one("read a build report", command)
+        return report
+
+    async def existing(self, build_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these builds have a report, in one round trip per server."""
+        calls = [Command("EXISTS", report_key(build_id, self._prefix)) for build_id in build_ids]
+        counts = await self._servers.run("look for build reports", calls)
+        return frozenset(name for name, count in zip(build_ids, counts, strict=True) if count)

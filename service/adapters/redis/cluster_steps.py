@@ -5,108 +5,99 @@ doubled, always under the same id, but nothing is lost.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
+from redis.exceptions import RedisError, ResponseError
 
-from service.adapters.redis.connection import is_unavailable
-from service.adapters.redis.finishing import FINISH, REPLY_REFUSED, UNKNOWN
-from service.adapters.redis.scripts import (
-    DEAD_LETTER,
-    HOLDER,
-    OURS,
-    PUT_REPLY,
-    RETRY,
+from service.adapters.redis.driver import (
     Argument,
     Call,
     Command,
     Script,
-    script,
+    is_unavailable,
+    is_unusable_key,
 )
+from service.adapters.redis.finishing import FINISH, REPLY_REFUSED, UNKNOWN
+from service.adapters.redis.scripts import DEAD_LETTER, HOLDER, OUTCOME, PUT_REPLY, RETRY
 
 log = structlog.get_logger(__name__)
 
-#: Store an answer, unless another one is stored.
-#: KEYS: result, stream. ARGV: mode, result, its time to live in ms, group, consumer, entry.
-#: Returns `send` if the answer has to be sent, `sent` if it has been, else the outcome. An answer
-#: that this worker stored but did not ack has to be sent again.
-STORE: Final = script(f"""
-{HOLDER}
-{OURS}
-local result, stream = KEYS[1], KEYS[2]
-local mode, group, consumer, entry = ARGV[1], ARGV[4], ARGV[5], ARGV[6]
-
-local who = holder(stream, group, entry)
-if mode == 'first' then
-  if redis.call('SET', result, ARGV[2], 'NX', 'PX', ARGV[3]) then return 'send' end
-  if who == consumer and redis.call('GET', result) == ARGV[2] then return 'send' end
-  if not who and ours(result, ARGV[2]) then return 'sent' end
-elseif not (who and who ~= consumer) then
-  if (who and mode == 'again') or redis.call('EXISTS', result) == 0 then return 'send' end
-end
-return who == consumer and 'answered' or 'not_mine'
+#: Store an answer if it is due; returns its outcome.
+#: KEYS: result, stream. ARGV: mode, result, its time to live in ms, group, consumer, entry, lease.
+STORE: Final = Script(f"""
+{OUTCOME}
+local mode, value, ttl = ARGV[1], ARGV[2], ARGV[3]
+return outcome(mode, KEYS[1], value, ttl, KEYS[2], ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 """)
 
 #: Delete a stored answer.
 #: KEYS: result. ARGV: the value that it must have to be deleted.
-UNSTORE: Final = script("""
+UNSTORE: Final = Script("""
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """)
 
 #: Send a reply to a list or a stream.
 #: KEYS: reply. ARGV: kind of reply, response, time to live in ms, length of a stream.
 #: Returns the receivers as `FINISH` does.
-SEND: Final = script(f"""
+SEND: Final = Script(f"""
 {PUT_REPLY}
 return put_reply(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 """)
 
 #: KEYS: stream. ARGV: group, consumer, entry. Returns 1 if this consumer holds the entry.
-HOLDS_ENTRY: Final = script("""
-local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)[1]
-return held and held[2] == ARGV[2] and 1 or 0
+HOLDS_ENTRY: Final = Script(f"""
+{HOLDER}
+return holder(KEYS[1], ARGV[1], ARGV[3]) == ARGV[2] and 1 or 0
 """)
 
-#: Runs one call; returns its reply, or its error.
-Run = Callable[[Call | Command], Awaitable[Any]]
+#: Runs one call; returns its reply, or raises redis-py's errors.
+Run = Callable[[Command], Awaitable[Any]]
 
 
 async def finish_in_steps(run: Run, call: Call) -> Any:  # noqa: ANN401 - as FINISH replies
     """Store an answer, send it, dead-letter the request if it is dead, and ack the request last.
 
-    The call of `FINISH` is for one answer. Returns its reply, or the error of the failed step.
+    The call of `FINISH` is for one answer.
     """
-    receipt = await _finish(run, call)
-    return receipt if isinstance(receipt, Exception) else [receipt]
-
-
-async def _finish(run: Run, call: Call) -> Any:  # noqa: ANN401 - a receipt, or an error
-    group, consumer, result_ms, kind, reply_ms, reply_length, _answers, *answer = call.arguments
+    group, consumer, result_ms, kind, reply_ms, reply_length, lease, _, *answer = call.arguments
     mode, value, entry, response, reply_to, *dead = answer
     stream, result, *other = call.keys
-    holder = (group, consumer, entry)
-    stored = await run(Call(STORE, (result, stream), (mode, value, result_ms, *holder)))
+    held = (group, consumer, entry, lease)
+    stored = await run(Call(STORE, (result, stream), (mode, value, result_ms, *held)))
     if stored != b"send":
-        return stored if isinstance(stored, Exception) else [stored, UNKNOWN]
-    if kind == "channel":
-        # on the request's node, as the script does
-        receivers = await run(Command(stream, ("PUBLISH", reply_to, response)))
-        if isinstance(receivers, Exception) and not is_unavailable(receivers):
-            receivers = REPLY_REFUSED
-    else:
-        limits = (reply_ms, reply_length)
-        receivers = await run(Call(SEND, (str(reply_to),), (kind, response, *limits)))
-    if isinstance(receivers, Exception):
-        if mode == "first" and not is_unavailable(receivers):
-            await run(Call(UNSTORE, (result,), (value,)))
-        return receivers
+        return [[stored, UNKNOWN]]
+    # a channel on the request's node, as the script does
+    reply: Command = Command("PUBLISH", reply_to, response, at=stream)
+    if kind != "channel":
+        reply = Call(SEND, (str(reply_to),), (kind, response, reply_ms, reply_length))
+    try:
+        receivers = await run(reply)
+    except ResponseError:
+        if kind != "channel":
+            if mode == "first":
+                with suppress(RedisError, OSError):  # the sender must get the refusal
+                    await run(Call(UNSTORE, (result,), (value,)))
+            raise
+        receivers = REPLY_REFUSED
+    settle: list[Command] = [Command("XACK", stream, group, entry)]
     if dead:
         length, *fields = dead
-        added = await run(_add_dead_letter(other[0], length, fields))
-        if isinstance(added, Exception):
-            return added
-    acked = await run(Command(stream, ("XACK", stream, group, entry)))
-    return acked if isinstance(acked, Exception) else [b"sent", receivers]
+        settle.insert(0, _add_dead_letter(other[0], length, fields))
+    await _run_while_usable(run, settle)
+    return [[b"sent", receivers]]
+
+
+async def _run_while_usable(run: Run, commands: Sequence[Command]) -> None:
+    """Run commands up to the first whose key can't be used."""
+    for command in commands:
+        try:
+            await run(command)
+        except ResponseError as error:
+            if not is_unusable_key(error):
+                raise
+            return
 
 
 async def dead_letter_in_steps(run: Run, call: Call) -> Any:  # noqa: ANN401 - as DEAD_LETTER replies
@@ -117,35 +108,30 @@ async def dead_letter_in_steps(run: Run, call: Call) -> Any:  # noqa: ANN401 - a
     """
     stream, dead = call.keys
     group, consumer, entry, length, *fields = call.arguments
-    held = await run(Call(HOLDS_ENTRY, (stream,), (group, consumer, entry)))
-    if held != 1:
-        return held if isinstance(held, Exception) else None
-    added = await run(_add_dead_letter(dead, length, fields))
-    if is_unavailable(added):
-        log.warning("bus.not_buried", stream=stream, entry=entry, reason=str(added))
-    if isinstance(added, Exception):
-        return added
-    return await run(Command(stream, ("XACK", stream, group, entry)))
+    if not await run(Call(HOLDS_ENTRY, (stream,), (group, consumer, entry))):
+        return None
+    try:
+        await run(_add_dead_letter(dead, length, fields))
+    except (RedisError, OSError) as error:
+        if is_unavailable(error):
+            log.warning("bus.dead_letter_failed", stream=stream, entry=entry, reason=str(error))
+        raise
+    return await run(Command("XACK", stream, group, entry))
 
 
 async def retry_in_steps(run: Run, call: Call) -> Any:  # noqa: ANN401 - as RETRY replies
     """Move an entry from the dead-letter stream back to its stream: copy it first."""
     dead, stream = call.keys
     (entry,) = call.arguments
-    entries = await run(Command(dead, ("XRANGE", dead, entry, entry)))
-    if isinstance(entries, Exception) or not entries:
-        return entries or 0
-    ((_, fields),) = entries
-    if b"data" not in fields:
-        return 0
-    added = await run(Command(stream, ("XADD", stream, "*", "data", fields[b"data"])))
-    return (
-        added if isinstance(added, Exception) else await run(Command(dead, ("XDEL", dead, entry)))
-    )
+    for _, fields in await run(Command("XRANGE", dead, entry, entry)):
+        if b"data" in fields:
+            await run(Command("XADD", stream, "*", "data", fields[b"data"]))
+            return await run(Command("XDEL", dead, entry))
+    return 0
 
 
 def _add_dead_letter(key: str, length: Argument, fields: Sequence[Argument]) -> Command:
-    return Command(key, ("XADD", key, "MAXLEN", "~", length, "*", *fields))
+    return Command("XADD", key, "MAXLEN", "~", length, "*", *fields)
 
 
 #: By the script whose keys may lie on several nodes.

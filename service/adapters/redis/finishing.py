@@ -1,31 +1,29 @@
 """Send answers from a Redis bus: each is stored, sent and acked in one step."""
 
-from collections.abc import Container, Sequence
-from functools import lru_cache
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
 from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import dead_letter_fields, pack
-from service.adapters.redis.connection import as_bus_error, is_unavailable
-from service.adapters.redis.keys import Shard
-from service.adapters.redis.scripts import (
-    HOLDER,
-    OURS,
-    PUT_REPLY,
+from service.adapters.bus_records import dead_letter_fields
+from service.adapters.redis.driver import (
     Argument,
     Call,
     Command,
+    Script,
+    as_bus_error,
     flatten,
-    script,
+    is_unavailable,
 )
+from service.adapters.redis.scripts import OUTCOME, PUT_REPLY, UNUSABLE
 from service.adapters.redis.servers import Servers
-from service.adapters.redis.shards import Shards
+from service.adapters.redis.shards import Shard, Shards
 from service.errors import OverloadedError
-from service.ports.bus import Answer, AnswerOutcome, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Receipt, ReplyKind
 from service.wire.protocol import Topics
+from service.wire.response import pack_result
 
 #: What `FINISH` returns for receivers that are not known, and for a reply that its key or channel
 #: refused.
@@ -41,28 +39,18 @@ BATCH_BYTES: Final = 262_144
 #: request is dead, and the reply unless it is a channel (a channel is no key, and a user who may
 #: publish there may have no right to a key of that name).
 #: ARGV: group, consumer, time to live of results in ms, kind of replies, their time to live in ms,
-#: length of a reply stream, number of answers; for each answer its mode, result, entry, response
-#: and destination; if the request is dead, the length of the dead-letter stream and the fields.
+#: length of a reply stream, lease in ms, number of answers; for each answer its mode, result,
+#: entry, response and destination; if the request is dead, the length of the dead-letter stream
+#: and the fields. If that stream can't be used, the answer is sent, but the request isn't acked.
 #: Returns for each answer the outcome and the receivers (-1 if not known, -2 if the reply was
 #: refused), or the error for which the request is not acked, though the answer may be stored.
-FINISH: Final = script(f"""
-{HOLDER}
-{OURS}
+FINISH: Final = Script(f"""
+{OUTCOME}
 {PUT_REPLY}
+{UNUSABLE}
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
-local kind, answers = ARGV[4], tonumber(ARGV[7])
+local kind, answers = ARGV[4], tonumber(ARGV[8])
 local dead = KEYS[answers + 2]
-
-local function outcome(result, mode, value, entry)
-  local first = mode == 'first'
-  if first and redis.call('SET', result, value, 'NX', 'PX', ARGV[3]) then return 'send' end
-  local who = holder(stream, group, entry)
-  if who and who ~= consumer then return 'not_mine' end
-  if first and ours(result, value) then return who and 'send' or 'sent' end
-  -- acked by another worker meanwhile: then its answer is not sent again
-  local free = not first and ((who and mode == 'again') or redis.call('EXISTS', result) == 0)
-  return free and 'send' or (who and 'answered' or 'not_mine')
-end
 
 local function send(response, reply)
   if kind ~= 'channel' then return put_reply(reply, kind, response, ARGV[5], ARGV[6]) end
@@ -72,27 +60,38 @@ local function send(response, reply)
 end
 
 local function finish(result, mode, value, entry, response, reply)
-  local due = outcome(result, mode, value, entry)
+  local due = outcome(mode, result, value, ARGV[3], stream, group, consumer, entry, ARGV[7])
   if due ~= 'send' then return {{due, -1}} end
-  local fields = 8 + 5 * answers
+  local fields, uncopied = 9 + 5 * answers, nil
   if #ARGV >= fields then -- first, as it may fail: then no reply has been sent
-    redis.call('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*', unpack(ARGV, fields + 1))
+    local copy = redis.pcall('XADD', dead, 'MAXLEN', '~', ARGV[fields], '*',
+      unpack(ARGV, fields + 1))
+    uncopied = type(copy) == 'table' and copy['err']
+    if uncopied and not unusable(uncopied) then return copy end
   end
   local receivers = send(response, reply)
   if type(receivers) == 'table' then return receivers end
-  redis.call('XACK', stream, group, entry)
+  -- with another value at its key, there is no entry to ack
+  if not uncopied then redis.pcall('XACK', stream, group, entry) end
   return {{'sent', receivers}}
 end
 
 local receipts = {{}}
 for index = 1, answers do
-  local first = 3 + 5 * index
+  local first = 4 + 5 * index
   local done, receipt = pcall(finish, KEYS[index + 1], unpack(ARGV, first, first + 4))
   -- an error is a text up to Redis 6.2, but has to be a table to be returned
   receipts[index] = (done or type(receipt) == 'table') and receipt or {{err = receipt}}
 end
 return receipts
 """)
+
+#: Why a reply may have been refused.
+_REFUSAL: Final[Mapping[ReplyKind, str]] = {
+    "channel": "the user may not publish there",
+    "list": "the key has a value of another type",
+    "stream": "the key has a value of another type, or the stream takes no more entries",
+}
 
 log = structlog.get_logger(__name__)
 
@@ -129,7 +128,7 @@ class Finisher:
             if answer.mode == "first"
             for key in self._shards.other_result_keys(answer.identity, answer.delivery.source)
         ]
-        replies = await self._servers.execute([Command(key, ("EXISTS", key)) for _, key in keys])
+        replies = await self._servers.execute([Command("EXISTS", key) for _, key in keys])
         return {index for (index, _), reply in zip(keys, replies, strict=True) if reply == 1}
 
     async def _finish_batches(
@@ -153,11 +152,16 @@ class Finisher:
     def _call(self, answers: Sequence[Answer]) -> Call:
         """Return the call of `FINISH` for a batch."""
         options, first = self._options, answers[0]
-        keys = [options.prefix + first.delivery.source, *map(self._result_key, answers)]
+        shard = Shard(options.prefix, first.delivery.source)
+        keys = [shard.stream, *(shard.result(answer.identity) for answer in answers)]
         arguments: list[Argument] = [options.group, options.consumer, self._result_ms]
-        arguments += [first.reply_kind, self._reply_ms, options.reply_max_length, len(answers)]
+        arguments += [first.reply_kind, self._reply_ms, options.reply_max_length]
+        arguments += [int(options.lease_seconds * 1000), len(answers)]
         for answer in answers:
-            arguments += (answer.mode, self._value(answer), answer.delivery.token)
+            value = b""
+            if answer.mode == "first":
+                value = pack_result(answer.fingerprint, answer.response, options.result_max_bytes)
+            arguments += (answer.mode, value, answer.delivery.token)
             arguments += (answer.response, answer.reply_to)
         if first.dead_letter is not None:
             keys.append(options.prefix + Topics.CONTEXT_BUILD_DEAD)
@@ -167,15 +171,6 @@ class Finisher:
         if first.reply_kind != "channel":
             keys.append(first.reply_to)
         return Call(FINISH, keys, arguments)
-
-    def _result_key(self, answer: Answer) -> str:
-        return Shard(self._options.prefix, answer.delivery.source).result(answer.identity)
-
-    def _value(self, answer: Answer) -> bytes:
-        """Return the value to store."""
-        if answer.mode != "first":
-            return b""
-        return pack(answer.fingerprint, answer.response, self._options.result_max_bytes)
 
     async def _count_receivers(self, answers: Sequence[Answer], replies: dict[int, Any]) -> None:
         """Count subscribers where a script reached none: a cluster node knows only its own."""
@@ -191,24 +186,21 @@ class Finisher:
                 replies[index] = [replies[index][0], count]
 
     def _receipt(self, answer: Answer, reply: Any) -> Receipt:  # noqa: ANN401 - Lua's reply
-        if isinstance(reply, ResponseError) and not _forbids_reply(answer, reply):
-            return Receipt(outcome=AnswerOutcome.FAILED, error=as_bus_error("finish", reply))
-        if isinstance(reply, ResponseError):
+        # the server refuses a script, before it begins, for the key of its reply
+        if answer.reply_kind != "channel" and isinstance(reply, NoPermissionError):
             self.forbidden += 1
             log.warning("bus.reply_forbidden", reply_to=answer.reply_to, kind=answer.reply_kind)
             return Receipt(outcome=AnswerOutcome.FORBIDDEN)
+        if isinstance(reply, ResponseError):
+            return Receipt(outcome=AnswerOutcome.FAILED, error=as_bus_error("finish", reply))
         if is_unavailable(reply):
             return Receipt(outcome=AnswerOutcome.NOT_MINE)
         outcome, receivers = reply
         if receivers == REPLY_REFUSED:
-            log.warning("bus.reply_refused", reply_to=answer.reply_to, kind=answer.reply_kind)
-        return _read_receipt(outcome, receivers)
-
-
-@lru_cache(maxsize=256)  # almost all receipts are equal
-def _read_receipt(outcome: bytes, receivers: int) -> Receipt:
-    known = receivers if receivers >= 0 else None
-    return Receipt(outcome=AnswerOutcome(outcome.decode()), receivers=known)
+            place = {"reply_to": answer.reply_to, "kind": answer.reply_kind}
+            log.warning("bus.reply_refused", **place, reason=_REFUSAL[answer.reply_kind])
+        known = receivers if receivers >= 0 else None
+        return Receipt(outcome=AnswerOutcome(outcome.decode()), receivers=known)
 
 
 def _batches(answers: Sequence[Answer], answered: Container[int]) -> list[list[int]]:
@@ -239,8 +231,3 @@ def _may_concern_one(reply: object) -> bool:
     if not isinstance(reply, ResponseError):
         return False
     return not isinstance(as_bus_error("finish", reply), OverloadedError)
-
-
-def _forbids_reply(answer: Answer, error: ResponseError) -> bool:
-    """Return whether the server refused a script, before it began, for the key of its reply."""
-    return answer.reply_kind != "channel" and isinstance(error, NoPermissionError)

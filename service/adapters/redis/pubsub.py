@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import structlog
 from redis.asyncio.client import PubSub
@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from service.adapters.arrivals import Arrivals
-from service.adapters.redis.servers import Subscriber
+from service.adapters.redis.servers import Servers
 from service.aio import raise_if_cancelled
 from service.errors import BusError
 
@@ -32,14 +32,14 @@ class Subscription:
     """
 
     def __init__(
-        self, subscriber: Subscriber, channel: str, arrivals: Arrivals, *, glob: bool = False
+        self, servers: Servers, channel: str, arrivals: Arrivals, *, glob: bool = False
     ) -> None:
         self.arrivals = arrivals
         #: Set when the server has confirmed the first subscription.
         self.confirmed = asyncio.Event()
         #: How often the subscription was lost and made again.
         self.resubscribed = 0
-        self._subscriber = subscriber
+        self._servers = servers
         self._channel = channel
         self._glob = glob
         self._pause = PAUSE_SECONDS
@@ -48,14 +48,19 @@ class Subscription:
 
     async def follow(self) -> NoReturn:
         """Read the channel until cancelled; reconnects whenever that fails."""
+        attempt = 0
         while True:
             try:
-                async with self._subscriber.pubsub() as pubsub:
+                async with self._servers.pubsub(self._channel, attempt) as pubsub:
                     await (pubsub.psubscribe if self._glob else pubsub.subscribe)(self._channel)
                     await self._read(pubsub)
             except (RedisError, OSError) as error:
-                self._log_loss(str(error))
+                reason = str(error)
+                if reason not in self._logged:
+                    log.warning("bus.subscription_lost", channel=self._channel, reason=reason)
+                self._logged.add(reason)
             raise_if_cancelled()
+            attempt += 1
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -71,25 +76,15 @@ class Subscription:
             # not listen(), which ends with the first lost connection
             message = await pubsub.get_message(timeout=QUIET_SECONDS)
             raise_if_cancelled()
-            if message is not None:
-                pinged = False
-                self._handle(message)
-            elif pinged:
-                raise RedisConnectionError("the server does not answer")
-            else:
-                pinged = True
+            if message is None:
+                if pinged:
+                    raise RedisConnectionError("the server does not answer")
                 await pubsub.ping()
-
-    def _handle(self, message: dict[str, Any]) -> None:
-        if message["type"] in {"message", "pmessage"}:
-            self.arrivals.put(message["data"])
-        elif message["type"] in {"subscribe", "psubscribe"}:
-            self._confirm()
-
-    def _log_loss(self, reason: str) -> None:
-        if reason not in self._logged:
-            log.warning("bus.subscription_lost", channel=self._channel, reason=reason)
-        self._logged.add(reason)
+            elif message["type"] in {"message", "pmessage"}:
+                self.arrivals.put(message["data"])
+            elif message["type"] in {"subscribe", "psubscribe"}:
+                self._confirm()
+            pinged = message is None
 
     def _confirm(self) -> None:
         self._pause = PAUSE_SECONDS

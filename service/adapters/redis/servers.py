@@ -1,36 +1,38 @@
 """Run commands and read streams on one server; `cluster` does the same on several."""
 
+from abc import ABC, abstractmethod
 from asyncio import timeout
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from math import ceil
-from time import monotonic
-from typing import Any, Final, Protocol
+from time import monotonic, time
+from typing import Any, Final
 
-from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
-from redis.exceptions import NoScriptError
+from redis.exceptions import RedisError, ResponseError
 
-from service.adapters.redis.connection import Clients, ServerClock
-from service.adapters.redis.driver import Entry, read_entries, round_trip
-from service.adapters.redis.scripts import TAKE, Argument, Call, Command
+from service.adapters.bus_options import BusOptions
+from service.adapters.redis.clients import Clients, make_clients
+from service.adapters.redis.driver import Command, bus_errors, execute, is_unavailable
 
 #: Seconds to wait for some of the streams before the next ones get their turn, when there are
 #: fewer slots than streams.
 TURN_SECONDS: Final = 0.05
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
-#: An entry with the key of its stream.
-StreamEntry = tuple[str, Entry]
+#: The key of a stream, and an entry of it: its id and its fields.
+StreamEntry = tuple[str, tuple[str, Mapping[bytes, bytes]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to read from streams, and how long to wait for it."""
+    """The streams to read, and how long to wait for them."""
 
     group: str
     consumer: str
-    #: Streams; entries of the first are preferred.
+    #: Streams; entries of the first are preferred. Empty if all nodes are unavailable.
     keys: Sequence[str]
     #: Maximum of entries.
     slots: int
@@ -40,126 +42,206 @@ class Reading:
     patience: float
 
     @property
-    def slots_per_stream(self) -> int:
-        """Return how many entries each stream may yield when all are read by one command.
+    def share(self) -> int:
+        """Return how many entries each stream may yield when all are read at once."""
+        return self.slots // len(self.keys)
 
-        There may be no streams: those on unavailable nodes are not read.
-        """
-        return self.slots // max(len(self.keys), 1)
-
-    @property
-    def has_few_slots(self) -> bool:
-        """Return whether waiting for all streams at once could yield too many entries."""
-        return self.slots < len(self.keys)
-
-    def command(
-        self, keys: Sequence[str], count: int, wait: float | None = None
-    ) -> tuple[Argument, ...]:
+    def command(self, keys: Sequence[str], count: int, wait: float = 0.0) -> Command:
         """Return the command that reads at most ``count`` entries of each stream."""
         # BLOCK 0 would wait for ever
         block = ("BLOCK", max(1, ceil(wait * 1000))) if wait else ()
         group = ("GROUP", self.group, self.consumer)
-        return ("XREADGROUP", *group, "COUNT", count, *block, "STREAMS", *keys, *[">"] * len(keys))
+        streams = ("STREAMS", *keys, *[">"] * len(keys))
+        return Command("XREADGROUP", *group, "COUNT", count, *block, *streams, at=keys[0])
 
 
-class Subscriber(Protocol):
-    """Opens subscriptions."""
+class ServerClock:
+    """The server's time: the local clock plus the difference that was last measured."""
 
-    def pubsub(self) -> PubSub:
-        """Return a subscription over a connection of its own."""
-        ...
+    def __init__(self) -> None:
+        self._offset = 0.0
+
+    async def measure(self, ask: Callable[[], Awaitable[tuple[int, int]]]) -> None:
+        """Ask the server for its time; assumes that half of the round trip is the way there."""
+        before = time()
+        seconds, microseconds = await ask()
+        middle = (before + time()) / 2
+        self._offset = seconds + microseconds / 1e6 - middle
+
+    def now(self) -> datetime:
+        """Return the server's time."""
+        return datetime.fromtimestamp(time() + self._offset, UTC)
+
+    def written_at(self, entry_id: str) -> datetime:
+        """Return when an entry was written; now, if its id is not a time.
+
+        Entries of one millisecond keep their order: they are a microsecond apart.
+        """
+        milliseconds, _, number = entry_id.partition("-")
+        try:
+            after = timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
+            return EPOCH + after
+        except OverflowError:
+            return self.now()
+
+    def age(self, entry_id: str) -> float:
+        """Return the seconds since an entry was written."""
+        return max(0.0, (self.now() - self.written_at(entry_id)).total_seconds())
 
 
-class Servers(Protocol):
-    """One server, or a cluster. All methods raise redis-py's errors."""
+class Servers(ABC):
+    """One server, or a cluster. Most methods raise redis-py's errors."""
 
-    @property
-    def clock(self) -> ServerClock:
-        """Return the clock that stamps entries."""
-        ...
+    def __init__(self) -> None:
+        #: The clock that stamps entries.
+        self.clock = ServerClock()
 
-    async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
+    async def run(self, action: str, calls: Sequence[Command]) -> list[Any]:
+        """Run calls; raises the first error among their replies, after all have run.
+
+        As `ask` and `run_one`, it raises a `BusError`, in which ``action`` is what was tried.
+        """
+        with bus_errors(action):
+            return raise_first_error(await self.execute(calls))
+
+    async def ask(self, action: str, calls: Sequence[Command]) -> list[Any]:
+        """Run calls as `run` does, but return the server's errors; those of connections raise."""
+        with bus_errors(action):
+            replies = await self.execute(calls)
+            raise_first_error([*filter(is_unavailable, replies)])
+            return replies
+
+    async def run_one(self, action: str, call: Command) -> Any:  # noqa: ANN401 - the server's reply
+        """Run one call as `run` does."""
+        (reply,) = await self.run(action, [call])
+        return reply
+
+    async def read(self, reading: Reading) -> list[StreamEntry]:
+        """Read new entries of streams for a group, or wait for them.
+
+        If there are fewer slots than streams, some are waited for in turn: to wait for all of them
+        at once could yield an entry of each, which is more than the slots.
+        """
+        if len(reading.keys) <= 1:
+            return await self._wait(reading)  # which also reads what is there
+        end, turn = monotonic() + reading.wait, 0
+        while True:
+            if entries := await self._take(reading):
+                return entries
+            remaining = end - monotonic()
+            if remaining <= 0:
+                return []
+            keys = [*reading.keys[turn:], *reading.keys[:turn]][: reading.slots]
+            turn = (turn + reading.slots) % len(reading.keys)
+            wait = remaining if len(keys) == len(reading.keys) else min(remaining, TURN_SECONDS)
+            if entries := await self._wait(replace(reading, keys=keys, wait=wait)):
+                return entries
+
+    async def _take(self, reading: Reading) -> list[StreamEntry]:
+        """Read as many streams at once as there are slots, then those that may have more."""
+        replies: list[Any] = []
+        keys, room = [*reading.keys], reading.slots
+        while keys and room:
+            some, keys = keys[:room], keys[room:]
+            share = room // len(some)
+            try:
+                new = await self.execute([reading.command([key], share) for key in some])
+            except (RedisError, OSError):
+                if room == reading.slots:
+                    raise
+                break  # the entries taken so far would be lost until their lease expires
+            counts = [len(read_entries(reply)) for reply in new]
+            keys += [key for key, count in zip(some, counts, strict=True) if count == share]
+            room -= sum(counts)
+            replies += new
+        return entries_in(replies)
+
+    @abstractmethod
+    async def execute(self, calls: Sequence[Command]) -> list[Any]:
         """Run calls, those of one server in order and in one round trip; return their replies.
 
         A `ResponseError` is returned as a reply. So is the error of an unavailable cluster node,
         as long as another node is available (`is_unavailable`).
         """
-        ...
 
     async def get(self, keys: Sequence[str]) -> Sequence[Any]:
         """Return the values of keys, None for a missing one; errors as `execute` returns them."""
-        ...
+        return await self.execute([Command("GET", key) for key in keys])
 
-    async def may_exist(self, keys: Sequence[str]) -> bool:
+    async def may_exist(self, keys: Sequence[str]) -> bool:  # noqa: ARG002 - of several slots
         """Return False if none of the keys exists, as far as one command can tell."""
-        ...
-
-    async def read(self, reading: Reading) -> list[StreamEntry]:
-        """Read new entries of streams for a group, or wait for them."""
-        ...
-
-    def subscriber(self, channel: str) -> Subscriber:
-        """Return an object that opens subscriptions to a channel."""
-        ...
-
-    async def publish(self, channel: str, payload: bytes) -> int:
-        """Send to a channel; returns the number of subscribers."""
-        ...
+        return True
 
     async def count_subscribers(self, channels: Sequence[str]) -> list[int]:
         """Return the subscribers of channels for which a script's PUBLISH returned 0."""
-        ...
+        return [0] * len(channels)
 
+    @abstractmethod
+    def pubsub(self, channel: str, attempt: int) -> PubSub:
+        """Return a subscription over a connection of its own, for the nth attempt to subscribe."""
+
+    @abstractmethod
+    async def publish(self, channel: str, payload: bytes) -> int:
+        """Send to a channel; returns the number of subscribers."""
+
+    @abstractmethod
     def keys(self, pattern: str, count: int) -> AsyncIterator[str]:
         """Yield the keys that match a glob; SCAN looks at ``count`` keys a step.
 
         A key may be yielded twice. An unavailable node raises, rather than leave out its keys.
         """
-        ...
 
+    @abstractmethod
     async def ping(self) -> None:
         """Raise unless a server answers; measures its clock."""
-        ...
+
+    @abstractmethod
+    async def _wait(self, reading: Reading) -> list[StreamEntry]:
+        """Wait for entries of any stream; each yields its share at most."""
 
 
-class OneServer:
+@asynccontextmanager
+async def open_server(url: str, options: BusOptions) -> AsyncIterator["OneServer"]:
+    """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`."""
+    async with AsyncExitStack() as stack:
+        clients = make_clients(stack, url, options)
+        server = OneServer(clients)
+        # without the user and the password
+        address = clients.commands.connection_pool.connection_kwargs
+        tcp = f"{address.get('host', 'localhost')}:{address.get('port', 6379)}"
+        with bus_errors(f"connect to {address.get('path') or tcp}"):
+            await server.ping()
+        yield server
+
+
+class OneServer(Servers):
     """A server that has all keys."""
 
     def __init__(self, clients: Clients) -> None:
-        self.clock = clients.clock
+        super().__init__()
         self._clients = clients
 
-    async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
+    async def execute(self, calls: Sequence[Command]) -> list[Any]:
         """Run calls in one round trip."""
         return await execute(self._clients.commands, calls)
 
     async def get(self, keys: Sequence[str]) -> Sequence[Any]:
         """Return the values of keys, by one command."""
-        values: Sequence[Any] = await run_one(self, Command(keys[0], ("MGET", *keys)))
-        return values
+        (values,) = raise_first_error(await self.execute([Command("MGET", *keys)]))
+        return list(values)
 
     async def may_exist(self, keys: Sequence[str]) -> bool:
         """Return whether any of the keys exists; True if the user may not ask."""
-        (count,) = await self.execute([Command(keys[0], ("EXISTS", *keys))])
+        (count,) = await self.execute([Command("EXISTS", *keys)])
         return bool(count)
 
-    async def read(self, reading: Reading) -> list[StreamEntry]:
-        """Read new entries of streams, or wait for them."""
-        if reading.has_few_slots:
-            return await read_in_turns(reading, self._take, self._wait)
-        return await fill_slots(reading, await self._wait(reading), self._take)
-
-    def subscriber(self, channel: str) -> Subscriber:  # noqa: ARG002 - the same for any channel
-        """Return what opens subscriptions to a channel."""
-        return self._clients.subscribing
+    def pubsub(self, channel: str, attempt: int) -> PubSub:  # noqa: ARG002 - always the same server
+        """Return a subscription over a connection of its own."""
+        return self._clients.subscribing.pubsub()
 
     async def publish(self, channel: str, payload: bytes) -> int:
         """Send to a channel; returns the number of subscribers."""
         return int(await self._clients.commands.publish(channel, payload))
-
-    async def count_subscribers(self, channels: Sequence[str]) -> list[int]:
-        """Return 0 for each channel: a script's PUBLISH knows all subscribers."""
-        return [0] * len(channels)
 
     async def keys(self, pattern: str, count: int) -> AsyncIterator[str]:
         """Yield the keys that match a glob."""
@@ -168,53 +250,13 @@ class OneServer:
 
     async def ping(self) -> None:
         """Raise unless the server answers; measures its clock."""
-        await self.clock.measure(self._clients.commands)
-
-    async def _take(self, reading: Reading) -> list[StreamEntry]:
-        """Read what is there, over all streams, without waiting."""
-        call = Call(TAKE, reading.keys, (reading.group, reading.consumer, reading.slots))
-        (reply,) = raise_first_error(await execute(self._clients.commands, [call]))
-        return [
-            (stream.decode(), (entry.decode(), dict(zip(parts[::2], parts[1::2], strict=True))))
-            for stream, entries in reply
-            for entry, parts in entries
-        ]
+        await self.clock.measure(self._clients.commands.time)
 
     async def _wait(self, reading: Reading) -> list[StreamEntry]:
         async with timeout(reading.wait + reading.patience):
-            command = reading.command(reading.keys, reading.slots_per_stream, reading.wait)
-            (reply,) = raise_first_error(await round_trip(self._clients.blocking, [command]))
-            return flatten_entries(reply)
-
-
-# --- running commands ------------------------------------------------------------------------
-
-
-async def run(servers: Servers, calls: Sequence[Call | Command]) -> list[Any]:
-    """Run calls; raises the first error among their replies, after all have run."""
-    return raise_first_error(await servers.execute(calls))
-
-
-async def run_one(servers: Servers, call: Call | Command) -> Any:  # noqa: ANN401 - the server's reply
-    """Run one call; raises if it fails."""
-    (reply,) = await run(servers, [call])
-    return reply
-
-
-async def execute(client: Redis, calls: Sequence[Call | Command]) -> list[Any]:
-    """Run calls in order and in one round trip; a `ResponseError` is returned as a reply.
-
-    Each script runs as one step. All calls run, even if one of them fails.
-    """
-    if not calls:
-        return []
-    replies = await round_trip(client, [call.words(by_sha=True) for call in calls])
-    uncached = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-    if uncached:
-        sources = [calls[index].words(by_sha=False) for index in uncached]
-        for index, reply in zip(uncached, await round_trip(client, sources), strict=True):
-            replies[index] = reply
-    return replies
+            command = reading.command(reading.keys, reading.share, reading.wait)
+            (reply,) = raise_first_error(await execute(self._clients.blocking, [command]))
+            return read_entries(reply)
 
 
 def raise_first_error(replies: list[Any]) -> list[Any]:
@@ -225,39 +267,24 @@ def raise_first_error(replies: list[Any]) -> list[Any]:
     return replies
 
 
-# --- strategies of reading, also for a cluster -----------------------------------------------
-
-Read = Callable[[Reading], Awaitable[list[StreamEntry]]]
-
-
-async def read_in_turns(reading: Reading, take: Read, wait: Read) -> list[StreamEntry]:
-    """Read more streams than there are slots: take what is there, or wait for some in turn.
-
-    To wait for all of them at once could yield an entry of each, which is more than the slots.
-    """
-    end, turn = monotonic() + reading.wait, 0
-    while True:
-        if entries := await take(reading):
-            return entries
-        remaining = end - monotonic()
-        if remaining <= 0:
-            return []
-        keys = [*reading.keys[turn:], *reading.keys[:turn]][: reading.slots]
-        turn = (turn + reading.slots) % len(reading.keys)
-        if entries := await wait(replace(reading, keys=keys, wait=min(remaining, TURN_SECONDS))):
-            return entries
+def entries_in(replies: Sequence[Any]) -> list[StreamEntry]:
+    """Return the entries in replies; raises a server's error if there are none."""
+    entries = [entry for reply in replies for entry in read_entries(reply)]
+    errors = [reply for reply in replies if isinstance(reply, ResponseError)]
+    if errors and not entries:
+        raise errors[0]
+    return entries
 
 
-async def fill_slots(reading: Reading, entries: list[StreamEntry], take: Read) -> list[StreamEntry]:
-    """Fill the remaining slots from streams that yielded all that they could."""
-    remaining = reading.slots - len(entries)
-    counts = Counter(stream for stream, _ in entries)
-    full = [key for key in reading.keys if counts[key] >= reading.slots_per_stream]
-    if not remaining or not full:
-        return entries
-    return entries + await take(replace(reading, keys=full, slots=remaining))
-
-
-def flatten_entries(reply: Any) -> list[StreamEntry]:  # noqa: ANN401 - as the driver gives it
-    """Read a reply to XREADGROUP: entries with the keys of their streams."""
-    return [(stream, entry) for stream, entries in read_entries(reply) for entry in entries]
+def read_entries(reply: Any) -> list[StreamEntry]:  # noqa: ANN401 - as the driver gives it
+    """Read a reply to XREADGROUP, of any protocol version; an error has no entries."""
+    if isinstance(reply, Exception):
+        return []
+    streams = reply.items() if isinstance(reply, Mapping) else reply or ()
+    return [
+        (stream.decode(), (entry.decode(), fields))
+        for stream, entries in streams
+        # with protocol=3 in the URL, redis-py wraps the entries in one more list
+        for entry, fields in (entries[0] if entries and isinstance(entries[0], list) else entries)
+        if entry
+    ]

@@ -2,36 +2,56 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from redis.exceptions import NoPermissionError, ResponseError
 
-from service.adapters.arrivals import Arrivals, Singles
+from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.admin import RedisRequestShards
+from service.adapters.redis.admin import SCAN_COUNT, RedisRequestShards
 from service.adapters.redis.bus import open_servers
-from service.adapters.redis.connection import bus_errors, is_unavailable
-from service.adapters.redis.keys import Shard, escape_glob, report_key, shards_key
+from service.adapters.redis.driver import Call, Command, as_bus_error, bus_errors
 from service.adapters.redis.pubsub import Subscription, following
-from service.adapters.redis.scripts import Command
-from service.adapters.redis.servers import Servers, run, run_one
-from service.adapters.redis.shards import shard_topic
-from service.errors import BusError
+from service.adapters.redis.scripts import LAST_ID, OLDEST, count_waiting, is_lane
+from service.adapters.redis.servers import Servers
+from service.adapters.redis.shards import (
+    HEARD,
+    MAX_SHARDS,
+    REPORT,
+    RESULT,
+    Shard,
+    all_topics,
+    escape_glob,
+    report_key,
+    shard_topic,
+    shards_key,
+)
+from service.aio import batches
+from service.errors import BusError, ConfigError
 from service.ports.bus import Identity
-from service.ports.status import BusState, ChannelMessage, ServerState, StreamState, WorkerState
-from service.wire.protocol import Topics
+from service.ports.status import (
+    BusState,
+    ChannelMessage,
+    ServerState,
+    StreamState,
+    UnusableKey,
+    WorkerState,
+)
+from service.wire.protocol import ROW_TOPICS, SIDE_TOPICS, Topics
 
 #: Topics whose channels are listened to.
 OVERHEARD: Final = (
     Topics.CONTEXT_BUILD_RESPONSE,
+    Topics.CONTEXT_RECALL_RESPONSE,
     Topics.CONTEXT_PRUNED,
     Topics.CONTEXT_SUMMARIZED,
     Topics.CONTEXT_COMPACTED,
 )
-RESULTS: Final = (Topics.LLM_RESULTS, Topics.TOOLS_RESULTS)
+#: The types of values, by how their keys begin.
+VALUES: Final = {HEARD: "set", RESULT: "string", REPORT: "string"}
 #: The topic reported for an answer on a channel that its sender chose.
 REPLY: Final = "reply"
 #: Messages that wait here for a slow reader, besides those that the subscriptions hold.
@@ -62,38 +82,97 @@ class RedisSurvey:
 
     async def servers(self) -> list[ServerState]:
         """Return the state of each server that has a request stream."""
-        count = await self._division.count()
+        count = await self._division.count(default=1)
         keys = [self._key(shard_topic(number, count)) for number in range(count)]
-        with bus_errors("ask the server for its state"):
-            replies = await run(self._servers, [Command(key, ("INFO",)) for key in keys])
+        calls = [Command("INFO", at=key) for key in keys]
+        replies = await self._servers.run("ask the server for its state", calls)
         by_server = {info["run_id"]: info for info in replies}
-        return [_server_state(info) for info in by_server.values()]
+        return [
+            ServerState(
+                product="valkey" if "valkey_version" in info else "redis",
+                version=str(info.get("valkey_version") or info["redis_version"]),
+                durable=bool(info["aof_enabled"]),
+                eviction=str(info["maxmemory_policy"]),
+                used_bytes=int(info["used_memory"]),
+                most_bytes=int(info["maxmemory"]),
+                primary=info["role"] == "master",
+            )
+            for info in by_server.values()
+        ]
 
     async def state(self) -> BusState:
         """Return the lengths of the streams, and who reads them."""
         names = [stream.name for stream in await self._division.streams()]
-        count = await self._division.count()
+        count = await self._division.count(default=1)
         group, results_group = self._options.group, self._options.results_group
+        dead_letters = Command("XLEN", self._key(Topics.CONTEXT_BUILD_DEAD))
+        (dead,) = await self._replies_or_none("count the dead letters", dead_letters)
         return BusState(
             shards=count,
             requests=[await self._stream_state(name, group) for name in names],
-            results=[await self._stream_state(name, results_group) for name in RESULTS],
+            recalls=await self._stream_state(Topics.CONTEXT_RECALL_REQUEST, group),
+            results=[await self._stream_state(name, results_group) for name in ROW_TOPICS],
             workers=await self._workers(names),
             listening=await self._count_listening(),
-            dead_letters=await self._length(Topics.CONTEXT_BUILD_DEAD),
+            dead_letters=dead or 0,
         )
+
+    async def unusable_keys(self) -> list[UnusableKey]:
+        """Return the keys of streams and of the number of shards that can't be used."""
+        shards = shards_key(self._options.prefix)
+        expected = {shards: "string"}
+        for topic in (*all_topics(), *SIDE_TOPICS, Topics.CONTEXT_BUILD_DEAD):
+            expected[self._key(topic)] = "stream"
+        unusable = await self._of_wrong_type(expected)
+        wrong = {each.key for each in unusable}
+        streams = [key for key in expected if expected[key] == "stream" and key not in wrong]
+        calls = [Command("XINFO STREAM", key) for key in streams]
+        for key, info in zip(streams, await self._replies_or_none("read ids", *calls), strict=True):
+            if info and info["last-generated-id"] == LAST_ID.encode():
+                unusable.append(UnusableKey(key=key, expected="stream", found=None))
+        if shards not in wrong:
+            try:
+                await self._division.count()
+            except ConfigError:
+                number = f"number from 1 to {MAX_SHARDS}"
+                unusable.append(UnusableKey(key=shards, expected=number, found="string"))
+        return unusable
+
+    async def unusable_values(self) -> AsyncGenerator[UnusableKey, None]:
+        """Search all keys for values of a wrong type, a page at a time."""
+        kinds = {self._key(kind): type_ for kind, type_ in VALUES.items()}
+        pattern = f"{escape_glob(self._key('context.build.'))}*"
+        with bus_errors("search for values of a wrong type"):
+            async for page in batches(self._servers.keys(pattern, SCAN_COUNT), SCAN_COUNT):
+                expected = {
+                    key: type_
+                    for key in page
+                    for kind, type_ in kinds.items()
+                    if key.startswith(kind)
+                }
+                for unusable in await self._of_wrong_type(expected):
+                    yield unusable
+
+    async def _of_wrong_type(self, expected: Mapping[str, str]) -> list[UnusableKey]:
+        calls = [Command("TYPE", key) for key in expected]
+        types = await self._servers.run("read types", calls)
+        return [
+            UnusableKey(key=key, expected=expected[key], found=str(found, "ascii"))
+            for key, found in zip(expected, types, strict=True)
+            if str(found, "ascii") not in {"none", expected[key]}
+        ]
 
     async def clock_offset_seconds(self) -> float:
         """Return how far the server's clock is ahead of this machine's."""
-        with bus_errors("ask for the time"):
+        with bus_errors("read the time"):
             await self._servers.ping()
         return (self._servers.clock.now() - datetime.now(UTC)).total_seconds()
 
     async def subscriber_limit(self) -> tuple[int, int] | None:
         """Return the output buffer limits of subscribers in bytes; None if they are hidden."""
-        command = Command(self._key(Topics.CONTEXT_BUILD_REQUEST), ("CONFIG GET", _PUBSUB_LIMIT))
-        with bus_errors("ask for a setting"):
-            (reply,) = await self._servers.execute([command])
+        key = self._key(Topics.CONTEXT_BUILD_REQUEST)
+        command = Command("CONFIG GET", _PUBSUB_LIMIT, at=key)
+        (reply,) = await self._servers.ask("read a setting", [command])
         if isinstance(reply, ResponseError):
             return None
         words = reply[_PUBSUB_LIMIT].split()
@@ -107,12 +186,8 @@ class RedisSurvey:
         """
         commands = _needed_commands(self._options)
         key = self._key(Topics.CONTEXT_BUILD_REQUEST)
-        calls = [Command(key, ("EVAL", CHECK_RIGHT, 1, key, *words)) for words in commands]
-        with bus_errors("ask for rights"):
-            replies = await self._servers.execute(calls)
-            for reply in replies:
-                if is_unavailable(reply):
-                    raise reply
+        calls = [Command("EVAL", CHECK_RIGHT, 1, key, *words, at=key) for words in commands]
+        replies = await self._servers.ask("check rights", calls)
         for reply in replies:
             if isinstance(reply, ResponseError):
                 return None if _NO_SUCH_FUNCTION.search(str(reply)) else [f"EVAL: {reply}"]
@@ -139,38 +214,41 @@ class RedisSurvey:
     def _subscriptions(self) -> Iterator[tuple[str, Subscription]]:
         for topic in OVERHEARD:
             channel = self._key(topic)
-            subscriber = self._servers.subscriber(channel)
-            yield topic, Subscription(subscriber, channel, Arrivals(channel))
+            yield topic, Subscription(self._servers, channel, Arrivals(channel))
         for prefix in self._reply_prefixes:
             glob = f"{escape_glob(prefix)}*"
-            subscriber = self._servers.subscriber(prefix)
-            yield REPLY, Subscription(subscriber, glob, Arrivals(glob), glob=True)
+            yield REPLY, Subscription(self._servers, glob, Arrivals(glob), glob=True)
 
     async def _stream_state(self, topic: str, group: str) -> StreamState:
         key = self._key(topic)
-        commands = (("XINFO STREAM", key), ("XINFO GROUPS", key), ("XPENDING", key, group))
-        with bus_errors("ask for the state of a stream"):
-            stream, groups, pending = await self._replies_or_none(key, commands)
+        stream, groups, pending, oldest = await self._replies_or_none(
+            "read the state of a stream",
+            Command("XINFO STREAM", key),
+            Command("XINFO GROUPS", key),
+            Command("XPENDING", key, group),
+            Call(OLDEST, (key,), (group,)),
+        )
         ours = [info for info in groups or () if info["name"].decode() == group]
-        oldest = pending["min"] if pending else None
+        lag = ours[0].get("lag") if ours else (stream["length"] if stream else 0)
+        waiting = count_waiting(pending) if pending else 0
         return StreamState(
             name=topic,
             entries=stream["length"] if stream else 0,
             added=stream.get("entries-added") if stream else 0,
-            lag=ours[0].get("lag") if ours else (stream["length"] if stream else 0),
-            pending=pending["pending"] if pending else 0,
-            oldest_pending_seconds=self._age(oldest.decode()) if oldest else 0.0,
+            lag=None if lag is None else lag + waiting,
+            pending=pending["pending"] - waiting if pending else 0,
+            oldest_pending_seconds=self._servers.clock.age(oldest.decode()) if oldest else 0.0,
             grouped=bool(ours),
         )
 
     async def _workers(self, topics: Sequence[str]) -> list[WorkerState]:
         workers: dict[str, WorkerState] = {}
         for topic in topics:
-            key = self._key(topic)
-            command = ("XINFO CONSUMERS", key, self._options.group)
-            with bus_errors("ask who reads a stream"):
-                (consumers,) = await self._replies_or_none(key, [command])
+            command = Command("XINFO CONSUMERS", self._key(topic), self._options.group)
+            (consumers,) = await self._replies_or_none("ask who reads a stream", command)
             for consumer in consumers or ():
+                if is_lane(consumer["name"]):
+                    continue
                 name = consumer["name"].decode(errors="replace")
                 silent = consumer["idle"] / 1000
                 known = workers.get(name)
@@ -183,50 +261,30 @@ class RedisSurvey:
 
     async def _count_listening(self) -> int:
         channel = self._key(Topics.CONTEXT_BUILD_REQUEST)
+        reply = await self._servers.run_one(
+            "count the subscribers", Command("PUBSUB NUMSUB", channel)
+        )
         with bus_errors("count the subscribers"):
-            reply = await run_one(self._servers, Command(channel, ("PUBSUB NUMSUB", channel)))
             elsewhere = await self._servers.count_subscribers([channel])
         return max(int(reply[0][1]), *elsewhere)
 
-    async def _length(self, topic: str) -> int:
-        key = self._key(topic)
-        with bus_errors("count the dead letters"):
-            return int(await run_one(self._servers, Command(key, ("XLEN", key))))
-
-    async def _replies_or_none(self, key: str, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+    async def _replies_or_none(self, action: str, *commands: Command) -> list[Any]:
         """Return replies, None if the stream or group is missing; raises all other errors."""
-        replies = await self._servers.execute([Command(key, parts) for parts in commands])
+        replies = await self._servers.ask(action, commands)
         for reply in replies:
-            if is_unavailable(reply) or isinstance(reply, NoPermissionError):
-                raise reply
+            if isinstance(reply, NoPermissionError):
+                raise as_bus_error(action, reply)
         return [None if isinstance(reply, ResponseError) else reply for reply in replies]
 
     def _key(self, topic: str) -> str:
         return self._options.prefix + topic
-
-    def _age(self, entry_id: str) -> float:
-        written = self._servers.clock.written_at(entry_id)
-        return max(0.0, (self._servers.clock.now() - written).total_seconds())
-
-
-def _server_state(info: dict[str, Any]) -> ServerState:
-    valkey = info.get("valkey_version")
-    return ServerState(
-        product="valkey" if valkey else "redis",
-        version=str(valkey or info["redis_version"]),
-        durable=bool(info["aof_enabled"]),
-        eviction=str(info["maxmemory_policy"]),
-        used_bytes=int(info["used_memory"]),
-        most_bytes=int(info["maxmemory"]),
-        primary=info["role"] == "master",
-    )
 
 
 async def _pump(
     topic: str, arrivals: Arrivals, queue: asyncio.Queue[ChannelMessage | BusError]
 ) -> None:
     try:
-        async for payload in Singles(arrivals):
+        async for payload in arrivals:
             await queue.put(ChannelMessage(topic=topic, payload=payload))
     except BusError as error:
         await queue.put(error)
@@ -240,9 +298,7 @@ async def _drain(queue: asyncio.Queue[ChannelMessage | BusError]) -> AsyncIterat
         yield item
 
 
-# --- rights ----------------------------------------------------------------------------------
-
-#: Asks the server whether the user may run a command, without running it; since Redis 7.0.
+#: Checks with the server whether the user may run a command, without running it; since Redis 7.0.
 CHECK_RIGHT: Final = "return redis.acl_check_cmd(unpack(ARGV)) and 1 or 0"
 #: The error of Redis 6.2, which lacks the function.
 _NO_SUCH_FUNCTION: Final = re.compile(r"acl_check_cmd")
@@ -254,8 +310,8 @@ def _needed_commands(options: BusOptions) -> list[tuple[str, ...]]:
     shard = Shard(prefix)
     requests, dead = shard.stream, prefix + Topics.CONTEXT_BUILD_DEAD
     answer, heard = shard.result(Identity("ctxb", "doctor")), shard.heard(b"")
-    results = (prefix + Topics.LLM_RESULTS, prefix + Topics.TOOLS_RESULTS)
-    return [
+    others = [prefix + topic for topic in SIDE_TOPICS]
+    commands: list[tuple[str, ...]] = [
         ("GET", shards_key(prefix)),
         ("GET", answer),
         ("MGET", answer),
@@ -265,24 +321,24 @@ def _needed_commands(options: BusOptions) -> list[tuple[str, ...]]:
         ("PEXPIRE", heard, "1"),
         ("XADD", dead, "*", "data", "x"),
         ("PUBLISH", prefix + Topics.CONTEXT_BUILD_RESPONSE, "x"),
+        ("PUBLISH", prefix + Topics.CONTEXT_RECALL_RESPONSE, "x"),
         ("PUBLISH", prefix + Topics.CONTEXT_PRUNED, "x"),
         ("SUBSCRIBE", requests),
-        *(words for stream in (requests, *results) for words in _stream_commands(stream, group)),
+        ("SUBSCRIBE", prefix + Topics.CONTEXT_RECALL_REQUEST),
     ]
-
-
-def _stream_commands(stream: str, group: str) -> list[tuple[str, ...]]:
-    return [
-        ("XADD", stream, "*", "data", "x"),
-        ("XLEN", stream),
-        ("XGROUP", "CREATE", stream, group, "0", "MKSTREAM"),
-        ("XINFO", "GROUPS", stream),
-        ("XREADGROUP", "GROUP", group, "x", "STREAMS", stream, ">"),
-        ("XPENDING", stream, group),
-        ("XCLAIM", stream, group, "x", "0", "0-1"),
-        ("XACK", stream, group, "0-1"),
-        ("XTRIM", stream, "MINID", "0-1"),
-    ]
+    for stream in (requests, *others):
+        commands += [
+            ("XADD", stream, "*", "data", "x"),
+            ("XLEN", stream),
+            ("XGROUP", "CREATE", stream, group, "0", "MKSTREAM"),
+            ("XINFO", "GROUPS", stream),
+            ("XREADGROUP", "GROUP", group, "x", "STREAMS", stream, ">"),
+            ("XPENDING", stream, group),
+            ("XCLAIM", stream, group, "x", "0", "0-1"),
+            ("XACK", stream, group, "0-1"),
+            ("XTRIM", stream, "MINID", "0-1"),
+        ]
+    return commands
 
 
 def _command_and_key(words: tuple[str, ...]) -> tuple[str, ...]:

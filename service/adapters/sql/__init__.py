@@ -1,1 +1,12 @@
-"""History and profiles in an SQL database."""
+"""The stores of history, profiles and summaries in an SQL database."""
+
+from typing import Final
+
+#: The database that a URL's scheme names; Postgres needs the extra ``postgres``.
+DATABASES: Final = {
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "postgresql+asyncpg": "postgres",
+    "sqlite": "sqlite",
+    "sqlite+aiosqlite": "sqlite",
+}

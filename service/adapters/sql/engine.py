@@ -1,46 +1,51 @@
-"""Transactions on an SQL database: concurrency, cancellation and errors, whatever the database."""
+"""Transactions on an SQL database: concurrency, cancellation and errors, for every database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
+from sqlalchemy import Connection, Dialect, Engine, Executable, Result
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from service.errors import RowRefusedError, SchemaError, StoreError
+from service.errors import SchemaError, StoreError
 
 T = TypeVar("T")
 
 #: Work done on the connection of one transaction.
 Work = Callable[[AsyncConnection], Awaitable[T]]
+#: The parameters of a statement.
+Values = Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """What `Database` has to know of one kind of database."""
+    """The differences of one kind of database that `Database` needs."""
 
     #: The database's name in errors; holds no credentials.
     name: str
-    #: Begins a transaction that only reads, and sees one state of the database. The argument is
-    #: ``by_index``, see `Database.read`.
-    begin_read: Callable[[bool], AbstractAsyncContextManager[AsyncConnection]]
+    #: Its connections begin and end no transactions themselves.
+    engine: AsyncEngine
+    #: Reads a file in the calling thread; None for a server. Its connections are as the others.
+    local: Engine | None
+    #: Begins a transaction that only reads, and sees one state of the database.
+    begin_read: str
     #: Begins a transaction that writes; after locking an owner it sees what was committed before.
-    begin_write: Callable[[bool], AbstractAsyncContextManager[AsyncConnection]]
-    #: Closes all connections.
-    dispose: Callable[[], Awaitable[None]]
+    begin_write: str
+    #: Follows either, and makes the transaction read ranges of indexes whatever the statistics;
+    #: empty where the planner does so anyway.
+    by_index: str
     #: How many transactions of each kind run at a time; there are connections for all of them.
     readers: int
     writers: int
     #: Exceptions that the driver raises besides SQLAlchemy's.
     errors: tuple[type[Exception], ...]
-    #: Returns why a transaction failed, in words that quote no stored text.
-    cause: Callable[[Exception], str]
-    #: Returns whether it failed because of a row's content, and would fail again.
-    refused: Callable[[Exception], bool]
-    #: Returns whether it failed because the tables are not ours, or not those of their revision.
-    misfit: Callable[[Exception], bool]
+    #: Returns the error that a failure is, and its cause in words that quote no stored text:
+    #: `RowRefusedError` for a row's content, which would fail again, `SchemaError` for tables that
+    #: are not ours, or not those of their revision, else `StoreError`.
+    explain: Callable[[Exception], tuple[type[StoreError], str]]
     #: Whether the driver's error may be chained to ours: it quotes no stored text.
     chained: bool
     #: Whether opening the store upgrades the schema; otherwise an operator does.
@@ -61,40 +66,44 @@ class Database:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
+        self.name = driver.name
         # Unlike the pool's, these queues are first in, first out, and waiting can be cancelled.
         self._readers = asyncio.Semaphore(driver.readers)
         self._writers = asyncio.Semaphore(driver.writers)
         self._running: set[asyncio.Task[object]] = set()
         self._failures: tuple[type[Exception], ...] = (SQLAlchemyError, *driver.errors)
 
-    @property
-    def name(self) -> str:
-        """Return the database's name in errors."""
-        return self.driver.name
-
-    async def read(self, work: Work[T], *, by_index: bool = True) -> T:
+    async def read(self, work: Work[T], *, by_index: bool = False, at_once: bool = False) -> T:
         """Do work in a transaction that sees one state of the database.
 
-        With ``by_index`` the database plans statements for the ranges of indexes that they are
-        written for, whatever its statistics. Statements that read whole tables go without.
+        With ``by_index`` its statements are planned for the indexes that they are written for,
+        whatever the statistics: for those that fetch rows by their ids, or write or sort ranges.
+        With ``at_once`` the work waits for nothing but its statements, and takes all of their rows:
+        of a file it is done in one step of a thread, where each statement would need several.
         """
         await self._readers.acquire()
-        return await self._finish(self._run(self.driver.begin_read(by_index), work), self._readers)
+        begin = self.driver.begin_read + (self.driver.by_index if by_index else "")
+        local = self.driver.local if at_once else None
+        reading = asyncio.to_thread(self._run_locally, local, begin, work) if local else None
+        return await self._finish(reading or self._run(begin, work), self._readers)
 
-    async def write(self, work: Work[T], *, by_index: bool = True) -> T:
-        """Do work in a transaction, and commit it; statements are planned as in `read`.
+    async def write(self, work: Work[T], *, by_index: bool = False) -> T:
+        """Do work in a transaction, and commit it; ``by_index`` is as for `read`.
 
         Once the transaction has locked an owner, no other one changes that owner's data.
         """
         await self._writers.acquire()
-        return await self._finish(self._run(self.driver.begin_write(by_index), work), self._writers)
+        begin = self.driver.begin_write + (self.driver.by_index if by_index else "")
+        return await self._finish(self._run(begin, work), self._writers)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close all connections, after the transactions that still run."""
         if self._running:
             await asyncio.wait(self._running)
         with self._errors():
-            await self.driver.dispose()
+            await self.driver.engine.dispose()
+            if self.driver.local:
+                self.driver.local.dispose()
 
     async def _finish(self, transaction: Coroutine[None, None, T], slot: asyncio.Semaphore) -> T:
         """Wait for a transaction, then release its slot; cancelling the wait doesn't cancel it.
@@ -107,33 +116,82 @@ class Database:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         task.add_done_callback(lambda _: slot.release())
-        task.add_done_callback(_retrieve_error)
+        # an error that nobody waits for any more is retrieved, or asyncio would log it as a fault
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return await asyncio.shield(task)
 
-    async def _run(
-        self, transaction: AbstractAsyncContextManager[AsyncConnection], work: Work[T]
-    ) -> T:
+    async def _run(self, begin: str, work: Work[T]) -> T:
+        """Begin a transaction in one round trip, work in it, and commit it or roll it back."""
         with self._errors():
-            async with transaction as connection:
-                return await work(connection)
+            async with self.driver.engine.begin() as connection:
+                # Any: the drivers have no common type
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                try:
+                    await driver.execute(begin)
+                    result = await work(connection)
+                    await driver.execute("COMMIT")
+                except BaseException:
+                    try:
+                        await driver.execute("ROLLBACK")
+                    except self._failures:  # the first error is the one to raise
+                        await connection.invalidate()  # the pool must not reuse it
+                    raise
+                return result
+
+    def _run_locally(self, engine: Engine, begin: str, work: Work[T]) -> T:
+        """Do what `_run` does, in the calling thread."""
+        with self._errors(), engine.connect() as connection:
+            try:
+                connection.exec_driver_sql(begin)
+                result = _finish_now(work(cast("AsyncConnection", _Local(connection))))
+                connection.exec_driver_sql("COMMIT")
+            except BaseException:
+                connection.invalidate()
+                raise
+            return result
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except self._failures as error:
-            raise self._store_error(error) from (error if self.driver.chained else None)
-
-    def _store_error(self, error: Exception) -> StoreError:
-        cause = self.driver.cause(error)
-        if self.driver.refused(error):
-            return RowRefusedError(f"{self.name}: {cause}")
-        if self.driver.misfit(error):
-            return SchemaError(f"{self.name}: its tables are not those of its revision: {cause}")
-        return StoreError(f"{self.name}: {cause}")
+            kind, cause = self.driver.explain(error)
+            if kind is SchemaError:
+                cause = f"its tables are not those of its revision: {cause}"
+            chained = error if self.driver.chained else None
+            raise kind(f"{self.name}: {cause}") from chained
 
 
-def _retrieve_error(task: asyncio.Task[T]) -> None:
-    """Retrieve an error that nobody waits for any more, or asyncio would log it as a fault."""
-    if not task.cancelled():
-        task.exception()
+class _Local:
+    """The part of an `AsyncConnection` that reading needs, without waiting."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def dialect(self) -> Dialect:
+        """Return the dialect of the database."""
+        return self._connection.dialect
+
+    async def execute(self, statement: Executable, values: Values = None) -> Result[Any]:
+        """Execute a statement."""
+        return self._connection.execute(statement, values)
+
+    async def scalar(self, statement: Executable, values: Values = None) -> object:
+        """Return the first value of a statement's first row."""
+        return self._connection.scalar(statement, values)
+
+
+def _finish_now(work: Awaitable[T]) -> T:
+    """Return the result of work that never has to wait.
+
+    Raises:
+        RuntimeError: It waits for something.
+    """
+    steps = work.__await__()
+    try:
+        next(steps)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    raise RuntimeError("work that is done at once may only wait for its statements")

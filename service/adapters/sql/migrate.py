@@ -1,5 +1,6 @@
 """Upgrades of a database to the newest revision, comparison with it, and rebuilds of its index."""
 
+from contextlib import aclosing
 from typing import Any, Final
 
 from alembic import command
@@ -7,25 +8,21 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.database_state import (
+from service.adapters.sql.databases import (
+    DEFAULTS,
     MIGRATIONS,
-    newest_revision,
+    NEWEST,
+    is_missing,
+    open_database,
     require_known,
     require_newest,
     revision_of,
     warn_of_pool,
 )
-from service.adapters.sql.database_urls import DEFAULTS, is_missing, opened
 from service.adapters.sql.engine import Database
+from service.adapters.sql.reindexing import complete_index, is_complete, is_current, rebuild_index
 from service.adapters.sql.schema import metadata
-from service.adapters.sql.search_index import (
-    complete_index,
-    is_complete,
-    is_current,
-    rebuild_index,
-)
 from service.config.endpoints import StoreSettings
 from service.errors import SchemaError
 
@@ -56,8 +53,9 @@ async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
         StoreError: The database cannot be opened, or doesn't allow creating tables.
     """
     patient = limits.model_copy(update={"statement_timeout_seconds": UPGRADE_SECONDS})
-    async with opened(url, patient) as database:
-        await database.write(lambda c: c.run_sync(_upgrade, database), by_index=False)
+    async with aclosing(open_database(url, patient)) as database:
+        await database.write(lambda c: c.run_sync(_upgrade, database))
+    async with aclosing(open_database(url, patient)) as database:
         await complete_index(database)
 
 
@@ -70,14 +68,16 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     """
     if is_missing(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
-    async with opened(url, limits) as database:
+    async with aclosing(open_database(url, limits)) as database:
         await require_newest(database)
         await warn_of_pool(database)
-        differences = await database.read(_find_differences, by_index=False)
+        differences = await database.read(lambda c: c.run_sync(_compare_tables))
+        if not await database.read(is_complete):
+            differences.append("rows are not indexed yet")
         outdated = not differences and not await database.read(is_current)
     if differences:
         raise SchemaError(
-            f"{database.name}: the tables are not those of revision {newest_revision()}:"
+            f"{database.name}: the tables are not those of revision {NEWEST}:"
             f" {'; '.join(differences)}"
         )
     if outdated:
@@ -85,7 +85,7 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
             f"{database.name}: the search index was made by the rules of another version:"
             " run `ctxb db reindex`"
         )
-    return newest_revision()
+    return NEWEST
 
 
 async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
@@ -99,7 +99,7 @@ async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
     """
     if is_missing(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
-    async with opened(url, limits) as database:
+    async with aclosing(open_database(url, limits)) as database:
         await require_newest(database)
         return await rebuild_index(database)
 
@@ -114,11 +114,6 @@ def _upgrade(connection: Connection, database: Database) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-
-
-async def _find_differences(connection: AsyncConnection) -> list[str]:
-    unfinished = [] if await is_complete(connection) else ["rows are not indexed yet"]
-    return [*await connection.run_sync(_compare_tables), *unfinished]
 
 
 def _compare_tables(connection: Connection) -> list[str]:

@@ -1,17 +1,17 @@
 """The Postgres driver: connections, transactions, and the reasons of its errors."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from service.adapters.sql.engine import Driver
 from service.config.endpoints import StoreSettings
-from service.errors import ConfigError, StoreError
+from service.errors import ConfigError, RowRefusedError, SchemaError, StoreError
 
 #: Waits until no other session of this database changes the schema; the number is ours alone.
 SCHEMA_LOCK: Final = "SELECT pg_advisory_xact_lock(7239847612008533)"
@@ -51,19 +51,11 @@ BY_INDEX: Final = {
     "random_page_cost": "0.01",
     "seq_page_cost": "0.01",
 }
-_SET_BY_INDEX: Final = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
-#: One state for all statements; nothing that only reads can fail at this level.
-_BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-#: Writers lock their owner, and then have to see what the one before them has written; a snapshot
-#: from before the lock would hide it.
-_BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 _PREPARE: Final = (
     "SELECT current_setting('server_encoding') AS encoding, set_config(name, value, false)"
     " FROM unnest($1::text[], $2::text[]) AS settings (name, value)"
 )
-#: What the driver raises, besides SQLAlchemy's errors.
-_ERRORS: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 #: Codes of PostgreSQL's appendix A that are a row's fault: its data, a constraint, a key that is
 #: too large for an index.
 _REFUSED: Final = re.compile("22|23|54000")
@@ -76,10 +68,18 @@ _HOST_AND_DATABASE: Final = re.compile(r"[\w.,:\[\]-]*(?:/[\w.-]*)?")
 def postgres_driver(url: str, limits: StoreSettings) -> Driver:
     """Return the driver of a Postgres database; nothing is connected yet."""
     name = host_and_database(url)
+    milliseconds = str(round(limits.statement_timeout_seconds * 1_000) or 1)
+    session = {
+        **SESSION,
+        "statement_timeout": milliseconds,
+        # a process that is stopped inside a transaction must not keep its owner locked
+        "idle_in_transaction_session_timeout": milliseconds,
+    }
+    connect = partial(_connect, "postgresql" + url[url.index(":") :], limits, session, name)
     engine = create_async_engine(
         "postgresql+asyncpg://",
-        async_creator=partial(_connect, "postgresql" + url[url.index(":") :], limits, name),
-        isolation_level="AUTOCOMMIT",  # `_transaction` begins and ends transactions
+        async_creator=connect,
+        isolation_level="AUTOCOMMIT",
         pool_size=limits.pool_size,
         max_overflow=0,
         pool_pre_ping=True,  # the first transaction after a restart of the server works
@@ -88,40 +88,23 @@ def postgres_driver(url: str, limits: StoreSettings) -> Driver:
     writers = limits.pool_size // 2
     return Driver(
         name=name,
-        begin_read=partial(_transaction, engine, _BEGIN_READ),
-        begin_write=partial(_transaction, engine, _BEGIN_WRITE),
-        dispose=engine.dispose,
+        engine=engine,
+        local=None,
+        # one state for all statements; nothing that only reads can fail at this level
+        begin_read="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        # Writers lock their owner, and then have to see what the one before them has written; a
+        # snapshot from before the lock would hide it.
+        begin_write="BEGIN ISOLATION LEVEL READ COMMITTED",
+        by_index="".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items()),
         readers=limits.pool_size - writers,
         writers=writers,
-        errors=_ERRORS,
-        cause=_cause,
-        refused=_refused,
-        misfit=_misfit,
+        errors=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
+        explain=_explain,
         chained=False,  # the server's details quote the row
         upgrades_itself=False,
         schema_lock=SCHEMA_LOCK,
         connections=CONNECTIONS,
     )
-
-
-@asynccontextmanager
-async def _transaction(
-    engine: AsyncEngine, begin: str, by_index: bool
-) -> AsyncIterator[AsyncConnection]:
-    """Begin a transaction with its planner settings in one round trip; commit or roll back."""
-    async with engine.begin() as connection:
-        # Any: the driver has no types
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        try:
-            await driver.execute(begin + _SET_BY_INDEX if by_index else begin)
-            yield connection
-            await driver.execute("COMMIT")
-        finally:
-            if driver.is_in_transaction():  # after an error, which is the one to raise
-                with suppress(*_ERRORS):
-                    await driver.execute("ROLLBACK")
-            if driver.is_in_transaction():  # the pool must not reuse it
-                driver.terminate()
 
 
 def host_and_database(url: str) -> str:
@@ -133,7 +116,9 @@ def host_and_database(url: str) -> str:
     return shown
 
 
-async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connection:
+async def _connect(
+    url: str, limits: StoreSettings, session: Mapping[str, str], name: str
+) -> asyncpg.Connection:
     try:
         connection = await asyncpg.connect(
             url,
@@ -148,46 +133,26 @@ async def _connect(url: str, limits: StoreSettings, name: str) -> asyncpg.Connec
         raise ConfigError(f"store.url: {error.message}") from None
     with ExitStack() as stack:
         stack.callback(connection.terminate)
-        milliseconds = str(round(limits.statement_timeout_seconds * 1_000) or 1)
-        wanted = {
-            **SESSION,
-            "statement_timeout": milliseconds,
-            # a process that is stopped inside a transaction must not keep its owner locked
-            "idle_in_transaction_session_timeout": milliseconds,
-        }
         # all rows are fetched: the server changes a setting as it returns the row
-        rows = await connection.fetch(_PREPARE, list(wanted), list(wanted.values()))
+        rows = await connection.fetch(_PREPARE, list(session), list(session.values()))
         if (encoding := rows[0]["encoding"]) != "UTF8":
             raise StoreError(f"{name}: its encoding is {encoding}; create it with ENCODING 'UTF8'")
         stack.pop_all()
     return connection
 
 
-def _cause(error: Exception) -> str:
+def _explain(error: Exception) -> tuple[type[StoreError], str]:
     """Return the server's message, but not its details, which quote what users wrote."""
-    original = _original(error)
+    original = getattr(error, "orig", None) or error
+    original = original.__cause__ or original
     if isinstance(original, asyncpg.PostgresError):
-        return f"{original.message} ({original.sqlstate})"
+        state = original.sqlstate or ""
+        cause = f"{original.message} ({state})"
+        if _REFUSED.match(state):
+            return RowRefusedError, cause
+        return SchemaError if _MISFIT.match(state) else StoreError, cause
     if isinstance(original, OSError):
-        return str(original) or type(original).__name__
-    return type(original).__name__
-
-
-def _refused(error: Exception) -> bool:
-    original = _original(error)
-    if isinstance(original, asyncpg.InterfaceError):
-        return isinstance(original, ValueError)  # a value that the driver cannot send
-    return bool(_REFUSED.match(_sqlstate(original)))
-
-
-def _misfit(error: Exception) -> bool:
-    return bool(_MISFIT.match(_sqlstate(_original(error))))
-
-
-def _sqlstate(error: BaseException) -> str:
-    return error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
-
-
-def _original(error: Exception) -> BaseException:
-    wrapped: BaseException = getattr(error, "orig", None) or error
-    return wrapped.__cause__ or wrapped
+        return StoreError, str(original) or type(original).__name__
+    # a value that the driver cannot send
+    refused = isinstance(original, asyncpg.InterfaceError) and isinstance(original, ValueError)
+    return RowRefusedError if refused else StoreError, type(original).__name__

@@ -1,7 +1,6 @@
 """The tables of the SQL store, as the newest migration leaves them."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -10,52 +9,28 @@ from sqlalchemy import (
     Dialect,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
-    TypeDecorator,
     text,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.types import TypeEngine
 
-#: Mask that makes a number of 64 bits unsigned.
-_ALL_BITS: Final = 2**64 - 1
+from service.adapters.store_records import keys_to_words, words_to_keys
 
 
-class Keys(TypeDecorator[Sequence[int]]):
-    """Numbers of 64 bits: an array in Postgres, words of 16 digits in SQLite, for its full text."""
+class _KeyWords(Text):
+    """Keys of the search index in SQLite, as words for its full text."""
 
-    impl = Text
-    cache_ok = True
+    def bind_processor(self, _dialect: Dialect) -> Callable[[Any], str]:
+        """Return the function that writes keys for the driver."""
+        return keys_to_words
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Return the column's type in a database."""
-        kind = ARRAY(BigInteger) if dialect.name == "postgresql" else Text()
-        return dialect.type_descriptor(kind)
-
-    def process_bind_param(self, value: Sequence[int] | None, dialect: Dialect) -> object:
-        """Return the value for the driver."""
-        if value is None or dialect.name == "postgresql":
-            return value
-        return " ".join(map(as_word, value))
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Sequence[int] | None:  # noqa: ANN401 - the driver's
-        """Return the driver's value as numbers."""
-        if value is None or dialect.name == "postgresql":
-            numbers: Sequence[int] | None = value
-            return numbers
-        return [_number(word) for word in value.split()]
-
-
-def as_word(key: int) -> str:
-    """Write a number as the 16 digits that it has in SQLite's full text."""
-    return f"{key & _ALL_BITS:016x}"
-
-
-def _number(word: str) -> int:
-    return int.from_bytes(bytes.fromhex(word), signed=True)
+    def result_processor(self, _dialect: Dialect, _coltype: object) -> Callable[[Any], Any]:
+        """Return the function that reads the driver's text; null is no entry."""
+        return words_to_keys
 
 
 metadata: Final = MetaData()
@@ -65,6 +40,7 @@ metadata: Final = MetaData()
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
 #: Numbers that the database generates; SQLite does so for INTEGER only, which has 64 bits there.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
+_KEYS: Final = ARRAY(BigInteger).with_variant(_KeyWords(), "sqlite")
 
 #: One row per owner. Every append updates it first, which locks the owner.
 owners: Final = Table(
@@ -181,7 +157,7 @@ searched: Final = Table(
     Column("sequence", BigInteger, nullable=False),
     Column("sort_time", BigInteger, nullable=False),
     Column("id", _NAME, nullable=False),
-    Column("terms", Keys, nullable=False),  # ascending
+    Column("terms", _KEYS, nullable=False),  # ascending
     Index("searched_by_owner", "owner_key", "sequence", unique=True),
 )
 
@@ -208,18 +184,27 @@ indexing: Final = Table(
 #: One row: the rules of `service.recall.terms` by which the keys in ``searched`` were made.
 index_rules: Final = Table("index_rules", metadata, Column("rules", Text, primary_key=True))
 
+#: Vectors of rows in ``searched``; pruned rows keep theirs.
+vectors: Final = Table(
+    "vectors",
+    metadata,
+    Column("owner_key", _NAME, primary_key=True),
+    Column("id", _NAME, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("vector", LargeBinary, nullable=False),  # empty if the model refuses the text
+)
+
+#: Owners whose rows up to a sequence number have vectors of a model. Locked after the owner.
+vector_queue: Final = Table(
+    "vector_queue",
+    metadata,
+    Column("owner_key", _NAME, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    # when the next rows may be taken, in microseconds since 1970, UTC; null if none wait
+    Column("due", BigInteger),
+    Index("vector_queue_by_due", "due"),
+)
+
 #: INSERT … ON CONFLICT. SQLAlchemy has one for each dialect; Postgres' also works with SQLite.
 insert: Final = postgresql.insert
-
-
-def key(name: str) -> str:
-    """Return text for a key column: NUL, which Postgres refuses, is escaped."""
-    return name.replace("\\", "\\\\").replace("\0", "\\0")
-
-
-def from_key(text: str) -> str:
-    """Return the text that `key` was given."""
-    return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else "\\", text)
-
-
-_ESCAPED: Final = re.compile(r"\\([\\0])")

@@ -2,18 +2,19 @@
 
 import re
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from service.adapters.sql.engine import Driver
-from service.errors import StoreError
+from service.errors import RowRefusedError, SchemaError, StoreError
 
 #: Seconds that a transaction waits for another process's to end.
 BUSY_SECONDS: Final = 10.0
@@ -37,19 +38,37 @@ def sqlite_driver(url: str) -> Driver:
             pass
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}") from error
-    engine = _engine(path)
-    writer = engine.execution_options(immediate=True)
+    options: Mapping[str, Any] = {
+        "isolation_level": "AUTOCOMMIT",
+        "skip_autocommit_rollback": True,
+        "pool_size": READERS + 1,
+        "max_overflow": 0,
+        "hide_parameters": True,  # they hold what users wrote
+    }
+    engine = create_async_engine(
+        URL.create("sqlite+aiosqlite", database=str(path)),
+        connect_args={"timeout": BUSY_SECONDS},
+        **options,
+    )
+    local = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        **options,
+    )
+    for each in (engine.sync_engine, local):
+        event.listen(each, "connect", _prepare)
     return Driver(
         name=str(path),
-        begin_read=lambda _: engine.begin(),
-        begin_write=lambda _: writer.begin(),
-        dispose=engine.dispose,
+        engine=engine,
+        local=local,
+        begin_read="BEGIN",
+        # a transaction that reads before it writes may lose its snapshot, so writers lock at once
+        begin_write="BEGIN IMMEDIATE",
+        by_index="",
         readers=READERS,
         writers=1,  # SQLite has one, and polls while it waits for it
         errors=(sqlite3.Error,),
-        cause=_cause,
-        refused=_refused,
-        misfit=_misfit,
+        explain=_explain,
         chained=True,
         upgrades_itself=True,
         schema_lock=None,
@@ -75,20 +94,6 @@ def sqlite_path(url: str) -> Path:
     return path
 
 
-def _engine(path: Path) -> AsyncEngine:
-    engine = create_async_engine(
-        URL.create("sqlite+aiosqlite", database=str(path)),
-        # isolation_level None: the driver begins no transactions itself
-        connect_args={"timeout": BUSY_SECONDS, "isolation_level": None},
-        pool_size=READERS + 1,
-        max_overflow=0,
-        hide_parameters=True,  # they hold what users wrote
-    )
-    event.listen(engine.sync_engine, "connect", _prepare)
-    event.listen(engine.sync_engine, "begin", _begin)
-    return engine
-
-
 def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     # Readers and the writer don't block each other. The file keeps this mode. While others use a
@@ -102,20 +107,9 @@ def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor.close()
 
 
-def _begin(connection: Connection) -> None:
-    # A transaction that reads before it writes may lose its snapshot, so writers lock at once.
-    immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-def _cause(error: Exception) -> str:
-    return str(getattr(error, "orig", None) or error)
-
-
-def _refused(error: Exception) -> bool:
+def _explain(error: Exception) -> tuple[type[StoreError], str]:
     original = getattr(error, "orig", None) or error
-    return isinstance(original, sqlite3.IntegrityError | sqlite3.DataError)
-
-
-def _misfit(error: Exception) -> bool:
-    return bool(_MISFIT.search(_cause(error)))
+    cause = str(original)
+    if isinstance(original, sqlite3.IntegrityError | sqlite3.DataError):
+        return RowRefusedError, cause
+    return SchemaError if _MISFIT.search(cause) else StoreError, cause

@@ -2,22 +2,28 @@
 
 import json
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from dataclasses import asdict
 from typing import Final
 
 from cachetools import LRUCache
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Summary
-from formatters.rows import fix_surrogates
 from formatters.times import parse_timestamp
 from service.adapters.sql.engine import Database
-from service.adapters.sql.queries import batches, lock_owner, read_bodies, scope
-from service.adapters.sql.schema import claims, insert, key, messages, summaries
-from service.adapters.store_records import checked_owner, microseconds
-from service.ports.stores import Clock
-from service.ports.summaries import Expected, fingerprint
+from service.adapters.sql.queries import (
+    conversation_of,
+    delete_by_ids,
+    key,
+    lock_owner,
+    owner_of,
+    read_bodies,
+    scope,
+)
+from service.adapters.sql.schema import claims, insert, messages, summaries
+from service.adapters.store_records import microseconds, to_json
+from service.ports.stores import Clock, Expected, fingerprint
 
 #: Size of the cache of summaries. A summary counts `SUMMARY_SIZE` and one for each row that it
 #: covers, whose id it holds, some 100 bytes each. Parsing one that covers thousands of rows takes
@@ -25,7 +31,7 @@ from service.ports.summaries import Expected, fingerprint
 CACHE_SIZE: Final = 200_000
 SUMMARY_SIZE: Final = 100
 
-_PLAIN: Final = ("id", "owner_key", "conversation_id", "text", "generation", "tokens")
+_DELETE: Final = delete_by_ids(summaries)
 _TIMES: Final = ("first_timestamp", "last_timestamp", "created")
 
 
@@ -40,7 +46,7 @@ class SqlSummaries:
 
     async def read(self, owner_key: str, conversation_id: str | None = None) -> Sequence[Summary]:
         """Return the summaries of a scope in the order of the oldest rows that they cover."""
-        owner, conversation = _scope_keys(owner_key, conversation_id)
+        owner, conversation = owner_of(owner_key), conversation_of(conversation_id)
         ids_in_order = (
             select(summaries.c.id)
             .outerjoin(
@@ -48,7 +54,7 @@ class SqlSummaries:
                 (messages.c.owner_key == summaries.c.owner_key)
                 & (messages.c.id == summaries.c.first_id),
             )
-            .where(summaries.c.owner_key == owner, _in_conversation(conversation))
+            .where(summaries.c.owner_key == owner, summaries.c.conversation_id == conversation)
             .order_by(messages.c.sort_time, messages.c.sequence, summaries.c.number)
         )
 
@@ -60,10 +66,10 @@ class SqlSummaries:
                     summaries.c.owner_key == owner, summaries.c.id.in_(set(ids) - set(known))
                 )
                 rows = await connection.execute(query)
-                known |= {row.id: from_json(row.body) for row in rows}
+                known |= {row.id: _from_json(row.body) for row in rows}
             return [known[name] for name in ids]
 
-        stored = await self._database.read(read_uncached)
+        stored = await self._database.read(read_uncached, by_index=True)
         for summary in stored:
             if _size(summary) <= CACHE_SIZE:
                 self._cache[owner, summary.id] = summary
@@ -73,48 +79,45 @@ class SqlSummaries:
         self, summary: Summary, expected: Expected, *, replaces: Collection[str] = ()
     ) -> bool:
         """Add a summary in place of others, if the scope's state is as expected."""
-        owner, conversation = _scope_keys(summary.owner_key, summary.conversation_id)
+        owner = owner_of(summary.owner_key)
+        conversation = conversation_of(summary.conversation_id)
 
         async def add(connection: AsyncConnection) -> bool:
             if not await lock_owner(connection, owner):
                 return False
             if not await _is_unchanged(connection, summary, expected):
                 return False
-            await connection.execute(
-                delete(summaries).where(
-                    summaries.c.owner_key == owner, summaries.c.id.in_(list(replaces))
-                )
-            )
+            await connection.execute(_DELETE, {"in_owner": owner, "ids": list(replaces)})
+            fields = asdict(summary)
+            del fields["covers"]
             values = {
                 "owner_key": owner,
                 "id": summary.id,
                 "conversation_id": conversation,
                 "first_id": key(summary.message_ids[0]),
-                "body": to_json(summary),
+                "body": to_json(fields, "/summary"),
             }
             await connection.execute(insert(summaries).values(values))
             return True
 
-        return await self._database.write(add)
+        return await self._database.write(add, by_index=True)
 
     async def forget(self, owner_key: str, message_ids: Collection[str]) -> int:
         """Delete the summaries that cover any of these rows; returns how many there were."""
-        owner = key(checked_owner(owner_key))
+        owner = owner_of(owner_key)
 
         async def drop(connection: AsyncConnection) -> int:
             if not await lock_owner(connection, owner):
                 return 0
             return await forget_rows(connection, owner, message_ids)
 
-        return await self._database.write(drop)
+        return await self._database.write(drop, by_index=True)
 
     async def claim(self, owner_key: str, token: str, seconds: float) -> bool:
         """Take a lease on summarising an owner's history; returns False if another holds it."""
         now = microseconds(self._clock())
         lease = insert(claims).values(
-            owner_key=key(checked_owner(owner_key)),
-            token=token,
-            until=now + round(seconds * 1_000_000),
+            owner_key=owner_of(owner_key), token=token, until=now + round(seconds * 1_000_000)
         )
         lease = lease.on_conflict_do_update(
             index_elements=[claims.c.owner_key],
@@ -122,14 +125,12 @@ class SqlSummaries:
             where=(claims.c.until <= now) | (claims.c.token == token),
         )
 
-        async def take(connection: AsyncConnection) -> bool:
-            return await connection.scalar(lease.returning(claims.c.token)) is not None
-
-        return await self._database.write(take)
+        taken = lease.returning(claims.c.token)
+        return await self._database.write(lambda c: c.scalar(taken)) is not None
 
     async def release(self, owner_key: str, token: str) -> None:
         """Give the lease back, if ``token`` still holds it."""
-        owner = key(checked_owner(owner_key))
+        owner = owner_of(owner_key)
         lease = delete(claims).where(claims.c.owner_key == owner, claims.c.token == token)
         await self._database.write(lambda connection: connection.execute(lease))
 
@@ -140,19 +141,18 @@ async def forget_rows(connection: AsyncConnection, owner: str, message_ids: Coll
     stale = [
         row.id
         for row in await connection.execute(query)
-        if not from_json(row.body).covers.isdisjoint(message_ids)
+        if not _from_json(row.body).covers.isdisjoint(message_ids)
     ]
-    await connection.execute(
-        delete(summaries).where(summaries.c.owner_key == owner, summaries.c.id.in_(stale))
-    )
+    await connection.execute(_DELETE, {"in_owner": owner, "ids": stale})
     return len(stale)
 
 
 async def _is_unchanged(connection: AsyncConnection, summary: Summary, expected: Expected) -> bool:
     """Return whether the scope is as expected, and no covered row is pruned or changed."""
-    owner, conversation = _scope_keys(summary.owner_key, summary.conversation_id)
+    owner = owner_of(summary.owner_key)
+    conversation = conversation_of(summary.conversation_id)
     stored = select(summaries.c.id).where(
-        summaries.c.owner_key == owner, _in_conversation(conversation)
+        summaries.c.owner_key == owner, summaries.c.conversation_id == conversation
     )
     if set(await connection.scalars(stored)) != expected.summaries:
         return False
@@ -161,29 +161,13 @@ async def _is_unchanged(connection: AsyncConnection, summary: Summary, expected:
     if await connection.scalar(statements.rows_up_to, last) != expected.rows:
         return False
     ids = [key(row_id) for row_id in summary.message_ids]
-    for batch in batches(ids):
-        hidden = select(messages.c.id).where(
-            messages.c.owner_key == owner, messages.c.id.in_(batch), messages.c.pruned == 1
-        )
-        if await connection.scalar(hidden.limit(1)) is not None:
-            return False
-    bodies = await read_bodies(connection, owner, ids)
+    bodies = await read_bodies(connection, owner, ids, pruned=False)
     if len(bodies) < len(ids):
         return False
     return fingerprint(json.loads(bodies[row_id]) for row_id in ids) == summary.fingerprint
 
 
-def to_json(summary: Summary) -> str:
-    """Return a summary as it is stored."""
-    fields: dict[str, object] = {name: getattr(summary, name) for name in _PLAIN}
-    times: dict[str, datetime | None] = {name: getattr(summary, name) for name in _TIMES}
-    fields |= {name: time and time.isoformat() for name, time in times.items()}
-    fields |= {"summarizer": summary.summarizer, "fingerprint": summary.fingerprint}
-    text = json.dumps({**fields, "message_ids": summary.message_ids}, ensure_ascii=False)
-    return fix_surrogates(text)
-
-
-def from_json(body: str) -> Summary:
+def _from_json(body: str) -> Summary:
     """Read a summary as it was stored."""
     fields = json.loads(body)
     fields |= {name: parse_timestamp(fields[name]) for name in _TIMES}
@@ -192,13 +176,3 @@ def from_json(body: str) -> Summary:
 
 def _size(summary: Summary) -> int:
     return SUMMARY_SIZE + len(summary.message_ids)
-
-
-def _scope_keys(owner_key: str, conversation_id: str | None) -> tuple[str, str | None]:
-    owner = key(checked_owner(owner_key))
-    return owner, None if conversation_id is None else key(fix_surrogates(conversation_id))
-
-
-def _in_conversation(conversation: str | None) -> ColumnElement[bool]:
-    column = summaries.c.conversation_id
-    return column.is_(None) if conversation is None else column == conversation

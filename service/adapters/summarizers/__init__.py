@@ -1,1 +1,1 @@
-"""Summarizers: extractive, or a model behind an HTTP API."""
+"""Summarizers: extractive, or a model over HTTP."""

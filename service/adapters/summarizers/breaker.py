@@ -30,32 +30,21 @@ class CircuitBreaker:
         open_seconds: float,
     ) -> None:
         """Take a summarizer, and a monotonic clock in seconds."""
+        self.name = summarizer.name
         self._summarizer = summarizer
         self._clock = clock
         self._max_failures = failures
         self._open_seconds = open_seconds
         self._failures = 0
-        self._opened_at: float | None = None
+        self._paused_until = 0.0
         self._probing = False
-
-    @property
-    def name(self) -> str:
-        """The name of the summarizer inside."""
-        return self._summarizer.name
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Call the summarizer; raises `SummarizerError`, at once while the breaker is open."""
-        if self._opened_at is None:
-            return await self._call(messages, max_tokens)
-        if self._probing or self._clock() < self._opened_at + self._open_seconds:
+        is_probe = self._failures >= self._max_failures
+        if is_probe and (self._probing or self._clock() < self._paused_until):
             raise SummarizerError("summaries are paused after repeated failures")
-        self._probing = True
-        try:
-            return await self._call(messages, max_tokens)
-        finally:
-            self._probing = False
-
-    async def _call(self, messages: Sequence[Message], max_tokens: int) -> str:
+        self._probing |= is_probe
         try:
             summary = await self._summarizer.summarize(messages, max_tokens=max_tokens)
         except NoSummaryError:
@@ -67,19 +56,19 @@ class CircuitBreaker:
         except asyncio.CancelledError:  # the caller's time limit has passed
             self._record_failure("it took too long")
             raise
+        finally:
+            if is_probe:
+                self._probing = False
         self._record_success()
         return summary
 
     def _record_failure(self, reason: str) -> None:
         self._failures += 1
-        if self._opened_at is None and self._failures < self._max_failures:
-            return
-        if self._opened_at is None:
+        if self._failures == self._max_failures:
             log.warning("summarizer.paused", summarizer=self.name, reason=reason)
-        self._opened_at = self._clock()
+        self._paused_until = self._clock() + self._open_seconds
 
     def _record_success(self) -> None:
-        self._failures = 0
-        if self._opened_at is not None:
+        if self._failures >= self._max_failures:
             log.info("summarizer.resumed", summarizer=self.name)
-        self._opened_at = None
+        self._failures = 0

@@ -6,13 +6,8 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from formatters.model import Count, Message
-from prompts.summary_prompt import (
-    SEPARATOR_TOKENS,
-    Chunk,
-    format_summary_prompt,
-    split_chunks,
-)
+from formatters.model import Count, Message, Role
+from prompts.summary_prompt import SEPARATOR_TOKENS, Chunk, format_summary_prompt, split_chunks
 from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 
@@ -31,7 +26,8 @@ _SENTENCE_END: Final = re.compile(r"[.!?](?=\s)|[。！？]|(?=\n)|$")
 class ChunkedSummarizer:
     """A `Summarizer` that asks a model for a summary of each chunk, and joins them in order.
 
-    Each summary is made of the conversation itself, never of another summary.
+    The chunks are of the conversation itself. If they are too many for ``max_tokens``, what is
+    joined is summarised in turn.
     """
 
     def __init__(self, name: str, ask: Ask, count: Count, settings: SummarizerSettings) -> None:
@@ -44,24 +40,33 @@ class ChunkedSummarizer:
         """Return a summary; raises `SummarizerError` if the summary of any chunk fails."""
         size, redact = self._settings.chunk_tokens, self._settings.redact
         chunks = await asyncio.to_thread(split_chunks, messages, size, self._count, redact=redact)
+        least = len(chunks) * (MIN_SHARE + SEPARATOR_TOKENS)
+        if len(chunks) < 2 or least <= max_tokens:
+            return "\n\n".join(await self._summarize_chunks(chunks, max_tokens))
+        # half a chunk at most, so that there are fewer chunks each time
+        parts = await self._summarize_chunks(chunks, max(least, size // 2))
+        joined = [Message(id=str(n), role=Role.OTHER, content=part) for n, part in enumerate(parts)]
+        return await self.summarize(joined, max_tokens=max_tokens)
+
+    async def _summarize_chunks(self, chunks: Sequence[Chunk], max_tokens: int) -> list[str]:
+        """Return the summaries of chunks, of ``max_tokens`` tokens together."""
         shares = split_tokens(max_tokens, [chunk.tokens for chunk in chunks])
         slots = asyncio.Semaphore(self._settings.concurrency)
+
+        async def summarize_chunk(chunk: Chunk, share: int) -> str:
+            async with slots:
+                answer = await self._ask(format_summary_prompt(chunk.entries), share)
+            return cut_to_sentences(answer.strip(), share, self._count)
+
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._summarize_chunk(chunk, share, slots))
-                    for chunk, share in zip(chunks, shares, strict=True)
-                ]
+                coroutines = map(summarize_chunk, chunks, shares)
+                tasks = [group.create_task(coroutine) for coroutine in coroutines]
         except* SummarizerError as failures:
             first = failures.exceptions[0]
         else:
-            return "\n\n".join(task.result() for task in tasks)
+            return [task.result() for task in tasks]
         raise first
-
-    async def _summarize_chunk(self, chunk: Chunk, share: int, slots: asyncio.Semaphore) -> str:
-        async with slots:
-            answer = await self._ask(format_summary_prompt(chunk.entries), share)
-        return cut_to_sentences(answer.strip(), share, self._count)
 
 
 def split_tokens(max_tokens: int, sizes: Sequence[int]) -> list[int]:

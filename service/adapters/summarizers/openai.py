@@ -13,19 +13,13 @@ from openai.types.chat.chat_completion import Choice
 from opentelemetry.trace import SpanKind
 
 from formatters.rows import fix_surrogates
+from service.adapters.openai_client import REFUSALS, open_client
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
 from service.observe.tracing import Attributes, child_span, set_attributes
 from service.ports.services import Summarizer, TokenCounter
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
-
-#: Sent to servers that need no key; the SDK refuses to send none.
-NO_KEY: Final = "none"
-
-#: The statuses with which a server refuses a prompt.
-_REFUSALS: Final = frozenset({400, 413, 422})
 #: The finish reasons that go into spans; a server may invent others.
 _FINISH_REASONS: Final = frozenset({"stop", "length", "content_filter", "tool_calls"})
 #: The longest model name that goes into spans.
@@ -39,23 +33,9 @@ async def open_openai_summarizer(
     settings: SummarizerSettings, counter: TokenCounter
 ) -> AsyncIterator[Summarizer]:
     """Open a client; it connects when there is something to summarise."""
-    async with make_client(settings) as client:
+    async with open_client(settings, settings.retries) as client:
         model = OpenAIModel(client, settings)
         yield ChunkedSummarizer(model.name, model.ask, counter.count, settings)
-
-
-def make_client(settings: SummarizerSettings) -> AsyncOpenAI:
-    """Return a client that retries as the settings say, and as servers ask with Retry-After."""
-    key, url = settings.api_key, settings.base_url
-    client = AsyncOpenAI(
-        api_key=key.get_secret_value() if key else NO_KEY,
-        base_url=url.get_secret_value() if url else OPENAI_URL,
-        timeout=None,  # `OpenAIModel.ask` limits all attempts together
-        max_retries=settings.retries,
-    )
-    # the SDK reads them from the environment, which may be meant for another server
-    client.organization = client.project = None
-    return client
 
 
 class OpenAIModel:
@@ -79,7 +59,7 @@ class OpenAIModel:
             raise SummarizerError(f"the model gave no answer within {seconds:g} s") from None
         # without the cause: servers repeat keys and prompts in their messages
         except APIStatusError as error:
-            kind = NoSummaryError if error.status_code in _REFUSALS else SummarizerError
+            kind = NoSummaryError if error.status_code in REFUSALS else SummarizerError
             raise kind(f"the model's server answered with status {error.status_code}") from None
         except OpenAIError as error:
             name = type(error).__name__
@@ -120,17 +100,14 @@ def read_answer(completion: object) -> str:
     reason = getattr(choice, "finish_reason", None)
     if reason == "content_filter":
         raise NoSummaryError("the model's answer was withheld by a filter")
-    text = _without_thoughts(fix_surrogates(content)).strip() if isinstance(content, str) else ""
+    text = fix_surrogates(content).strip() if isinstance(content, str) else ""
+    if text.startswith("<think>"):  # some servers put the reasoning before the answer
+        text = text.partition("</think>")[2].strip()
     if reason == "length" and (complete := _COMPLETE.match(text)):
         text = complete[0].strip()
     if not text:
         raise SummarizerError("the model's answer has no text")
     return text
-
-
-def _without_thoughts(text: str) -> str:
-    """Remove the reasoning that some servers put before an answer."""
-    return text.partition("</think>")[2] if text.lstrip().startswith("<think>") else text
 
 
 def answer_attributes(completion: object) -> Attributes:

@@ -1,7 +1,6 @@
 """tiktoken's encodings, built without network access from packaged vocabularies."""
 
 import asyncio
-import functools
 import gzip
 import hashlib
 import importlib.util
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import structlog
+from cachetools import cached
 
 from formatters.model import Count
 from service.errors import ContextBuilderError
@@ -42,35 +42,24 @@ class VocabularyError(ContextBuilderError):
 class Encoding(Protocol):
     """The part of ``tiktoken.Encoding`` that is used."""
 
-    @property
-    def name(self) -> str:
-        """The name of the encoding."""
-        ...
+    name: str
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Return the tokens, reading special tokens as text."""
-        ...
-
-
-class _Definition(NamedTuple):
-    """An encoding as tiktoken defines it, in ``tiktoken_ext/openai_public.py``."""
-
-    #: The pattern that splits texts into pieces.
-    pattern: str
-    #: The hash of the unpacked vocabulary.
-    sha256: str
 
 
 _CONTRACTION: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+#: The pattern that splits texts into pieces, and the hash of the unpacked vocabulary, as tiktoken
+#: defines them in ``tiktoken_ext/openai_public.py``.
 _DEFINITIONS: Final = {
-    "o200k_base": _Definition(
+    "o200k_base": (
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTION}|"
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTION}|"
         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     ),
-    "cl100k_base": _Definition(
+    "cl100k_base": (
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|"
         r" ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -82,13 +71,6 @@ _WHOLE: Final = r"[\s\S]+"
 #: The names of the encodings that can be loaded.
 PACKAGED: Final = tuple(_DEFINITIONS)
 
-_loading = threading.Lock()
-
-
-def load_encoding(name: str) -> Encoding:
-    """Return an encoding, loaded once per process; raises `VocabularyError`."""
-    return _load(name).texts
-
 
 class _Encodings(NamedTuple):
     texts: Encoding
@@ -96,30 +78,31 @@ class _Encodings(NamedTuple):
     blanks: Encoding
 
 
+def load_encoding(name: str) -> Encoding:
+    """Return an encoding, loaded once per process; raises `VocabularyError`."""
+    return _load(name).texts
+
+
+# of several threads that need an encoding one loads it, and the others wait
+@cached(cache={}, condition=threading.Condition())
 def _load(name: str) -> _Encodings:
-    with _loading:  # without it two threads would load the same encoding
-        return _build(name)
-
-
-@functools.cache
-def _build(name: str) -> _Encodings:
-    definition = _DEFINITIONS.get(name)
-    if definition is None:
+    if name not in _DEFINITIONS:
         raise VocabularyError(f"there is no vocabulary named {name!r}")
+    pattern, sha256 = _DEFINITIONS[name]
     try:  # imported here: commands that count nothing don't wait for it
         encoding = import_module("tiktoken").Encoding
     except ImportError as error:
         raise VocabularyError(f"tiktoken cannot be loaded: {error}") from error
-    ranks = read_ranks(name, definition.sha256)
+    ranks = _read_ranks(name, sha256)
     blanks = {token: rank for token, rank in ranks.items() if _BLANK_BYTES.issuperset(token)}
     # without special tokens, which are read as text
     return _Encodings(
-        encoding(name, pat_str=definition.pattern, mergeable_ranks=ranks, special_tokens={}),
+        encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}),
         encoding(name, pat_str=_WHOLE, mergeable_ranks=blanks, special_tokens={}),
     )
 
 
-def read_ranks(name: str, sha256: str) -> dict[bytes, int]:
+def _read_ranks(name: str, sha256: str) -> dict[bytes, int]:
     """Return the rank of every token of a vocabulary.
 
     Nothing is unpacked to disk: that would save 25 ms of the half second that loading takes, and

@@ -2,8 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
 from typing import Final
 
@@ -18,7 +17,7 @@ from service.adapters.tokens.encodings import (
     try_count,
 )
 from service.adapters.tokens.fast import is_assigned, load_fast_count
-from service.budget.counting import AnyMessage, messages_tokens
+from service.budget.counting import MessageCounts
 from service.budget.estimates import (
     HeuristicTokenCounter,
     RaisedTokenCounter,
@@ -48,7 +47,7 @@ class TiktokenTokenizers:
 
     def __init__(self) -> None:
         self._counters: dict[str, TokenCounter] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def load(self, *names: str) -> None:
         """Load the named vocabularies, by default all.
@@ -63,18 +62,20 @@ class TiktokenTokenizers:
 
         ``o200k_base*1.25`` is an estimate: the counts of ``o200k_base``, raised by a quarter.
         """
+        with self._lock:
+            if tokenizer not in self._counters:
+                self._counters[tokenizer] = self._open(tokenizer)
+            return self._counters[tokenizer]
+
+    def _open(self, tokenizer: str) -> TokenCounter:
         base, factor = read_counter_name(tokenizer)
         if factor != 1:
             return RaisedTokenCounter(self.counter(base), factor)
-        name = ALIASES.get(tokenizer, tokenizer)
-        if name == HEURISTIC.name:
+        if tokenizer in ALIASES:
+            return self.counter(ALIASES[tokenizer])
+        if tokenizer == HEURISTIC.name:
             return HEURISTIC
-        if name not in PACKAGED:
-            return SimpleTokenCounter()
-        with self._lock:
-            if name not in self._counters:
-                self._counters[name] = get_token_counter(encoding_name=name)
-            return self._counters[name]
+        return get_token_counter(tokenizer in PACKAGED, encoding_name=tokenizer)
 
 
 def get_token_counter(
@@ -90,7 +91,7 @@ def get_token_counter(
         return SimpleTokenCounter()
 
 
-class TiktokenCounter:
+class TiktokenCounter(MessageCounts):
     """Counts tokens as one of tiktoken's encodings does; threads may share it.
 
     Special tokens in a text are counted as text, and a lone surrogate as U+FFFD. Raises
@@ -123,10 +124,6 @@ class TiktokenCounter:
                 self._cache[text] = tokens, sys.getsizeof(text) + ENTRY_BYTES
         return tokens
 
-    def count_messages(self, messages: Iterable[AnyMessage]) -> int:
-        """Return the tokens of messages: 4 for each, and those of its content and tool calls."""
-        return messages_tokens(messages, self.count)
-
     def _count_uncached(self, text: str) -> int:
         tokens = None
         if self._fast and is_assigned(text):
@@ -134,28 +131,3 @@ class TiktokenCounter:
         if tokens is None:
             tokens = try_count(partial(count_tokens, self._encoding), text, self.name)
         return len(text.encode("utf-8", "surrogatepass")) if tokens is None else tokens
-
-
-class LateCounter:
-    """A counter that is loaded when it is first used; many commands never use it."""
-
-    def __init__(self, load: Callable[[], TokenCounter]) -> None:
-        self._load = load
-
-    @cached_property
-    def _counter(self) -> TokenCounter:
-        return self._load()
-
-    @property
-    def name(self) -> str:
-        """The name of the loaded counter."""
-        return self._counter.name
-
-    @property
-    def exact(self) -> bool:
-        """Whether the loaded counter is exact."""
-        return self._counter.exact
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens."""
-        return self._counter.count(text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from formatters.model import Tool
-from service.wire.tools import check_definition
+from service.wire.tool_definitions import check_definition, tool_name
 
 _log = structlog.get_logger(__name__)
 
@@ -21,19 +21,11 @@ class InMemoryToolRegistry:
         self._registered: dict[str, str] = {}
         #: The definitions of each source, which are replaced together.
         self._listed: dict[str, Mapping[str, str]] = {}
-        self._stale: set[str] = set()
         self._definitions: Mapping[str, str] = {}
-        self._version = 0
-
-    @property
-    def version(self) -> int:
-        """The number of changes of the definitions."""
-        return self._version
-
-    @property
-    def stale(self) -> Sequence[str]:
-        """The sources that failed to list their tools, in the order of the sources."""
-        return [source for source in tuple(self._listed) if source in self._stale]
+        #: The number of changes of the definitions.
+        self.version = 0
+        #: The sources that failed to list their tools, in the order of the sources.
+        self.stale: Sequence[str] = []
 
     def register(self, definition: Tool) -> None:
         """Add a definition, or replace the one with its name in the same position.
@@ -43,7 +35,7 @@ class InMemoryToolRegistry:
         """
         check_definition(definition, "tool")
         text = json.dumps(definition)
-        name = _name(definition)
+        name = tool_name(definition)
         if name in self._registered:
             _log.warning("tool.replaced", tool=name)
         self._registered[name] = text
@@ -62,7 +54,7 @@ class InMemoryToolRegistry:
         Sources follow the registered tools, in the order in which they were first added. Of tools
         with the same name the first one counts.
         """
-        listed = {_name(definition): json.dumps(definition) for definition in definitions}
+        listed = {tool_name(definition): json.dumps(definition) for definition in definitions}
         previous = self._listed.get(source, {})
         self._listed[source] = listed
         # the order matters too: tools are offered in it
@@ -73,7 +65,8 @@ class InMemoryToolRegistry:
 
     def mark(self, source: str, *, stale: bool) -> None:
         """Record whether a source failed to list its tools the last time."""
-        (self._stale.add if stale else self._stale.discard)(source)
+        marked = {*self.stale, source} if stale else {*self.stale} - {source}
+        self.stale = [name for name in self._listed if name in marked]
 
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return a definition, or None."""
@@ -95,12 +88,7 @@ class InMemoryToolRegistry:
                 if joined.setdefault(name, text) is not text:
                     _log.warning("tool.hidden", tool=name, source=source)
         self._definitions = joined
-        self._version += 1  # last: a reader of the new version must not get the old tools
-
-
-def _name(definition: Tool) -> str:
-    function = definition["function"]
-    return str(function["name"]) if isinstance(function, Mapping) else ""
+        self.version += 1  # last: a reader of the new version must not get the old tools
 
 
 def _parse(text: str) -> Tool:

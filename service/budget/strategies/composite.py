@@ -4,17 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from service.budget.groups import (
-    Fit,
-    Group,
-    StableBudget,
-    Strategy,
-    SummaryCandidate,
-    apply_strategy,
-    cost,
-    has_stable_prefix,
-    uses_summaries,
-)
+from service.budget.groups import Fit, Group, StableBudget, Strategy, SummaryCandidate, cost
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 
@@ -24,7 +14,7 @@ CHEAP_FIRST: Final[tuple[Strategy, ...]] = (ToolResultClearing(), OldestFirst())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Composite:
+class Composite(Strategy):
     """Let each strategy choose from what the previous one kept, until that fits."""
 
     strategies: tuple[Strategy, ...] = CHEAP_FIRST
@@ -38,19 +28,16 @@ class Composite:
     @property
     def uses_summaries(self) -> bool:
         """Return whether any of them uses stored summaries."""
-        return any(map(uses_summaries, self.strategies))
+        return any(strategy.uses_summaries for strategy in self.strategies)
 
     @property
     def stable_prefix(self) -> bool:
         """Return whether any of them starts at the same group as in the build before."""
-        return any(map(has_stable_prefix, self.strategies))
+        return any(strategy.stable_prefix for strategy in self.strategies)
 
     def with_stable_budget(self, stable_budget: StableBudget) -> "Composite":
         """Return the strategies for one build."""
-        strategies = (
-            strategy.with_stable_budget(stable_budget) if has_stable_prefix(strategy) else strategy
-            for strategy in self.strategies
-        )
+        strategies = (strategy.with_stable_budget(stable_budget) for strategy in self.strategies)
         return replace(self, strategies=tuple(strategies))
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
@@ -64,9 +51,9 @@ class Composite:
         result = Fit(kept=tuple(groups), stable_prefix=True)
         for strategy in self.strategies:
             # what fits may still have a past of which only summaries are left
-            if cost(result.kept) <= budget and not uses_summaries(strategy):
+            if cost(result.kept) <= budget and not strategy.uses_summaries:
                 continue
-            fit = apply_strategy(strategy, result.kept, budget, candidates)
+            fit = strategy.fit_with_summaries(result.kept, budget, candidates)
             keeps_start = fit.stable_prefix or len(fit.kept) == len(result.kept)
             result = Fit(
                 kept=fit.kept,

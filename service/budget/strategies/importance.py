@@ -3,12 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from types import MappingProxyType
 from typing import Final
 
-from formatters.model import Message, Role
-from service.budget.groups import Fit, Group, GroupDecision, cost
+from formatters.model import Message, Role, kept
+from service.budget.groups import Fit, Group, Strategy, fit_by_score
 
 # The constants have the names and values of the source document (REPLOID's context manager).
 RECENCY_WEIGHT: Final = 40.0
@@ -34,7 +33,7 @@ KEYWORD_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Importance:
+class Importance(Strategy):
     """Keep the groups that score highest; a group scores as its best message.
 
     The weights are those of the source document (REPLOID's context manager), whose score is the sum
@@ -53,44 +52,27 @@ class Importance:
     long_chars: int = 1000
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the groups that score highest and fit, and the newest at any cost.
-
-        A group that doesn't fit is skipped. Of groups with equal scores the newer comes first.
-        """
-        scores = self.scores(groups)
+        """Return the groups that score highest and fit, and the newest at any cost."""
         protected = [group for group in groups if group.pinned or group is groups[-1]]
-        kept = {group.index for group in protected}
-        ranked = sorted(groups[:-1], key=lambda g: (scores[g.index], g.index), reverse=True)
-        used = cost(protected)
-        for group in ranked:
-            if group.index not in kept and used + group.tokens <= budget:
-                kept.add(group.index)
-                used += group.tokens
-        return Fit(
-            kept=tuple(group for group in groups if group.index in kept),
-            decisions={
-                group.index: GroupDecision("score", round(scores[group.index], 2))
-                for group in groups
-            },
-            over_budget=used > budget,
-        )
+        return fit_by_score(groups, self.scores(groups), protected, budget)
 
     def scores(self, groups: Sequence[Group]) -> dict[int, float]:
         """Return the score of each group, by its index."""
-        total = sum(len(group.messages) for group in groups)
-        index = count()
-        return {
-            group.index: max(
-                (self.score(message, next(index), total) for message in group.messages), default=0.0
-            )
-            for group in groups
-        }
+        total = sum([len(group.messages) for group in groups])
+        scores: dict[int, float] = {}
+        first = 0
+        for group in groups:
+            messages = group.messages
+            points = [self.score(each, n, total) for n, each in enumerate(messages, start=first)]
+            scores[group.index] = max(points, default=0.0)
+            first += len(messages)
+        return scores
 
     def score(self, message: Message, index: int, total: int) -> float:
         """Return the score of one of ``total`` messages; ``index`` is 0 for the oldest."""
         newest = index == total - 1
         recency = self.recency_weight if newest else self.recency_weight * index / total
-        keywords = sum(points for words, points in _KEYWORDS if words.search(message.content))
+        keywords = kept(message.made, _score_keywords, _score_keywords, message.content)
         length = self.length_weight if len(message.content) > self.long_chars else 0.0
         role = self.role_weights.get(message.role, 0.0)
         return role + recency + min(keywords, self.keyword_limit) + length
@@ -100,3 +82,17 @@ _KEYWORDS: Final = tuple(
     (re.compile(rf"\b(?:{words})\b", re.IGNORECASE), points)
     for words, points in KEYWORD_WEIGHTS.items()
 )
+_WORDS: Final = tuple(word for words in KEYWORD_WEIGHTS for word in words.split("|"))
+#: The words that have no other one in them: a text without any of these has no keyword.
+_STEMS: Final = tuple(word for word in _WORDS if sum(other in word for other in _WORDS) == 1)
+
+
+def _score_keywords(text: str) -> float:
+    if text.isascii():  # letters beyond have odd cases
+        lower = text.lower()
+        for stem in _STEMS:
+            if stem in lower:
+                break
+        else:  # five times as fast as the search
+            return 0.0
+    return sum(points for words, points in _KEYWORDS if words.search(text))

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, make_fit, newest_that_fit, suffix_costs
+from service.budget.groups import Fit, Group, Strategy, make_fit, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
-class MiddleOut:
+class MiddleOut(Strategy):
     """Keep the first group and the newest one at any cost, and fill up from the end."""
 
     name: str = "middle_out"

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, cost
+from service.budget.groups import Fit, Group, Strategy, cost
 
 
 @dataclass(frozen=True, slots=True)
-class KeepAll:
+class KeepAll(Strategy):
     """Drop nothing; a context that doesn't fit is refused."""
 
     name: str = "none"

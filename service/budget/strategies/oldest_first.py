@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.budget.groups import Fit, Group, make_fit, newest_that_fit, suffix_costs
+from service.budget.groups import Fit, Group, Strategy, make_fit, newest_that_fit, suffix_costs
 
 
 @dataclass(frozen=True, slots=True)
-class OldestFirst:
+class OldestFirst(Strategy):
     """Keep the newest groups without a gap, and the newest one at any cost."""
 
     name: str = "oldest_first"

@@ -12,7 +12,16 @@ from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
 from formatters.model import Role
-from service.budget.groups import Fit, Group, StableBudget, cost, make_fit, newest_that_fit
+from service.budget.groups import (
+    Fit,
+    Group,
+    StableBudget,
+    Strategy,
+    check_share,
+    cost,
+    make_fit,
+    newest_that_fit,
+)
 
 #: The share of a window's tokens that it keeps at least when it moves, if a chunk allows that.
 LEAST_SHARE: Final = 0.5
@@ -23,10 +32,10 @@ _BITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StableWindow:
+class StableWindow(Strategy):
     """Keep the newest groups from the end of a chunk of the history, and the newest at any cost.
 
-    It is `oldest_first` with a start that stays the same for as many builds as a chunk has turns.
+    It is `oldest_first` with a start that stays the same for one build per turn of a chunk.
     """
 
     name: str = "stable_window"
@@ -37,8 +46,9 @@ class StableWindow:
     stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.chunk_share <= 1:
-            raise ValueError("chunk_share has to be more than 0, and at most 1")
+        check_share("chunk_share", self.chunk_share)
+        if not self.chunk_share:
+            raise ValueError("chunk_share has to be more than 0")
 
     @property
     def stable_prefix(self) -> bool:
@@ -70,23 +80,23 @@ def chunked_window(
     within a turn moves on to the next turn. ``whole`` says that nothing is older than the first
     group: if all groups fit, all are kept.
     """
-    groups = _with_known_start(groups)
+    known = [*takewhile(lambda group: group.start is not None, reversed(groups))]
+    groups = known[::-1] or groups  # unless none has a known position in the history
     fitting = len(newest_that_fit(groups, limit))
     first = len(groups) - fitting
     if not fitting or (whole and first == 0):
         return groups[first:]
     least_tokens = min(limit, cost(groups)) * LEAST_SHARE
     last = _last_start(groups, first, least_tokens)
-    ranks = _boundary_ranks(groups, _rounded(chunk))
+    dropped_bits = max(chunk.bit_length() - _BITS, 0)
+    ranks = _boundary_ranks(groups, max(chunk >> dropped_bits << dropped_bits, 1))
     start = max(range(first, last + 1), key=lambda index: (ranks[index], -index))
-    turns = (index for index in range(start, last + 1) if _starts_turn(groups[index]))
+    turns = (
+        index
+        for index in range(start, last + 1)
+        if groups[index].messages and groups[index].messages[0].role is Role.HUMAN
+    )
     return groups[next(turns, start) :]
-
-
-def _with_known_start(groups: Sequence[Group]) -> Sequence[Group]:
-    """Return the newest groups whose position in the history is known; all if none is."""
-    known = list(takewhile(lambda group: group.start is not None, reversed(groups)))
-    return known[::-1] or groups
 
 
 def _last_start(groups: Sequence[Group], first: int, least_tokens: float) -> int:
@@ -109,24 +119,9 @@ def _boundary_ranks(groups: Sequence[Group], chunk: int) -> list[int]:
     differ is the largest power of two of which a multiple lies between them: with 64, the seventh
     bit, that is a whole chunk, and all higher bits are multiples of it.
     """
-    positions = [start * PARTS // chunk for start in _starts(groups)]
+    starts = [group.start for group in groups if group.start is not None]
+    if len(starts) < len(groups):  # unknown, so that only the tokens of these groups count
+        starts = [*accumulate((group.tokens for group in groups[:-1]), initial=0)]
+    positions = [start * PARTS // chunk for start in starts]
     whole_chunk = PARTS.bit_length()
     return [0, *(min((a ^ b).bit_length(), whole_chunk) for a, b in pairwise(positions))]
-
-
-def _starts(groups: Sequence[Group]) -> Sequence[int]:
-    """Return the tokens of the history before each group; of these groups alone if unknown."""
-    known = [group.start for group in groups if group.start is not None]
-    if len(known) == len(groups):
-        return known
-    return list(accumulate((group.tokens for group in groups[:-1]), initial=0))
-
-
-def _rounded(chunk: int) -> int:
-    """Round a chunk down to its leading bits."""
-    dropped_bits = max(chunk.bit_length() - _BITS, 0)
-    return max(chunk >> dropped_bits << dropped_bits, 1)
-
-
-def _starts_turn(group: Group) -> bool:
-    return bool(group.messages) and group.messages[0].role is Role.HUMAN

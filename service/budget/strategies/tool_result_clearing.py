@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formatters.model import Role
-from service.budget.groups import Fit, Group, cost
+from service.budget.groups import Fit, Group, Strategy, check_count, cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResultClearing:
+class ToolResultClearing(Strategy):
     """Over the budget, clear all tool results but the newest ``keep_recent_n``.
 
     No message is dropped and no call loses its result: the text is replaced, the id stays. If that
@@ -20,8 +20,7 @@ class ToolResultClearing:
     keep_recent_n: int = 3
 
     def __post_init__(self) -> None:
-        if self.keep_recent_n < 0:
-            raise ValueError("keep_recent_n can't be less than 0")
+        check_count("keep_recent_n", self.keep_recent_n)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Return all groups, with results cleared where they exceed the budget."""

@@ -1,4 +1,4 @@
-"""``ctxb demo``: run the tour, keep the inspector open if asked to, and print commands to try."""
+"""``ctxb demo``: run the tour, keep the inspector open on request, and print commands to try."""
 
 import asyncio
 import shlex
@@ -6,8 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
-from urllib.parse import quote
+from typing import Annotated, Any
 
 import typer
 
@@ -49,52 +48,49 @@ async def run_demo(*, in_memory: bool, serve: bool) -> None:
     """Run the tour, and with ``serve`` keep the inspector open until SIGTERM or Ctrl-C.
 
     Raises:
-        DemoError: The service does something else than the tour says.
+        CommandError: The service does something else than the tour says.
     """
     with TemporaryDirectory(prefix="ctxb-demo-") as folder:
         async with open_stage(Path(folder), in_memory=in_memory, serve=serve) as stage:
-            await tour(stage)
+            limited = await tour(stage)
             if stage.inspector is not None:
                 await send_comparisons(stage)
-                print_inspector(stage.inspector, OWNER, stage.bus_url)
+                print_inspector(stage.inspector, stage.bus.url, limited)
                 await wait_until_stopped(stage.worker)
     print_heading("That was all")
     print_text("The worker has finished and exited cleanly; nothing is left behind.")
     print_next_steps(served=serve)
 
 
-def print_inspector(address: str, owner: str, bus_url: str | None) -> None:
-    """Print the inspector's address, and how to send it another build."""
-    print_heading("The inspector")
-    print_text("It shows the builds of this demo, with their text. Open in a browser:")
-    typer.echo(f"  {address}/#/builds?owner={quote(owner, safe='')}\n")
-    print_text("To see another build arrive, run elsewhere:")
-    typer.echo(f"  {_send_command(address, owner, bus_url)}\n")
-    print_text("Ctrl-C ends it.")
-
-
-def _send_command(address: str, owner: str, bus_url: str | None) -> str:
-    if bus_url is not None:
-        return f"CTXB_BUS__URL={bus_url} {program()} send --owner {owner} --input 'And now?'"
-    body = f'{{"owner_key": "{owner}", "content": {{"current_input": "And now?"}}}}'
-    return f"curl -s {address}/v1/build -H 'Content-Type: application/json' -d '{body}'"
-
-
 async def wait_until_stopped(worker: WorkerProcess | None) -> None:
-    """Wait for SIGTERM or Ctrl-C; raises `DemoError` if the worker ends first."""
+    """Wait for SIGTERM or Ctrl-C; raises `CommandError` if the worker ends first."""
     stop = asyncio.Event()
     stop_on_signals(stop)
-    if worker is None:
-        await stop.wait()
-        return
-    waiting = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(worker.process.wait())}
+    waiting: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
+    if worker is not None:
+        waiting.append(asyncio.create_task(worker.process.wait()))
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in waiting:
             task.cancel()
-    if not stop.is_set():
+    if worker is not None and not stop.is_set():
         worker.check_running()
+
+
+def print_inspector(address: str, bus_url: str | None, build_id: str) -> None:
+    """Print the inspector's address, with a build to begin with, and how to send it another."""
+    if bus_url is not None:
+        send = f"CTXB_BUS__URL={bus_url} {program()} send --owner {OWNER} --input 'And now?'"
+    else:
+        body = f'{{"owner_key": "{OWNER}", "content": {{"current_input": "And now?"}}}}'
+        send = f"curl -s {address}/v1/build -H 'Content-Type: application/json' -d '{body}'"
+    print_heading("The inspector")
+    print_text("It shows what a context left out, and why, with the text. Open in a browser:")
+    typer.echo(f"  {address}/#/builds/{build_id}/ledger?owner={OWNER}\n")
+    print_text("To see another build arrive, run elsewhere:")
+    typer.echo(f"  {send}\n")
+    print_text("Ctrl-C ends it.")
 
 
 def print_next_steps(*, served: bool) -> None:

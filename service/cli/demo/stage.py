@@ -1,4 +1,4 @@
-"""What the demo runs on: a store with a history, a bus, and a worker in a process of its own."""
+"""The environment of the demo: a store with a history, a bus, and a worker process."""
 
 import asyncio
 import json
@@ -6,19 +6,20 @@ import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from service.app import connect_client, open_bus, open_observed_worker
+from service import cli
+from service.app import ConnectedBus, connect_client, open_bus, open_observed_worker
+from service.cli.exits import CommandError
 from service.cli.history_files import read_history
 from service.config.content import ToolsSettings
 from service.config.endpoints import HealthSettings, HttpSettings, StoreSettings
 from service.config.settings import BusSettings, ReportSettings, Settings
 from service.connect import open_stores
-from service.errors import ContextBuilderError
 from service.ports.bus import Bus
 from service.ports.stores import HistoryStore
 from service.worker.client import ContextClient
@@ -26,46 +27,36 @@ from service.worker.client import ContextClient
 HISTORY: Final = Path(__file__).with_name("history.json")
 TOOLS: Final = Path(__file__).with_name("tools.json")
 
-OWNER: Final = "ines-and-tomas"
+#: The requests of the tour, and the rows of a model's answer, as an orchestrator sends them.
+REQUESTS: Final[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("requests.json").read_text("utf-8")
+)
+OWNER: Final[str] = REQUESTS["question"]["owner_key"]
 
 #: Seconds for which the inspector shows a build: longer than anyone keeps the demo open.
 SHOWN_SECONDS: Final = 86_400.0
-
 #: Seconds for the worker to stop.
 STOP_SECONDS: Final = 10.0
-
 #: Lines of the worker's log that are shown if it fails.
 LOG_LINES: Final = 15
-
-
-class DemoError(ContextBuilderError):
-    """The service did something else than the demo expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """The open parts that the tour uses."""
 
-    bus: Bus
+    bus: ConnectedBus
     client: ContextClient
     history: HistoryStore
-    #: Where bus and worker run, as the tour prints it.
-    where: str
-    #: The URL for other processes; None for a bus in memory.
-    bus_url: str | None = None
+    #: None for a bus in memory, on which the worker is in this process.
+    worker: "WorkerProcess | None"
     #: The inspector's URL, if it is served.
     inspector: str | None = None
-    worker: "WorkerProcess | None" = None
-
-    def check_worker(self) -> None:
-        """Raise `DemoError` if the worker has ended."""
-        if self.worker is not None:
-            self.worker.check_running()
 
 
 @asynccontextmanager
 async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIterator[Stage]:
-    """Start bus, store and worker, with their files in a folder; raises `DemoError` on failure.
+    """Start bus, store and worker, with their files in a folder; raises `CommandError` on failure.
 
     With ``serve`` the worker serves the inspector, which shows all text.
     """
@@ -78,32 +69,27 @@ async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIter
         http=HttpSettings(port=port, content="full"),
         reports=ReportSettings(ttl_seconds=SHOWN_SECONDS),
     )
-    async with AsyncExitStack() as stack:
-        stores = await stack.enter_async_context(open_stores(settings))
+    async with (
+        open_stores(settings) as stores,
+        open_bus(settings) as bus,
+        connect_client(settings, bus.bus) as client,
+    ):
         await stores.history.append(OWNER, read_history(HISTORY.read_bytes()).rows)
-        connected = await stack.enter_async_context(open_bus(settings))
-        client = await stack.enter_async_context(connect_client(settings, connected.bus))
-        worker = None
-        if connected.url is None:
-            await stack.enter_async_context(_worker_in_process(settings, connected.bus))
-            where = "in memory, with the worker in this process"
+        inspector = f"http://127.0.0.1:{port}" if serve else None
+        running: AbstractAsyncContextManager[WorkerProcess | None]
+        if bus.url is None:
+            running = _worker_in_process(settings, bus.bus)
         else:
-            variables = _variables(settings, connected.url)
-            worker = await stack.enter_async_context(_worker_process(variables, folder))
-            where = f"{connected.origin}; worker: process {worker.process.pid}"
-        yield Stage(
-            bus=connected.bus,
-            client=client,
-            history=stores.history,
-            where=where,
-            bus_url=connected.url,
-            inspector=None if port is None else f"http://127.0.0.1:{port}",
-            worker=worker,
-        )
+            running = _worker_process(settings, bus.url, folder)
+        async with running as worker:
+            yield Stage(
+                bus=bus, client=client, history=stores.history, worker=worker, inspector=inspector
+            )
 
 
 @asynccontextmanager
 async def _worker_in_process(settings: Settings, bus: Bus) -> AsyncIterator[None]:
+    """Run a worker on a bus in memory, which no other process reaches."""
     stop = asyncio.Event()
     async with open_observed_worker(settings, bus) as worker:
         # no task group: it would wrap the demo's errors
@@ -114,7 +100,7 @@ async def _worker_in_process(settings: Settings, bus: Bus) -> AsyncIterator[None
             stop.set()
             drained = await working
     if not drained:
-        raise DemoError("the worker did not stop in time")
+        raise CommandError("the worker did not stop in time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,42 +111,42 @@ class WorkerProcess:
     log: Path
 
     def check_running(self) -> None:
-        """Raise `DemoError` with the end of its log if it has ended."""
+        """Raise `CommandError` if it has ended."""
         if self.process.returncode is not None:
-            raise DemoError(f"the worker ended with {self.process.returncode}:\n{self._log_end()}")
+            raise self.failure(f"ended with {self.process.returncode}")
 
     async def stop(self) -> None:
-        """Stop it with SIGTERM, as Kubernetes does; raises `DemoError` if it doesn't end cleanly.
+        """Stop it with SIGTERM; raises `CommandError` if it doesn't end cleanly.
 
         After Ctrl-C it may have ended already, since the terminal signals it too.
         """
         if self.process.returncode is None:
             self.process.terminate()
         try:
-            async with asyncio.timeout(STOP_SECONDS):
-                code = await self.process.wait()
+            code = await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
         except TimeoutError as error:
-            raise DemoError(f"the worker does not stop:\n{self._log_end()}") from error
+            raise self.failure("does not stop") from error
         if code != 0:
-            raise DemoError(f"the worker ended with {code}:\n{self._log_end()}")
+            raise self.failure(f"ended with {code}")
 
-    def _log_end(self) -> str:
+    def failure(self, what: str) -> CommandError:
+        """Return an error with the end of the worker's log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(lines[-LOG_LINES:])
+        return CommandError("\n".join([f"the worker {what}:", *lines[-LOG_LINES:]]))
 
 
 @asynccontextmanager
 async def _worker_process(
-    variables: Mapping[str, str], folder: Path
+    settings: Settings, url: str, folder: Path
 ) -> AsyncIterator[WorkerProcess]:
-    """Run a worker with environment variables, logging into a folder, until the context exits."""
-    log = folder / "worker.log"
+    """Run ``ctxb worker``, logging into a folder, until the context exits."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
+    log = folder / "worker.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "service.cli", "worker"),
+            *(sys.executable, "-m", cli.__name__, "worker"),
             cwd=folder,  # has no config.yml
-            env={**inherited, **variables},
+            env={**inherited, **_variables(settings, url)},
             stdin=DEVNULL,
             stdout=output,
             stderr=output,
@@ -192,5 +178,4 @@ def _free_port() -> int:
     """Return a port that no process of this machine listens on."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])

@@ -26,7 +26,7 @@ export const token = {
     value ? sessionStorage.setItem(TOKEN_KEY, value) : sessionStorage.removeItem(TOKEN_KEY),
 };
 
-/** Ask for something of an owner, and return it. Throws `ApiError`, or `AbortError`. */
+/** Fetch an owner's data, and return it. Throws `ApiError`, or `AbortError`. */
 export async function get(path, { owner = "", signal } = {}) {
   return (await answered(path, { headers: headersFor(owner), signal })).json();
 }

@@ -1,11 +1,12 @@
-/** The page: what its link names, the list of builds beside it, and what comes in meanwhile. */
+/** The page: the view that its link names, the list of builds, and live updates. */
 
 import { get } from "./api.js";
 import "./build-list.js";
-import { backLink, buildView } from "./build-view.js";
+import { backLink, buildView, refusedView } from "./build-view.js";
 import "./connection-badge.js";
 import { diffView } from "./diff-view.js";
-import { shortId } from "./format.js";
+import { el } from "./dom.js";
+import { dayAndClock, shortId } from "./format.js";
 import { historyView } from "./history-view.js";
 import { LiveFeed } from "./live-feed.js";
 import { empty, failed, loading } from "./notices.js";
@@ -36,13 +37,15 @@ let listed = Promise.withResolvers();
 const VIEWS = {
   builds: () => chooseOne(),
   build: ({ id, owner, tab }) =>
-    buildView({
-      id,
-      owner,
-      tab,
-      before: (each) => listed.promise.then(() => list.before(each)),
-      onchoose: (name) => go(linkToBuild(id, owner, name)),
-    }),
+    id.startsWith("ref_")
+      ? refusedView(listed.promise.then(() => list.find(id)))
+      : buildView({
+          id,
+          owner,
+          tab,
+          before: (each) => listed.promise.then(() => list.before(each)),
+          onchoose: (name) => go(linkToBuild(id, owner, name)),
+        }),
   diff: (place) => diffView(place),
   history: ({ owner }) =>
     historyView({ owner, builds: () => listed.promise.then(() => list.builds) }),
@@ -50,7 +53,7 @@ const VIEWS = {
     empty("Unknown link", "This page has no such view: choose a build in the list."),
 };
 const TITLES = {
-  build: ({ id }) => `Build ${shortId(id)}`,
+  build: ({ id }) => (id.startsWith("ref_") ? "Refused request" : `Build ${shortId(id)}`),
   diff: ({ a, b }) => `${shortId(a)} and ${shortId(b)}`,
   history: () => "History",
 };
@@ -92,10 +95,38 @@ function show({ moved }) {
 }
 
 function welcome() {
-  return empty(
-    "Whose builds?",
-    "Enter an owner key above: the owner_key of the requests. Builds show up as they are made.",
-    "It is part of this page's links; a token is kept in this tab only, and never in a link.",
+  const view = el(
+    "div",
+    {},
+    empty(
+      "Whose builds?",
+      "Enter an owner key above: the owner_key of the requests. Builds show up as they are made.",
+      "It is part of this page's links; a token is kept in this tab only, and never in a link.",
+    ),
+  );
+  get("/v1/owners").then(
+    ({ owners }) => owners.length && view.replaceChildren(recentOwners(owners)),
+    () => {}, // the form is there in any case
+  );
+  return view;
+}
+
+/** Return links to the owners of recent builds, which a worker lists on its own machine alone. */
+function recentOwners(owners) {
+  const items = owners.map(({ owner_key: owner, at }) =>
+    el(
+      "li",
+      {},
+      el("a", { href: linkTo("builds", owner), dir: "auto" }, owner),
+      el("time", { class: "soft", datetime: at }, dayAndClock(at)),
+    ),
+  );
+  return el(
+    "div",
+    { class: "notice owners" },
+    el("h2", {}, "Recent owners"),
+    el("ul", { class: "plain" }, items),
+    el("p", { class: "soft" }, "Only this machine can open this page, so it lists all owners with builds."),
   );
 }
 
@@ -178,7 +209,7 @@ function arrived({ detail }) {
   showState();
 }
 
-/** Put builds on top; where there are too many, the list begins anew with the newest. */
+/** Put builds on top; if there are too many, reload the list from the newest. */
 function add(builds) {
   list.add(builds);
   if (list.builds.length > MOST && !awaited) loadList();

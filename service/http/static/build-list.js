@@ -1,16 +1,20 @@
 /** <build-list>: an owner's builds, newest first, with a filter, and two of them to be compared. */
 
 import { el } from "./dom.js";
-import { clock, count, dayAndClock, number, percent } from "./format.js";
+import { clock, count, dayAndClock, leftOut, number, percent, words } from "./format.js";
 import { empty } from "./notices.js";
 import { linkToBuild, linkToDiff } from "./router.js";
 
 const KINDS = {
   all: ["All builds", () => true],
-  dropped: ["Something dropped", ({ dropped }) => dropped > 0],
+  dropped: ["Something left out", ({ outcomes }) => leftOut(outcomes) > 0],
+  refused: ["Refused", ({ refusal }) => refusal !== null],
   warned: ["With warnings", ({ warnings }) => warnings.length > 0],
   full: ["More than 90 % full", ({ utilization }) => utilization > 0.9],
 };
+
+/** Characters of a question in a line, which shows its first two rows. */
+const SHOWN_CHARACTERS = 300;
 
 class BuildList extends HTMLElement {
   #builds = [];
@@ -31,7 +35,7 @@ class BuildList extends HTMLElement {
   );
   #search = el("input", {
     type: "search",
-    placeholder: "id, run, model, strategy",
+    placeholder: "question, id, run, model, strategy",
     oninput: ({ target }) => this.#filter({ text: target.value }),
   });
 
@@ -60,7 +64,7 @@ class BuildList extends HTMLElement {
     return this.#builds;
   }
 
-  /** From where on there are earlier ones; null where there are none. */
+  /** The start of earlier builds; null if there are none. */
   get next() {
     return this.#next;
   }
@@ -83,6 +87,7 @@ class BuildList extends HTMLElement {
     this.#builds = [...this.#builds, ...builds.filter((each) => !this.has(each.build_id))];
     this.#next = next;
     this.#draw();
+    this.#searchEarlier();
   }
 
   /** Put builds on top, the newest last; rows that are there stay as they are. */
@@ -101,21 +106,27 @@ class BuildList extends HTMLElement {
     this.#state.replaceChildren(notice);
   }
 
-  /** Mark the build that is looked at. */
+  /** Highlight the open build. */
   mark(id) {
     this.#current = id;
     for (const [each, row] of this.#rows) this.#markRow(each, row);
   }
 
-  /** Tell whether a build is in the list. */
+  /** Return whether a build is in the list. */
   has(id) {
     return this.#builds.some((each) => each.build_id === id);
+  }
+
+  /** Return a build, if the list has it. */
+  find(id) {
+    return this.#builds.find((each) => each.build_id === id);
   }
 
   /** Return the id of the build before one, in time, if the list has it. */
   before(id) {
     const at = this.#builds.findIndex((each) => each.build_id === id);
-    return at < 0 ? undefined : this.#builds[at + 1]?.build_id;
+    if (at < 0) return undefined;
+    return this.#builds.slice(at + 1).find(({ refusal }) => !refusal)?.build_id;
   }
 
   /** Move down by a number of rows from the selected one; returns the id of the build there. */
@@ -135,6 +146,12 @@ class BuildList extends HTMLElement {
   #filter(wish) {
     this.#wish = { ...this.#wish, ...wish };
     this.#draw();
+    this.#searchEarlier();
+  }
+
+  /** Fetch the builds that the list doesn't have yet, while there is a search. */
+  #searchEarlier() {
+    if (this.#wish.text.trim() && this.#next !== null) this.onmore?.();
   }
 
   #draw() {
@@ -159,7 +176,7 @@ class BuildList extends HTMLElement {
     const id = summary.build_id;
     const known = this.#rows.get(id);
     if (known) return known;
-    const row = el("li", {}, link(summary, this.#owner), this.#tick(id));
+    const row = el("li", {}, link(summary, this.#owner), !summary.refusal && this.#tick(id));
     this.#rows.set(id, row);
     this.#markRow(id, row);
     return row;
@@ -197,33 +214,39 @@ class BuildList extends HTMLElement {
 }
 
 function link(summary, owner) {
-  const { build_id: id, at, total, available, dropped, strategy, model, warnings } = summary;
+  const { build_id: id, at, total, available, outcomes, strategy, model, warnings } = summary;
+  const { refusal, request_id: request, question } = summary;
   const fill = el("span", { class: "fill" });
-  fill.style.width = `${Math.min((total / available) * 100, 100)}%`;
+  fill.style.width = `${Math.min((total / available || 0) * 100, 100)}%`;
   const notes = [
-    dropped && `${number(dropped)} dropped`,
+    leftOut(outcomes) && `${number(leftOut(outcomes))} left out`,
     warnings.length && count(warnings.length, "warning"),
   ];
+  const tokens = refusal ? total && `${number(total)} needed` : `${number(total)} tokens`;
+  const kind = refusal
+    ? el("span", { class: "refused" }, `Refused: ${words(refusal.code)}`)
+    : el("span", {}, [strategy, model].filter(Boolean).join(" · "));
   return el(
     "a",
-    { href: linkToBuild(id, owner), "data-build": id },
+    { href: linkToBuild(id, owner), "data-build": id, "data-refused": refusal !== null },
     el(
       "span",
       { class: "line" },
       el("time", { datetime: at, title: dayAndClock(at) }, clock(at)),
-      el("span", { class: "figure" }, `${number(total)} tokens`),
+      el("span", { class: "figure" }, tokens),
     ),
+    question && el("span", { class: "question", dir: "auto" }, question.slice(0, SHOWN_CHARACTERS)),
     el("span", { class: "track", "aria-hidden": "true" }, fill),
     el(
       "span",
       { class: "line soft" },
-      el("span", {}, [strategy, model].filter(Boolean).join(" · ")),
-      el("span", {}, percent(total, available)),
+      kind,
+      el("span", {}, total === null ? "" : percent(total, available)),
     ),
     el(
       "span",
       { class: "line soft" },
-      el("code", {}, id.slice(0, 12)),
+      el("code", {}, (refusal ? request : id).slice(0, 12)),
       el("span", {}, notes.filter(Boolean).join(" · ")),
     ),
   );
@@ -231,8 +254,9 @@ function link(summary, owner) {
 
 function matches(summary, { text, kind }) {
   const { build_id: id, run_id: run, request_id: request, conversation_id: talk } = summary;
-  const words = [id, run, request, talk, summary.model, summary.strategy].join(" ").toLowerCase();
-  return KINDS[kind][1](summary) && words.includes(text.trim().toLowerCase());
+  const { question, model, strategy, refusal } = summary;
+  const texts = [question, id, run, request, talk, model, strategy, refusal?.code];
+  return KINDS[kind][1](summary) && texts.join(" ").toLowerCase().includes(text.trim().toLowerCase());
 }
 
 function noBuilds() {

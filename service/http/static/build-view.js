@@ -2,10 +2,20 @@
 
 import { get } from "./api.js";
 import { el, fact } from "./dom.js";
-import { count, dayAndClock, milliseconds, number, percent, shortId } from "./format.js";
+import {
+  candidates,
+  count,
+  dayAndClock,
+  leftOut,
+  milliseconds,
+  number,
+  percent,
+  shortId,
+  words,
+} from "./format.js";
 import { ledger } from "./ledger.js";
 import { messages } from "./messages.js";
-import { failed, loading } from "./notices.js";
+import { ADVICE, empty, failed, loading } from "./notices.js";
 import { rawForms } from "./raw-forms.js";
 import { linkTo, linkToDiff } from "./router.js";
 import { tabs } from "./tabs.js";
@@ -13,9 +23,11 @@ import "./token-bar.js";
 import { tokenTable } from "./token-table.js";
 import { whatIf } from "./what-if.js";
 
+const FORGOTTEN = "A worker lists refused requests for the time of reports.ttl_seconds.";
+const QUOTED = "The details may quote the request, so only its sender gets them.";
 const NAMES = {
   tokens: "Tokens",
-  ledger: "Kept and dropped",
+  ledger: "Kept and left out",
   messages: "Messages",
   raw: "Raw",
   "what-if": "What if",
@@ -63,7 +75,7 @@ function heading(id) {
 function looks(build, bar, { owner, chosen, onchoose }) {
   const show = {
     tokens: () => tokenTable(build.usage, bar),
-    ledger: () => ledger(build.decisions),
+    ledger: () => ledger(build, owner),
     messages: () => messages(build),
     raw: () => rawForms(build, owner),
     "what-if": () => whatIf(build, owner),
@@ -87,17 +99,24 @@ function compareWithBefore(id, owner, before) {
   return place;
 }
 
-function figures({ kept, dropped }, usage) {
+function figures({ outcomes }, usage) {
   const prefix = percent(usage.cacheable_prefix, usage.total);
   return el(
     "dl",
     { class: "figures" },
     figure("Tokens", number(usage.total), `of ${number(usage.available)} available`),
     figure("Used", percent(usage.total, usage.available), usage.exact ? "exact" : "estimated"),
-    figure("Kept", number(kept), kept === 1 ? "message" : "messages"),
-    figure("Dropped", number(dropped), dropped === 1 ? "message" : "messages"),
+    figure("Kept", number(outcomes.kept), `of ${count(candidates(outcomes), "message")}`),
+    figure("Left out", number(leftOut(outcomes)), parts(outcomes) || "messages"),
+    ...Object.entries(outcomes)
+      .filter(([outcome]) => !["kept", "dropped", "not_read"].includes(outcome))
+      .map(([outcome, size]) => figure(words(outcome), number(size), "of the messages")),
     figure("Cacheable", prefix, `${number(usage.cacheable_prefix)} tokens`),
   );
+}
+
+function parts({ dropped, not_read: unread }) {
+  return unread && `${number(dropped)} dropped, ${number(unread)} not read`;
 }
 
 function figure(term, value, note) {
@@ -171,6 +190,50 @@ function origin({ summary, usage, strategy, settings, timings }) {
 
 function listed(values) {
   return values.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
+}
+
+/** Return the view of a request that was refused; `found` is a promise of its summary in the list. */
+export function refusedView(found) {
+  const body = el("div", { class: "view" }, loading("the request"));
+  found.then((summary) =>
+    body.replaceChildren(
+      ...(summary ? refused(summary) : [empty("This request is no longer listed", FORGOTTEN)]),
+    ),
+  );
+  const title = el("h2", { tabindex: "-1" }, "Refused request");
+  return el("article", { class: "view" }, el("header", { class: "title" }, title), body);
+}
+
+function refused({ refusal, at, total, available, request_id: request, run_id: run }) {
+  const { code, title, detail, pointers } = refusal;
+  const numbers =
+    total !== null &&
+    el(
+      "dl",
+      { class: "figures" },
+      figure("Needed", number(total), "tokens"),
+      figure("Available", number(available), "tokens"),
+      figure("Too many", number(total - available), "tokens"),
+    );
+  const places = pointers.map((each) => [" ", el("code", { class: "id" }, each)]).flat();
+  return [
+    el(
+      "div",
+      { class: "notice error" },
+      el("h2", {}, title),
+      el("p", {}, el("code", { class: "tag" }, code), ` ${detail ?? QUOTED}`),
+      places.length > 0 && el("p", {}, "In the request:", places),
+      ADVICE[code] && el("p", {}, ADVICE[code]),
+    ),
+    numbers,
+    el(
+      "dl",
+      { class: "facts" },
+      fact("Refused", el("time", { datetime: at }, dayAndClock(at))),
+      fact("Request", el("code", { class: "id" }, request)),
+      fact("Run", run ? el("code", { class: "id" }, run) : "–"),
+    ),
+  ].filter(Boolean);
 }
 
 /** Return the link back to all builds, for narrow windows. */

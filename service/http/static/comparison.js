@@ -3,8 +3,8 @@
 import { blockOf } from "./blocks.js";
 import { cell, el, table } from "./dom.js";
 import { number, signed, words } from "./format.js";
-import { outcomeBadge } from "./ledger.js";
 import { redacted } from "./notices.js";
+import { outcomeBadge } from "./said.js";
 import { swatch } from "./swatch.js";
 
 const SUMS = {
@@ -18,9 +18,10 @@ export function comparison(found, names) {
     "div",
     { class: "comparison" },
     headline(found),
+    outcomeChanges(found.outcomes, names),
     tokenChanges(found.tokens, names),
     found.settings.length > 0 && settingChanges(found.settings, names),
-    part("Decisions that differ", found.history, (changes) => historyChanges(changes, names)),
+    part("Decisions that differ", found.history, (changes) => historyChanges(changes, found, names)),
     part("Messages that differ", found.messages, (changes) => messageChanges(changes, found)),
     toolChanges(found.tools),
     warnings(found, names),
@@ -29,7 +30,7 @@ export function comparison(found, names) {
 
 function headline({ identical, messages, tools, settings }) {
   if (identical) {
-    return el("p", { class: "verdict same" }, "Both send the same messages and tools.");
+    return el("p", { class: "conclusion same" }, "Both send the same messages and tools.");
   }
   const places = messages.flatMap(({ a, b }) => [a, b]).filter((place) => place !== null);
   const first = places.length ? Math.min(...places) : 0;
@@ -40,14 +41,51 @@ function headline({ identical, messages, tools, settings }) {
     : first === 0
       ? "They differ from the first message on, so no cache of one can be used for the other."
       : `Up to message ${first} they are the same${cached(settings)}.`;
-  return el("p", { class: "verdict" }, text);
+  return el("p", { class: "conclusion" }, text);
 }
 
-/** Return whether a provider's cache holds for what is the same: each model has its own. */
+/** Return whether a provider's cache covers the common part: each model has its own. */
 function cached(settings) {
   return settings.some(({ name }) => name === "model")
     ? ", but for other models, which share no cache"
     : ": a provider's cache holds up to there";
+}
+
+/** Return a table of the messages' outcomes; all that are left out are one number. */
+function outcomeChanges(outcomes, [one, other]) {
+  const of = (names) => (side) =>
+    outcomes.filter(({ name }) => names.includes(name)).reduce((sum, each) => sum + each[side], 0);
+  const left = of(["dropped", "not_read"]);
+  const lines = [
+    ...outcomes
+      .filter(({ name }) => !["dropped", "not_read"].includes(name))
+      .map(({ name, a, b }) => [words(name), a, b, ""]),
+    ["left out", left("a"), left("b"), "sum"],
+    ...outcomes
+      .filter(({ name }) => name === "not_read")
+      .map(({ name, a, b }) => ["of these not read", a, b, "soft"]),
+  ];
+  const numeric = true;
+  return table({
+    caption: "Messages of both builds",
+    columns: [
+      { name: "Messages" },
+      { name: one, numeric },
+      { name: other, numeric },
+      { name: "Change", numeric },
+    ],
+    rows: lines.map(([name, a, b, kind]) =>
+      el(
+        "tr",
+        { class: kind || null },
+        cell(name, { heading: true }),
+        cell(number(a), { numeric: true }),
+        cell(number(b), { numeric: true }),
+        cell(signed(b - a), { numeric: true }),
+      ),
+    ),
+    kind: "tokens",
+  });
 }
 
 function tokenChanges(tokens, [one, other]) {
@@ -62,7 +100,7 @@ function tokenChanges(tokens, [one, other]) {
       cell(heading, { heading: true }),
       cell(number(a), { numeric: true }),
       cell(number(b), { numeric: true }),
-      cell(el("span", { class: kindOf(change) }, signed(change)), { numeric: true }),
+      cell(el("span", { class: kindOf(name, change) }, signed(change)), { numeric: true }),
     );
   });
   const numeric = true;
@@ -95,9 +133,16 @@ function settingChanges(changes, names) {
   );
 }
 
-function historyChanges(changes, [one, other]) {
+function historyChanges(changes, { outcomes }, [one, other]) {
+  const unread = outcomes.find(({ name }) => name === "not_read");
   const rows = changes.map(({ message_id: id, a, b }) =>
-    el("tr", {}, cell(el("code", { class: "id" }, id), { heading: true }), decisionCell(a), decisionCell(b)),
+    el(
+      "tr",
+      {},
+      cell(el("code", { class: "id" }, id), { heading: true }),
+      decisionCell(a, unread?.a),
+      decisionCell(b, unread?.b),
+    ),
   );
   return table({
     caption: "Decisions that differ",
@@ -106,8 +151,10 @@ function historyChanges(changes, [one, other]) {
   });
 }
 
-function decisionCell(decision) {
-  if (!decision) return cell("No candidate", { class: "soft" });
+function decisionCell(decision, unread) {
+  // a build that left rows unread lists none of them
+  const absent = unread ? "Not read, or newer" : "No candidate";
+  if (!decision) return cell(absent, { class: "soft" });
   return cell([outcomeBadge(decision.decision), el("code", { class: "tag" }, decision.reason)]);
 }
 
@@ -185,5 +232,10 @@ function part(title, changes, show) {
   );
 }
 
-const kindOf = (change) => (change > 0 ? "more" : change < 0 ? "less" : "soft");
+/** Return whether a change costs more or less; a larger part that stays the same costs less. */
+function kindOf(name, change) {
+  const cost = name === "cacheable_prefix" ? -change : change;
+  return cost > 0 ? "more" : cost < 0 ? "less" : "soft";
+}
+
 const plain = (value) => (typeof value === "number" ? number(value) : String(value ?? "–"));

@@ -1,8 +1,8 @@
 /**
  * `<context-manager-widget owner="…" model="…">` shows how full a context is, and prunes it.
  *
- * One file without parts, so that one script tag embeds it in any page. It asks the service that it
- * was loaded from, or that of `src`. docs/widget.md describes attributes, events and parts.
+ * One file without parts, so that one script tag embeds it in any page. It calls the service it
+ * was loaded from, or that of `src`. docs/inspector.md#the-widget describes attributes, events and parts.
  */
 
 const INTERVAL = 3_000;
@@ -11,7 +11,7 @@ const LONGEST_INTERVAL = 86_400_000;
 /** Milliseconds that an answer may take, and the longest pause between two tries that failed. */
 const PATIENCE = 15_000;
 const LONGEST_PAUSE = 60_000;
-/** Milliseconds without events and comments after which the feed is opened anew. */
+/** Milliseconds without events and comments after which the feed is reopened. */
 const SILENCE = 40_000;
 /** Rows of a preview that are listed, characters of each, and ids that are sent in one go. */
 const LISTED_ROWS = 100;
@@ -152,13 +152,12 @@ export class ContextManagerWidget extends HTMLElement {
   /** How the context is doing, in words for a display. */
   getStatus() {
     const status = this.#status;
-    const { state, message } = status ?? { state: "idle", message: "Loading" };
     return {
-      state,
+      state: status?.state ?? "idle",
       primaryMetric: status ? `${count(status.tokens)} tokens` : "– tokens",
-      secondaryMetric: status ? `${Math.round(status.utilization_percent)}% used` : "–% used",
+      secondaryMetric: `${shareKept(status) ?? "–%"} kept`,
       lastActivity: Date.parse(status?.last_message_at) || null,
-      message: this.#problem ? this.#problem.message : message,
+      message: this.#problem?.message ?? (status ? stateOf(status) : "Loading"),
     };
   }
 
@@ -190,8 +189,8 @@ export class ContextManagerWidget extends HTMLElement {
   /** Show what pruning would hide, for somebody to confirm. */
   async prune() {
     if (this.#choosing || !this.#status || !this.isConnected) return;
-    if (!this.#status.needs_pruning) {
-      this.#view.announce(nothingToPrune(this.#status));
+    if (!this.#status.messages) {
+      this.#view.announce(offer(this.#status));
       return;
     }
     const choosing = (this.#choosing = new AbortController());
@@ -203,7 +202,7 @@ export class ContextManagerWidget extends HTMLElement {
       const preview = await ask(place, "v1/prune/preview", { body, signal: choosing.signal });
       if (choosing.signal.aborted) return;
       if (preview.ids.length) this.#view.open({ place, preview });
-      else this.#view.notify("Nothing can be hidden.");
+      else this.#view.notify(nothingToHide(preview));
     } catch (problem) {
       if (!choosing.signal.aborted) this.#view.notify(problem.message, { failed: true });
     } finally {
@@ -231,7 +230,7 @@ export class ContextManagerWidget extends HTMLElement {
     this.#look();
   }
 
-  /** Look now, and listen anew: a feed that was refused is not tried again by itself. */
+  /** Refresh, and reopen the feed: a refused feed is not retried by itself. */
   #retry() {
     this.refresh();
     this.#leaveFeed?.();
@@ -271,8 +270,8 @@ export class ContextManagerWidget extends HTMLElement {
   }
 
   #hidInPart(place, ids, message) {
-    const told = `${messages(ids.length)} hidden, then: ${message}`;
-    if (ids.length) this.#offerUndo(place, ids, told, { failed: true });
+    const report = `${messages(ids.length)} hidden, then: ${message}`;
+    if (ids.length) this.#offerUndo(place, ids, report, { failed: true });
     else if (this.#isOf(place)) this.#view.refuse(message);
   }
 
@@ -299,8 +298,8 @@ export class ContextManagerWidget extends HTMLElement {
     this.#problem = null;
     this.#failures = 0;
     this.#updated = Date.now();
-    if (status.state !== before?.state && (before || status.needs_pruning)) {
-      this.#view.announce(status.needs_pruning ? WARNING : `Context Manager: ${stateOf(status)}.`);
+    if (before && status.state !== before.state) {
+      this.#view.announce(`Context Manager: ${stateOf(status)}.`);
     } else if (failed) {
       this.#view.announce("Context Manager: up to date again.");
     }
@@ -376,7 +375,7 @@ export class ContextManagerWidget extends HTMLElement {
     }
   }
 
-  /** Begin anew, once for all attributes that change together; figures of others aren't shown. */
+  /** Restart, once for all attributes that change together; figures of others aren't shown. */
   #change({ owner = false, model = false }) {
     if (owner || model) {
       this.#status = this.#updated = null;
@@ -422,23 +421,21 @@ export class ContextManagerWidget extends HTMLElement {
   }
 }
 
-const WARNING = "Context Manager: context exceeds 80% of its room, pruning is recommended.";
 const NO_OWNER = "no_owner";
-const STATES = { idle: "Idle", active: "Healthy", warning: "Needs pruning" };
-const PRUNE = "Prune Context Now";
-const EXCEEDS = "Context exceeds 80% of its room.";
+const STATES = { idle: "Idle", active: "Active" };
+const PRUNE = "Prune history…";
 const HIDDEN = { hidden: "" };
 const SUBLABEL = { part: "sublabel" };
 const METER = {
   role: "meter",
-  "aria-label": "Utilization",
+  "aria-label": "Kept by the newest build",
   "aria-valuemin": "0",
   "aria-valuemax": "100",
 };
 
 /** What is seen. Its nodes are made once and changed in place: focus and selection stay. */
 class View {
-  /** What the dialog shows: the preview, and of whom it is. */
+  /** What the dialog shows: the preview, and its owner. */
   opened = null;
   #nodes = {};
   #actions = {};
@@ -456,16 +453,14 @@ class View {
 
   show({ owner, model, status, problem, updated, interval, live }) {
     const nodes = this.#nodes;
-    const due = status?.needs_pruning ?? false;
     put(nodes.owner, owner);
     put(nodes.model, model);
     put(nodes.state, status ? stateOf(status) : problem ? "Unknown" : "Loading…");
     nodes.container.dataset.state = status?.state ?? "idle";
     nodes.container.toggleAttribute("data-stale", problem !== null);
     this.#showFigures(status);
-    nodes.banner.hidden = !due;
-    nodes.prune.setAttribute("aria-disabled", String(!due));
-    put(nodes.reason, status && !due ? nothingToPrune(status) : "");
+    nodes.prune.setAttribute("aria-disabled", String(!status?.messages));
+    put(nodes.reason, status ? offer(status) : "");
     put(nodes.automatic, status ? automatic(status) : "");
     nodes.info.hidden = !status;
     put(nodes.trouble, problem?.message ?? "");
@@ -474,7 +469,7 @@ class View {
     put(nodes.updated, updated ? freshness({ updated, problem, interval, live }) : "");
   }
 
-  /** Say something to who can't see it. */
+  /** Announce something to screen readers. */
   announce(text) {
     put(this.#nodes.said, text);
   }
@@ -534,20 +529,18 @@ class View {
 
   #showFigures(status) {
     const nodes = this.#nodes;
-    const used = status?.utilization_percent ?? 0;
-    const percent = status ? `${used.toFixed(1)}%` : "–";
+    const kept = shareKept(status);
     const hidden = status?.pruned ? `${count(status.pruned)} hidden by hand` : "in history";
     put(nodes.messages, status ? count(status.messages) : "–");
     put(nodes.hidden, hidden);
     put(nodes.tokens, status ? count(status.tokens) : "–");
-    put(nodes.limit, status ? `of ${count(status.available)}` : "of –");
-    put(nodes.utilization, percent);
+    put(nodes.limit, status ? `a context holds ${count(status.available)}` : "");
+    put(nodes.kept, kept ?? "–");
+    put(nodes.newest, status ? keptOf(status) : "");
     put(nodes.summaries, status ? count(status.summaries) : "–");
-    nodes.meter.setAttribute("aria-valuenow", String(Math.min(used, 100)));
-    nodes.meter.setAttribute("aria-valuetext", status ? percent : "unknown");
-    nodes.meter.style.setProperty("--filled", `${Math.min(used, 100)}%`);
-    const due = status ? status.target / status.available : 0.8;
-    nodes.meter.style.setProperty("--due", `${due * 100}%`);
+    nodes.meter.setAttribute("aria-valuenow", String(Number.parseFloat(kept ?? "0")));
+    nodes.meter.setAttribute("aria-valuetext", kept ?? "unknown");
+    nodes.meter.style.setProperty("--filled", kept ?? "0%");
   }
 
   #made() {
@@ -562,10 +555,14 @@ class View {
         { part: "stats" },
         this.#card("messages", "Messages", this.#node("hidden", "dd", SUBLABEL)),
         this.#card("tokens", "Tokens", this.#node("limit", "dd", SUBLABEL)),
-        this.#card("utilization", "Utilization", make("dd", {}, this.#node("meter", "div", METER))),
+        this.#card(
+          "kept",
+          "Kept",
+          this.#node("newest", "dd", SUBLABEL),
+          make("dd", {}, this.#node("meter", "div", METER)),
+        ),
         this.#card("summaries", "Summaries", make("dd", SUBLABEL, "for older messages")),
       ),
-      this.#node("banner", "p", HIDDEN, make("strong", {}, EXCEEDS), " Pruning is recommended."),
       make("div", { part: "actions" }, this.#button("prune", PRUNE), reason),
       this.#node("note", "div", HIDDEN, this.#node("noted", "span"), this.#button("undo", "Undo")),
       this.#node(
@@ -598,10 +595,10 @@ class View {
     );
   }
 
-  #card(name, label, below) {
+  #card(name, label, ...below) {
     const value = this.#node(name, "dd", { part: "value" });
     const heading = make("dt", { part: "label" }, label);
-    return make("div", { part: `card ${name}` }, heading, value, below);
+    return make("div", { part: `card ${name}` }, heading, value, ...below);
   }
 
   #dialog() {
@@ -621,7 +618,7 @@ class View {
         this.#button("confirm", "Hide"),
       ),
     );
-    // a key that repeats must not confirm what nobody has read
+    // a repeated key press must not confirm an unread text
     this.#nodes.cancel.autofocus = true;
     this.on("cancel", () => this.close());
     return dialog;
@@ -667,7 +664,7 @@ class Feed {
     this.#listen(place);
   }
 
-  /** Let nobody join any more. */
+  /** Stop sharing this feed. */
   #forget() {
     if (Feed.#open.get(this.#key) === this) Feed.#open.delete(this.#key);
   }
@@ -775,7 +772,7 @@ async function answered(place, path, { query, body, signal }) {
   const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
   let answer;
   try {
-    // a redirect would carry the owner's key, and perhaps the token, to who knows where
+    // a redirect would carry the owner's key, and perhaps the token, to an unknown server
     answer = await fetch(url, { ...sent, headers, signal, cache: "no-store", redirect: "error" });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -789,13 +786,13 @@ async function answered(place, path, { query, body, signal }) {
 
 async function problemOf(answer) {
   const passing = answer.status === 408 || answer.status === 429 || answer.status >= 500;
-  const told = await answer.json().catch(() => ({}));
-  const { code = `http_${answer.status}`, title, detail } = told?.error ?? {};
+  const body = await answer.json().catch(() => ({}));
+  const { code = `http_${answer.status}`, title, detail } = body?.error ?? {};
   const words = WORDS[code] ?? detail ?? title ?? `The service answered with ${answer.status}.`;
   return new Problem(code, words, { lasting: !passing });
 }
 
-/** Mark rows, in several goes; `done` gets those that are marked. Returns how many changed. */
+/** Hide or show rows in batches; `done` gets their ids. Returns how many changed. */
 async function mark(place, path, ids, done = []) {
   let changed = 0;
   for (let start = 0; start < ids.length; start += SENT_IDS) {
@@ -833,8 +830,33 @@ function stateOf({ state }) {
   return STATES[state] ?? state;
 }
 
-function nothingToPrune({ messages: rows }) {
-  return rows ? "Nothing to prune: there is room." : "Nothing to prune: no messages yet.";
+/** Return the share of history that the newest build kept; null where none is known. */
+function shareKept(status) {
+  return status?.candidates ? `${((status.kept / status.candidates) * 100).toFixed(1)}%` : null;
+}
+
+function keptOf({ kept, candidates }) {
+  if (!candidates) return "no build yet";
+  return `${count(kept)} of ${count(candidates)} in the newest build`;
+}
+
+function offer({ messages: rows, strategy }) {
+  if (!rows) return "Nothing to prune: no messages yet.";
+  return strategy === "none" ? "" : "Not needed: builds choose what fits.";
+}
+
+function nothingToHide({ tokens_before: before, target_tokens: target, over_target: over }) {
+  const sizes = `${count(before)} tokens, and pruning aims at ${count(target)}`;
+  return over ? `Nothing can be hidden: all that is left stays (${sizes}).` : `Nothing to hide: ${sizes}.`;
+}
+
+/** Return what the newest builds recalled of the messages that would be hidden. */
+function recallsOf({ builds, recalled, recalled_hidden: hidden }) {
+  if (!builds) return "";
+  const last = builds === 1 ? "The newest build" : `The last ${count(builds)} builds`;
+  if (!recalled) return `${last} recalled no older messages.`;
+  const share = `${((hidden / recalled) * 100).toFixed(0)}%`;
+  return `${last} recalled ${messages(recalled)}: ${count(hidden)} (${share}) would have been hidden.`;
 }
 
 function automatic({ strategy, limit, reserve }) {
@@ -855,8 +877,9 @@ function freshness({ updated, problem, interval, live }) {
 function factsOf(preview) {
   const { tokens_before: before, tokens_after: after, target_tokens: target } = preview;
   return [
-    `${count(before)} tokens become ${count(after)}; above ${count(target)}, pruning is due.` +
+    `${count(before)} tokens become ${count(after)}, to get below ${count(target)}.` +
       " The least important go, nothing is deleted, and you can undo it.",
+    recallsOf(preview),
     preview.over_target && "What always stays, such as the newest question, is more than that.",
     preview.not_read > 0 && `${messages(preview.not_read)} were not looked at: there are too many.`,
     preview.content === "redacted" &&
@@ -878,7 +901,7 @@ function rowOf({ role, timestamp, tokens, content }) {
   );
 }
 
-/** Lines of a context, the lowest of which falls out. */
+/** Lines of a context; the lowest one drops out. */
 function icon() {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
@@ -929,8 +952,6 @@ SHEET.replaceSync(`
     --accent-text: var(--cmw-accent-text, light-dark(#ffffff, #0d1530));
     --good: var(--cmw-good, light-dark(#16703f, #5fcf93));
     --good-wash: var(--cmw-good-wash, light-dark(#e3f4ea, #14301f));
-    --warn: var(--cmw-warn, light-dark(#8a5200, #f0b25c));
-    --warn-wash: var(--cmw-warn-wash, light-dark(#fdf1dc, #35270f));
     --bad: var(--cmw-bad, light-dark(#b3261e, #ff9188));
     --bad-wash: var(--cmw-bad-wash, light-dark(#fdeae8, #3c1a18));
     --radius: var(--cmw-radius, 0.75em);
@@ -962,7 +983,6 @@ SHEET.replaceSync(`
     font-weight: 600;
   }
   [data-state="active"] [part="state"] { background: var(--good-wash); color: var(--good); }
-  [data-state="warning"] [part="state"] { background: var(--warn-wash); color: var(--warn); }
   [data-stale] [part="state"] { background: var(--card); color: var(--soft); }
   [part="stats"] { display: flex; flex-wrap: wrap; gap: 0.75em; }
   [part~="card"] {
@@ -976,7 +996,6 @@ SHEET.replaceSync(`
   [part="label"] { color: var(--soft); font-size: 0.8125em; }
   [part="value"] { font-size: 1.5em; font-weight: 600; line-height: 1.35; white-space: nowrap; }
   [part="sublabel"] { color: var(--soft); font-size: 0.8125em; }
-  [data-state="warning"] :is([part~="tokens"], [part~="utilization"]) { border-color: var(--warn); }
   [data-stale] [part="value"] { color: var(--soft); }
   [part="meter"] {
     position: relative;
@@ -995,20 +1014,10 @@ SHEET.replaceSync(`
     background: var(--accent);
     transition: inline-size 0.4s ease;
   }
-  [part="meter"]::after {
-    content: "";
-    position: absolute;
-    inset-block: 0;
-    inset-inline-start: var(--due, 80%);
-    inline-size: 2px;
-    background: var(--surface);
-  }
-  [data-state="warning"] [part="meter"]::before { background: var(--warn); }
-  [part="banner"], [part="note"], [part="problem"] {
+  [part="note"], [part="problem"] {
     padding: 0.6em 0.875em;
     border-radius: calc(var(--radius) * 0.7);
   }
-  [part="banner"] { background: var(--warn-wash); color: var(--warn); }
   [part="note"] { background: var(--good-wash); color: var(--good); }
   [part="problem"], [part="note"][data-failed] { background: var(--bad-wash); color: var(--bad); }
   div:is([part="note"], [part="problem"]), [part="actions"] {
@@ -1035,7 +1044,7 @@ SHEET.replaceSync(`
     cursor: pointer;
   }
   [part~="undo-button"], [part~="retry-button"] { min-block-size: 1.75em; padding-block: 0.1em; }
-  [part~="prune-button"], [part~="confirm-button"] {
+  [part~="confirm-button"] {
     border-color: transparent;
     background: var(--accent);
     color: var(--accent-text);
@@ -1102,7 +1111,7 @@ SHEET.replaceSync(`
   @media (forced-colors: active) {
     [part="meter"] { border: 1px solid CanvasText; }
     [part="meter"]::before { forced-color-adjust: none; background: Highlight; }
-    [part="banner"], [part="note"], [part="problem"], [part="state"], [part~="card"] {
+    [part="note"], [part="problem"], [part="state"], [part~="card"] {
       border: 1px solid CanvasText;
     }
   }

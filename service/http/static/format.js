@@ -8,7 +8,7 @@ const DAY_AND_CLOCK = new Intl.DateTimeFormat(undefined, {
   timeStyle: "short",
 });
 
-/** Return a whole number with separators, or a dash where there is none. */
+/** Return a whole number with separators, or a dash for null. */
 export function number(value) {
   return value === null || value === undefined ? "–" : NUMBER.format(value);
 }
@@ -47,6 +47,29 @@ export function milliseconds(value) {
 /** Return the beginning of a build's id, which distinguishes the builds of a list. */
 export function shortId(buildId) {
   return buildId.slice(0, 12);
+}
+
+/** Return a score to one digit, without the sign of a zero. */
+export function score(value) {
+  return value === null || value === undefined ? "–" : (Math.round(value * 10) / 10 + 0).toFixed(1);
+}
+
+/** Return how many messages of a build the model doesn't get: dropped ones and unread ones. */
+export function leftOut({ dropped = 0, not_read: unread = 0 }) {
+  return dropped + unread;
+}
+
+/** Return how many messages a build had to choose from. */
+export function candidates(outcomes) {
+  return Object.values(outcomes).reduce((sum, size) => sum + size, 0);
+}
+
+/** Return what became of a build's messages, in words, with all that are left out as one number. */
+export function outcomesInWords(outcomes) {
+  const { dropped, not_read: unread = 0, ...others } = outcomes;
+  const named = Object.entries(others).map(([outcome, size]) => `${number(size)} ${words(outcome)}`);
+  const parts = unread ? ` (${number(dropped)} dropped, ${number(unread)} not read)` : "";
+  return [...named, `${number(dropped + unread)} left out${parts}`].join(", ");
 }
 
 /** Return a code as words: `not_read` is "not read". */

@@ -2,9 +2,14 @@
 
 import { get, token } from "./api.js";
 import { el, fact } from "./dom.js";
-import { count, dayAndClock, number, shortId, words } from "./format.js";
+import { count, dayAndClock, number, outcomesInWords, shortId, words } from "./format.js";
+import { decided } from "./ledger.js";
 import { empty, failed, loading, redacted } from "./notices.js";
 import { linkToBuild } from "./router.js";
+import { fill, saidRow, says, searchField } from "./said.js";
+
+/** Messages that are listed at first. */
+const FEW = 20;
 
 /** Return the view of an owner's history; `builds` are those of the list. */
 export function historyView({ owner, builds }) {
@@ -12,14 +17,20 @@ export function historyView({ owner, builds }) {
   const load = async (talk = "") => {
     try {
       const scope = talk ? `?conversation_id=${encodeURIComponent(talk)}` : "";
-      const [status, timeline, listed] = await Promise.all([
+      const [status, timeline, said, listed] = await Promise.all([
         get("/v1/history", { owner }),
         get(`/v1/timeline${scope}`, { owner }),
+        get(`/v1/messages${scope}`, { owner }),
         builds(),
       ]);
       const choice = conversations(listed, talk, load);
       const chosen = talk ? listed.filter((each) => each.conversation_id === talk) : listed;
-      results.replaceChildren(...shown({ status, timeline, builds: chosen, owner, choice }));
+      const newest = chosen.find(({ refusal }) => !refusal);
+      const build = newest && (await get(`/v1/builds/${newest.build_id}`, { owner }));
+      const messages = messageList(said, build, owner);
+      results.replaceChildren(
+        ...shown({ status, timeline, messages, builds: chosen, owner, choice }),
+      );
     } catch (error) {
       results.replaceChildren(failed(error, () => load(talk)));
     }
@@ -40,7 +51,7 @@ function conversations(builds, chosen, onchoose) {
   return el("label", { class: "field" }, el("span", {}, "Conversation"), select);
 }
 
-function shown({ status, timeline, builds, owner, choice }) {
+function shown({ status, timeline, messages, builds, owner, choice }) {
   const entries = [
     ...timeline.summaries.map(summaryEntry),
     ...timeline.departures.map((each) => departureEntry(each, owner)),
@@ -49,13 +60,50 @@ function shown({ status, timeline, builds, owner, choice }) {
   return [
     widget(status.model, owner),
     figures(status),
-    el("div", { class: "title" }, el("h3", {}, "What happened"), choice),
+    el("div", { class: "title" }, el("h3", {}, "Messages"), choice),
+    messages,
+    el("h3", {}, "What happened"),
     timeline.content === "redacted" && timeline.summaries.length ? redacted() : "",
     entries.length
       ? el("ol", { class: "plain timeline" }, entries.map(({ node }) => node))
       : empty("Nothing yet", "Builds, summaries and rows that fall out show up here."),
     hints(status, timeline),
   ];
+}
+
+/** Return the messages, newest first, each with its outcome in the newest build. */
+function messageList({ messages, older, content }, build, owner) {
+  if (!messages.length) return el("p", { class: "soft" }, "No messages yet.");
+  const decisions = new Map(
+    (build ? decided(build, messages) : []).flatMap((each) =>
+      each.message_ids.map((id) => [id, each]),
+    ),
+  );
+  const results = el("div");
+  const status = el("p", { class: "soft", role: "status" });
+  const show = (text) => {
+    const found = messages.filter((each) => says(text, each.id, each));
+    const rows = found.map((message) => () => {
+      const { id } = message;
+      return saidRow({ id, message, decision: decisions.get(id) ?? null, badge: true });
+    });
+    const list = el("ol", { class: "plain" });
+    status.textContent = text
+      ? `${number(found.length)} of ${count(messages.length, "message")}`
+      : count(messages.length, "message");
+    results.replaceChildren(list, fill(list, rows, FEW));
+  };
+  show("");
+  const link = build && linkToBuild(build.summary.build_id, owner, "ledger");
+  return el(
+    "section",
+    { class: "ledger" },
+    el("div", { class: "filters" }, searchField(content, show), status),
+    build &&
+      el("p", { class: "soft" }, "What became of each in the newest build, ", el("a", { href: link }, shortId(build.summary.build_id)), "."),
+    results,
+    older > 0 && el("p", { class: "soft" }, `${count(older, "older message")} not listed.`),
+  );
 }
 
 /** Return the widget that prunes, if the worker serves it; it uses the page's token. */
@@ -69,7 +117,6 @@ function figures(status) {
   return el(
     "dl",
     { class: "facts" },
-    fact("Pruning is due from", `${number(status.target)} tokens`),
     fact("Pruned by hand", number(status.pruned)),
     fact("Fell out of a context", number(status.fallen)),
     fact("In the archive", number(status.archived)),
@@ -77,10 +124,13 @@ function figures(status) {
 }
 
 function buildEntry(summary, owner) {
-  const { build_id: id, at, total, available, kept, dropped } = summary;
-  const what = dropped
-    ? `${number(kept)} kept, ${number(dropped)} dropped`
-    : `all ${number(kept)} kept`;
+  const { build_id: id, at, total, available, outcomes, refusal } = summary;
+  if (refusal) {
+    const numbers = total === null ? "" : `: ${number(total)} tokens for ${number(available)}`;
+    const link = el("a", { href: linkToBuild(id, owner) }, `Refused (${words(refusal.code)})`);
+    return entry(at, "refusal", [link, numbers]);
+  }
+  const what = outcomesInWords(outcomes);
   return entry(at, "build", [
     el("a", { href: linkToBuild(id, owner) }, `Context ${shortId(id)}`),
     `: ${what}; ${number(total)} of ${number(available)} tokens`,

@@ -1,122 +1,174 @@
-/** What became of every candidate for a context, and why: kept and dropped, with reasons. */
+/** What became of every candidate for a context, and why: kept and left out, by their words. */
 
+import { get } from "./api.js";
 import { blockOf } from "./blocks.js";
-import { cell, el, table } from "./dom.js";
-import { count, number, words } from "./format.js";
+import { el } from "./dom.js";
+import { candidates, count, leftOut, number, score, words } from "./format.js";
+import { failed, loading, redacted } from "./notices.js";
+import { fill, outcomeBadge, saidRow, says, searchField, sentence } from "./said.js";
 import { swatch } from "./swatch.js";
 
-/** Ids of a row that are shown at first. */
+/** Messages of a group, and groups, that are shown at first; of a search, its messages. */
 const FEW = 3;
+const FOUND = 50;
+const GROUPS = 100;
+const LEFT_OUT = ["dropped", "not_read"];
 const ORDERS = {
+  out: ["Left out first", (a, b) => LEFT_OUT.includes(b.decision) - LEFT_OUT.includes(a.decision)],
   place: ["As in the context", () => 0],
   tokens: ["Most tokens first", (a, b) => (b.tokens ?? -1) - (a.tokens ?? -1)],
   score: ["Highest score first", (a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity)],
 };
 
-/** Return the ledger of a build's decisions, with a filter by reason and a choice of orders. */
-export function ledger(decisions) {
-  const chosen = { reason: "", order: "place" };
-  const results = el("div");
+/** Return the ledger of a build, whose messages are requested at once. */
+export function ledger(build, owner) {
+  const body = el("section", { class: "ledger" }, loading("the messages"));
+  const load = async () => {
+    try {
+      body.replaceChildren(...shown(build, await messagesOf(build, owner)));
+    } catch (error) {
+      // reasons don't depend on words
+      const none = { messages: [], content: build.content };
+      body.replaceChildren(failed(error, load), ...shown(build, none));
+    }
+  };
+  load();
+  return body;
+}
+
+/** Request the messages that a build could choose from. */
+export function messagesOf({ summary }, owner) {
+  return get(`/v1/messages?build=${encodeURIComponent(summary.build_id)}`, { owner });
+}
+
+/**
+ * Return the decisions of a build, each with the ids of its messages. Unread messages are in none:
+ * those of the history that are older than what was read, or in between.
+ */
+export function decided({ decisions }, messages) {
+  const known = new Set(decisions.flatMap(({ message_ids: ids }) => ids));
+  const newest = messages.findIndex(({ id }) => known.has(id));
+  const unread = messages.filter(({ id }, place) => place > newest && !known.has(id));
+  const each = decisions.map((decision) => {
+    const { decision: outcome, message_ids: ids, count: size } = decision;
+    const own = outcome === "not_read" ? unread.map(({ id }) => id).reverse() : ids;
+    return { ...decision, message_ids: own, size: size ?? ids.length, turn: ids.length };
+  });
+  // the oldest come first, as in the context
+  return each.toSorted((a, b) => (b.decision === "not_read") - (a.decision === "not_read"));
+}
+
+function shown(build, { messages, content }) {
+  const said = new Map(messages.map((each) => [each.id, each]));
+  const decisions = decided(build, messages);
+  const chosen = { reason: "", order: "out", text: "" };
+  const results = el("div", { class: "groups" });
   const status = el("p", { class: "soft", role: "status" });
   const show = () => {
-    const shown = decisions
+    const found = decisions
       .filter((each) => !chosen.reason || keyOf(each) === chosen.reason)
+      .map((each) => (chosen.text ? matching(each, chosen.text, said) : each))
+      .filter(({ message_ids: ids }) => !chosen.text || ids.length)
       .toSorted(ORDERS[chosen.order][1]);
-    const messages = count(candidates(shown), "message");
-    status.textContent = `${count(shown.length, "decision")} on ${messages}`;
-    results.replaceChildren(decisionTable(shown));
+    const messages = count(total(found), "message");
+    status.textContent = `${count(found.length, "decision")} on ${messages}`;
+    const groups = neighbours(found).map((each) => () => group(each, said, chosen.text));
+    results.replaceChildren();
+    results.append(fill(results, groups, GROUPS));
   };
+  const change = (wish) => (Object.assign(chosen, wish), show());
   show();
-  return el(
-    "section",
-    { class: "ledger" },
-    tally(decisions),
+  return [
+    content === "redacted" ? redacted() : "",
+    tally(build.summary.outcomes),
     el(
       "div",
       { class: "filters" },
-      choice("Reason", reasonsOf(decisions), (value) => ((chosen.reason = value), show())),
-      choice("Order", orders(), (value) => ((chosen.order = value), show())),
+      searchField(content, (text) => change({ text })),
+      choice("Reason", reasonsOf(decisions), (reason) => change({ reason })),
+      choice("Order", orders(), (order) => change({ order })),
       status,
     ),
     results,
-  );
-}
-
-/** Return the badge of an outcome, such as `dropped`. */
-export function outcomeBadge(outcome) {
-  return el("span", { class: "outcome", "data-outcome": outcome }, words(outcome));
-}
-
-function decisionTable(decisions) {
-  // figures that only some strategies give
-  const scored = decisions.some(({ score }) => score !== null);
-  const priced = decisions.some(({ smallest_budget: least }) => least !== null);
-  const columns = [
-    { name: "Fate" },
-    { name: "Why" },
-    { name: "Block" },
-    { name: "Messages" },
-    ...(scored ? [{ name: "Score", numeric: true }] : []),
-    { name: "Tokens", numeric: true },
-    ...(priced ? [{ name: "Fits from", numeric: true }] : []),
   ];
-  const rows = decisions.map((each) => decisionRow(each, scored, priced));
-  return table({ caption: "Kept and dropped", columns, rows, kind: "decisions" });
 }
 
-function decisionRow(decision, scored, priced) {
-  const block = blockOf(decision.block);
-  return el(
-    "tr",
-    { "data-outcome": decision.decision },
-    cell(outcomeBadge(decision.decision)),
-    cell([sentence(decision.detail), el("code", { class: "tag" }, decision.reason)], {
-      class: "why",
-    }),
-    cell([swatch(block), block.label], { class: "whole" }),
-    cell(ids(decision)),
-    scored && cell(decision.score === null ? "–" : decision.score.toFixed(1), { numeric: true }),
-    cell(number(decision.tokens), { numeric: true }),
-    priced && cell(number(decision.smallest_budget), { numeric: true }),
-  );
+function matching(decision, text, said) {
+  const ids = decision.message_ids.filter((id) => says(text, id, said.get(id)));
+  return { ...decision, message_ids: ids, size: ids.length };
 }
 
-/** Return why, without the outcome and the tokens, which have columns of their own. */
-function sentence(detail) {
-  const why = detail.slice(detail.indexOf(": ") + 2);
-  return `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
-}
-
-function ids({ message_ids: found, count: unread }) {
-  if (!found.length) return count(unread ?? 0, "row");
-  const list = (some) => some.map((id) => el("code", { class: "id" }, id));
-  if (found.length <= FEW) return list(found);
-  return el(
-    "details",
-    { class: "ids" },
-    el("summary", {}, count(found.length, "message")),
-    ...list(found),
-  );
-}
-
-function tally(decisions) {
-  const by = new Map();
+/** Group adjacent decisions that are alike, as `ctxb build --explain` does. */
+function neighbours(decisions) {
+  const groups = [];
   for (const each of decisions) {
-    by.set(each.decision, (by.get(each.decision) ?? 0) + sizeOf(each));
+    const last = groups.at(-1)?.[0];
+    const alike = last && keyOf(last) === keyOf(each) && last.block === each.block;
+    if (alike) groups.at(-1).push(each);
+    else groups.push([each]);
   }
-  const items = [...by].map(([outcome, size]) =>
+  return groups;
+}
+
+function group(decisions, said, text) {
+  const [{ decision, reason, detail, block }] = decisions;
+  const list = el("ol", { class: "plain" });
+  const rows = decisions.flatMap((each) =>
+    each.message_ids.map((id) => () => saidRow({ id, message: said.get(id), decision: each })),
+  );
+  const shownBlock = blockOf(block);
+  return el(
+    "section",
+    { class: "group", "data-outcome": decision },
+    el(
+      "header",
+      {},
+      outcomeBadge(decision),
+      el("h3", {}, sentence(detail), el("code", { class: "tag" }, reason)),
+      el("p", { class: "soft" }, swatch(shownBlock), [shownBlock.label, ...figures(decisions)].join(" · ")),
+    ),
+    list,
+    fill(list, rows, text ? FOUND : FEW),
+  );
+}
+
+function figures(decisions) {
+  const tokens = valuesOf(decisions, "tokens");
+  const sum = count(tokens.reduce((all, each) => all + each, 0), "token");
+  return [
+    count(total(decisions), "message"),
+    tokens.length > 0 && (tokens.length < decisions.length ? `at least ${sum}` : sum),
+    range("score", valuesOf(decisions, "score").map(score)),
+    range("fits from", valuesOf(decisions, "smallest_budget").map(number)),
+  ].filter(Boolean);
+}
+
+function valuesOf(decisions, name) {
+  const found = decisions.map((each) => each[name]).filter((value) => value !== null);
+  return found.toSorted((a, b) => a - b);
+}
+
+function range(name, sorted) {
+  if (!sorted.length) return "";
+  const ends = sorted[0] === sorted.at(-1) ? sorted[0] : `${sorted[0]} to ${sorted.at(-1)}`;
+  return `${name} ${ends}`;
+}
+
+function tally(outcomes) {
+  const { not_read: unread = 0 } = outcomes;
+  const items = Object.entries(outcomes).map(([outcome, size]) =>
     el("li", {}, outcomeBadge(outcome), el("span", { class: "figure" }, number(size))),
   );
+  const both = `${number(leftOut(outcomes))} left out of ${number(candidates(outcomes))}`;
+  if (unread) items.push(el("li", { class: "soft" }, both));
   return el("ul", { class: "tally", "aria-label": "Messages by decision" }, items);
 }
 
 function reasonsOf(decisions) {
   const sizes = new Map();
-  for (const each of decisions) {
-    sizes.set(keyOf(each), (sizes.get(keyOf(each)) ?? 0) + sizeOf(each));
-  }
+  for (const each of decisions) sizes.set(keyOf(each), (sizes.get(keyOf(each)) ?? 0) + each.size);
   const found = [...sizes].map(([key, size]) => [key, `${key} (${number(size)})`]);
-  return [["", `All reasons (${number(candidates(decisions))})`], ...found.sort()];
+  return [["", `All reasons (${number(total(decisions))})`], ...found.sort()];
 }
 
 function orders() {
@@ -130,5 +182,4 @@ function choice(label, options, onchange) {
 }
 
 const keyOf = ({ decision, reason }) => `${words(decision)}: ${words(reason)}`;
-const sizeOf = ({ message_ids: found, count: unread }) => unread ?? found.length;
-const candidates = (decisions) => decisions.reduce((sum, each) => sum + sizeOf(each), 0);
+const total = (decisions) => decisions.reduce((sum, { size }) => sum + size, 0);

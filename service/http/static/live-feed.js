@@ -12,7 +12,7 @@ const LONGEST_WAIT = 15_000;
  * Events: `build` with a line of the list, `gap` where the list has to be read again, and `state`.
  *
  * The state is `{name, since, error}` with a name of `off`, `connecting`, `live`, `reconnecting`,
- * `stale` or `refused`; whether the page shows what comes is the page's own affair.
+ * `stale` or `refused`; the page decides whether to show its builds.
  */
 export class LiveFeed extends EventTarget {
   #owner = "";

@@ -20,16 +20,21 @@ export function messages({ messages: sent, tools, content, unavailable }) {
     el("ol", { class: "plain" }, items),
     el("h3", {}, "Tools"),
     tools.length
-      ? el("ul", { class: "names" }, tools.map((name) => el("li", {}, el("code", {}, name))))
+      ? el("ul", { class: "names" }, tools.map(tool))
       : el("p", { class: "soft" }, "No tools were offered."),
   );
+}
+
+function tool({ name, tokens }) {
+  return el("li", {}, el("code", {}, name), tokens !== null && el("span", { class: "soft" }, ` ${count(tokens, "token")}`));
 }
 
 function message(shown, place) {
   // the system message opens with the identity, in either layout, and has no tag
   const tag = shown.block ?? (shown.role === "system" ? "CORE_IDENTITY" : null);
   const block = tag && blockOf(tag);
-  const size = shown.characters === null ? "length unknown" : count(shown.characters, "character");
+  const { characters, tokens } = shown;
+  const size = tokens === null ? count(characters, "character") : count(tokens, "token");
   const head = [
     el("span", { class: "place" }, number(place + 1)),
     block && swatch(block),

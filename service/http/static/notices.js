@@ -2,7 +2,11 @@
 
 import { el } from "./dom.js";
 
-const ADVICE = {
+/** What to do about an error, by its code. */
+export const ADVICE = {
+  budget_exceeded:
+    "Raise max_tokens, lower reserve_tokens, offer fewer tools, or shorten the input.",
+  deadline_exceeded: "Retry with a later deadline; if it happens often, add workers.",
   unauthorized: "This worker needs a token: enter the one of the setting http.token above.",
   forbidden: "Requests from here are not allowed: open the page at the worker's own address.",
   misdirected: "Open the page under a name of the setting http.allowed_hosts.",

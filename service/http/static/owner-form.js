@@ -1,4 +1,4 @@
-/** <owner-form>: whose builds are shown, and with which token. */
+/** <owner-form>: the owner to show, and the token. */
 
 import { token } from "./api.js";
 import { el } from "./dom.js";

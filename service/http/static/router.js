@@ -1,6 +1,6 @@
 /** Places on the page as links: `#/builds/ID/ledger?owner=KEY`. The token is in none of them. */
 
-/** What of a build has a link of its own, in the order of the tabs. */
+/** The views of a build with their own link, in the order of the tabs. */
 export const TABS = ["tokens", "ledger", "messages", "raw", "what-if"];
 
 /**
@@ -19,7 +19,7 @@ export function read(hash) {
   return TABS.includes(tab) ? { view: "build", owner, id: first, tab } : { view: "unknown", owner };
 }
 
-/** Return the link to an owner's builds, or to what of the history is shown. */
+/** Return the link to an owner's builds, or to a view of the history. */
 export function linkTo(place, owner) {
   return withOwner(`#/${place}`, owner);
 }

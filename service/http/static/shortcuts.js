@@ -1,4 +1,4 @@
-/** Keys for what is done often, with a list of them; who doesn't want them switches them off. */
+/** Keyboard shortcuts for frequent actions, with a list of them and a switch to turn them off. */
 
 import { el } from "./dom.js";
 

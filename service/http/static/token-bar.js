@@ -1,7 +1,7 @@
 /**
- * <token-bar>: a context's window as one bar, each block in its colour, beside the table below.
+ * <token-bar>: a context's window as one bar, each block in its colour, above its table.
  *
- * Where the window is mostly free, a second bar has what is sent alone, or nobody could see it.
+ * Where the window is mostly free, a second bar shows only what is sent, which would be too small.
  */
 
 import { partsOf } from "./blocks.js";
@@ -9,7 +9,7 @@ import { el } from "./dom.js";
 import { number, percent } from "./format.js";
 import { swatch } from "./swatch.js";
 
-/** The share of the window below which what is sent gets a bar of its own. */
+/** The share of the window below which what is sent gets its own bar. */
 const SMALL = 0.25;
 const MAGNIFIED = "What is sent, magnified";
 

@@ -1,9 +1,9 @@
-/** A build as it would be with another budget, model or strategy, beside what it was; kept nowhere. */
+/** A build with another budget, model or strategy, compared with the original; it is not stored. */
 
 import { post } from "./api.js";
 import { comparison } from "./comparison.js";
 import { el } from "./dom.js";
-import { count, number, signed } from "./format.js";
+import { candidates, count, number, signed } from "./format.js";
 import { failed, loading } from "./notices.js";
 import { STRATEGIES } from "./strategies.js";
 import { widthOf } from "./token-bar.js";
@@ -15,7 +15,7 @@ const LAYOUTS = ["tagged", "chat"];
 /** Return the form of wishes for a build, and below it what would come of them. */
 export function whatIf(build, owner) {
   const results = el("div", { class: "results", "aria-live": "off" });
-  const status = el("p", { class: "verdict", role: "status" });
+  const status = el("p", { class: "conclusion", role: "status" });
   const ask = asking(build, owner, results, status);
   const wishes = {};
   const wish = (name, value) => {
@@ -59,7 +59,7 @@ function asking(build, owner, results, status) {
       const path = `/v1/builds/${build.summary.build_id}/what-if`;
       try {
         const found = await post(path, wishes, { owner, signal });
-        status.textContent = verdict(build, found.build);
+        status.textContent = conclusion(build, found.build);
         results.replaceChildren(outcome(build, found));
       } catch (error) {
         if (error.name === "AbortError") return;
@@ -70,14 +70,18 @@ function asking(build, owner, results, status) {
   };
 }
 
-function verdict(then, now) {
-  const { kept, dropped } = now.summary;
-  const more = kept - then.summary.kept;
+function conclusion(then, now) {
+  const { outcomes } = now.summary;
+  const all = candidates(outcomes);
+  const more = outcomes.kept - then.summary.outcomes.kept;
   const tokens = signed(now.usage.total - then.usage.total);
   const change = more
     ? `${count(Math.abs(more), "message")} ${more > 0 ? "more" : "fewer"} would be kept`
-    : "As many messages would be kept";
-  return `${change} (${number(kept)} of ${number(kept + dropped)}), ${tokens} tokens.`;
+    : "The same number of messages would be kept";
+  const read = (found) => candidates(found) - (found.not_read ?? 0);
+  const history = `Read from the history as it is now: ${number(read(outcomes))} of ${count(all, "message")}`;
+  const before = `; the build had read ${number(read(then.summary.outcomes))}.`;
+  return `${change} (${number(outcomes.kept)} of ${number(all)}), ${tokens} tokens. ${history}${before}`;
 }
 
 function outcome(then, { build: now, comparison: found }) {

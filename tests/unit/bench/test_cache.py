@@ -18,7 +18,7 @@ def chat(*words: str) -> Prompt:
 
 
 def test_history_is_found_in_either_layout() -> None:
-    """Native messages up to the blocks behind them, or the block by its tag."""
+    """Native messages up to the blocks after them, or the block by its tag."""
     recalled = {"role": "user", "content": "[RECALLED count=1]\nboat"}
     memory = {"role": "user", "content": "[SHARED_MEMORY]\nboat"}
     profile = {"role": "user", "content": "[FRIENDS_INFO]\nAnn"}
@@ -52,24 +52,24 @@ def test_figures_are_means_over_builds() -> None:
     """The first build has none before it; what its history uses counts all the same."""
     first, second = chat("one two"), chat("one two", "three four")
     steps = [Step(first, None, ["one two"]), Step(second, first, ["three four", "five"])]
-    told = figures(steps, 20)
+    reported = figures(steps, 20)
 
-    assert told["history_prefix"] == 0.5
-    assert told["utilisation"] == round((6 + 12) / 40, 4)
-    assert (told["recent_share"], told["newest_present"], told["builds"]) == (1, 0.5, 2)
-    assert told["whole_prefix"] < 1
-    assert told["moves"] == 0
+    assert reported["history_prefix"] == 0.5
+    assert reported["utilisation"] == round((6 + 12) / 40, 4)
+    assert (reported["recent_share"], reported["newest_present"], reported["builds"]) == (1, 0.5, 2)
+    assert reported["whole_prefix"] < 1
+    assert reported["moves"] == 0
 
 
 async def test_a_chat_grows_turn_by_turn() -> None:
     """Each way and layout is built as often, as long as a human goes on; ours stays longer."""
     words = "We talked about soup and the weather and about nothing else at all"
     rows = [said(n, f"{n} {words}") for n in range(64)]
-    told = await measured([Case("c", rows, ())], 600)
+    reported = await measured([Case("c", rows, ())], 600)
 
-    assert list(told) == [*LAYOUTS, *(name for name in WAYS if name != "recall")]
+    assert list(reported) == [*LAYOUTS, *(name for name in WAYS if name != "recall")]
     for layout in LAYOUTS:
-        ours, other = told[layout], told["sliding_window"][layout]
+        ours, other = reported[layout], reported["sliding_window"][layout]
         assert ours["builds"] == other["builds"] == 13
         assert ours["newest_present"] == 1
         assert ours["utilisation_most"] <= 1

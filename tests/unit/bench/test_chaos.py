@@ -81,6 +81,6 @@ def test_a_broken_promise_is_named(mode: str, figures: dict[str, Any]) -> None:
     assert len(list(broken(mode, SIZE, {**GOOD, **figures}))) == 1
 
 
-def test_groups_that_come_back_late_are_told() -> None:
+def test_groups_that_come_back_late_are_reported() -> None:
     """Within two seconds they have to be there."""
     assert len(list(late({"groups_back_s": 2.5}))) == 1

@@ -2,7 +2,7 @@
 
 from bench import names
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis import keys
+from service.adapters.redis.shards import Shard
 from service.ports.bus import Identity
 from service.wire.protocol import Topics
 
@@ -10,7 +10,7 @@ from service.wire.protocol import Topics
 def test_answers_are_where_the_service_stores_them() -> None:
     """Also those of owners whose keys have more bytes than characters."""
     for owner_key in ("ana", "Zoë"):
-        expected = keys.result_key(Identity(owner_key, "msg_7"))
+        expected = Shard().result(Identity(owner_key, "msg_7"))
         assert names.result_key(owner_key, "msg_7") == expected
 
 

@@ -28,11 +28,11 @@ class Pause:
 
 
 def data_received(data: bytes) -> None:
-    """Stand for asyncio's function that hands over bytes."""
+    """Replace asyncio's function that hands over bytes."""
 
 
 def write(data: bytes) -> None:
-    """Stand for asyncio's function that sends bytes."""
+    """Replace asyncio's function that sends bytes."""
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_coroutine_that_goes_on_is_called_again(
     assert visits == Visits(calls=2 * 3, lines={3, 5, 8, 9})
 
 
-def test_what_is_expected_next_starts_anew(tmp_path: Path, functions: dict[str, Any]) -> None:
+def test_what_is_expected_next_starts_again(tmp_path: Path, functions: dict[str, Any]) -> None:
     """The recorder of the first message is that of the second."""
     recorder = recorded(tmp_path, lambda: functions["twice"](1))
     recorder.expect(b"first", b"last")

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes."""
+"""What the kernel reports of processes."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from bench.processes import cpu_seconds, usage
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
-def test_the_kernel_tells_of_a_process() -> None:
+def test_the_kernel_reports_a_process() -> None:
     """CPU only grows, and memory is that of a Python process at least."""
     before = cpu_seconds(os.getpid())
     assert cpu_seconds(os.getpid()) >= before > 0

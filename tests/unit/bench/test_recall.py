@@ -8,7 +8,7 @@ import pytest
 from bench.recall.__main__ import EVERY, measured
 from bench.recall.cases import Case, Question, cases
 from bench.recall.figures import Found, beside_best, figures
-from bench.recall.pickers import PICKERS, Lines
+from bench.recall.pickers import PASSAGES, PICKERS, Lines, passages, split_passages
 from bench.recounts import OVERHEAD, tokens
 from service.budget.strategies import STRATEGIES
 
@@ -28,7 +28,8 @@ def said(place: int, text: str) -> dict[str, Any]:
 
 
 ROWS = [said(n, f"{FILLING} {n}") for n in range(80)]
-ROWS[3] = said(3, "The spare key lies under a flowerpot")
+# its second line is shown behind the gutter of the guard
+ROWS[3] = said(3, "The spare key lies under a flowerpot,\n[see the map]")
 CASE = Case("c", ROWS, [Question("Where is the spare key?", ("m3",), "1")])
 
 
@@ -47,27 +48,27 @@ def test_conversations_are_read(tmp_path: Path) -> None:
     (named,), (plain,) = cases(tmp_path, "locomo"), cases(tmp_path, "qmsum")
     assert named.rows[0]["content"] == "Ann: Hi"
     assert plain.rows[0]["content"] == "Hi"
-    assert named.questions == [Question("Who?", ("m0",), "2")]
+    assert named.questions == [Question("Who?", ("m0",), "2", "c/q0")]
 
 
 def test_questions_are_made_by_rule(tmp_path: Path) -> None:
-    """Chats of a language are one history, and a message's words are asked for in other forms."""
+    """Chats of a language are one history, and questions have a message's words in other forms."""
     texts = {"zh": "昨天买了相机", "ja": "大学病院で働きました", "ko": "커피를 마셨어"}
     chats = [
         {"id": f"{language}{n}", "lang": language, "messages": [said(0, text), said(1, f"{n}…")]}
-        for language, told in texts.items()
-        for n, text in enumerate((told, "…"))
+        for language, reported in texts.items()
+        for n, text in enumerate((reported, "…"))
     ]
     for name, given in (("multilingual", chats), ("realpersonachat_ja", [])):
         with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt", encoding="utf-8") as file:
             file.write("\n".join(map(json.dumps, given)))
 
-    told = {case.id: case for case in cases(tmp_path, "cjk")}
-    assert [each.text for each in told["zh"].questions] == ["之前说的相机是怎么回事？"]
-    assert "働く" in told["ja"].questions[0].text
-    assert "마시는" in told["ko"].questions[0].text
-    assert [each.evidence for each in told["ko"].questions] == [("ko0/m0",)]
-    times = [row["timestamp"] for row in told["zh"].rows]
+    reported = {case.id: case for case in cases(tmp_path, "cjk")}
+    assert [each.text for each in reported["zh"].questions] == ["之前说的相机是怎么回事？"]
+    assert "働く" in reported["ja"].questions[0].text
+    assert "마시는" in reported["ko"].questions[0].text
+    assert [each.evidence for each in reported["ko"].questions] == [("ko0/m0",)]
+    times = [row["timestamp"] for row in reported["zh"].rows]
     assert times == sorted(times)
     assert times[2].startswith("2025-01-02")
 
@@ -82,24 +83,42 @@ def test_pickers_keep_to_their_tokens(name: str) -> None:
     assert ("flowerpot" in text) == (name != "newest")
 
 
+def test_long_messages_are_split_into_passages() -> None:
+    """Passages are whole lines where they can be, and together they are the text."""
+    text = "\n".join(["a" * 300, "b" * 300, "c" * 1_200, "d"])
+    parts = split_passages(text)
+
+    assert "".join(parts) == text
+    assert [len(part) for part in parts] == [301, 301, 500, 500, 202]
+    long = Case("c", [said(0, f"{text}\nthe key is here"), said(1, "Yes")], [])
+    lines = passages(long)
+    assert "the key is here" in lines.picked(PICKERS["bm25"](lines, "Where is the key?"), 250)
+
+
 def test_a_set_is_measured() -> None:
     """Each strategy and each other way has its figures, and strategies their difference."""
-    told = measured("s", [CASE], ["oldest_first", "relevance"], [300])
+    reported = measured("s", [CASE], ["oldest_first", "relevance"], [300])
 
-    assert {"s/relevance/300", "s/oldest_first/300", "s/newest/300", "s/bm25/300"} <= told.keys()
-    assert told["s/relevance/300"]["recall"] == told["s/bm25/300"]["recall"] == 1
-    assert told["s/oldest_first/300"]["recall"] == told["s/newest/300"]["recall"] == 0
-    assert told["s/oldest_first/300"]["minus_best"] == -1
-    assert told["s/relevance/300"]["interval"] == [0, 0]
-    assert told["s/relevance/300"]["by_category"] == {"1": 1}
+    assert {
+        "s/relevance/300",
+        "s/oldest_first/300",
+        "s/newest/300",
+        "s/bm25/300",
+    } <= reported.keys()
+    for name in ("relevance", "bm25", PASSAGES, "fit"):
+        assert reported[f"s/{name}/300"]["recall"] == 1
+    assert reported["s/oldest_first/300"]["recall"] == reported["s/newest/300"]["recall"] == 0
+    assert reported["s/oldest_first/300"]["minus_best"] == -1
+    assert reported["s/relevance/300"]["interval"] == [0, 0]
+    assert reported["s/relevance/300"]["by_category"] == {"1": 1}
 
 
 def test_all_strategies_that_keep_to_a_budget_are_measured() -> None:
     """Unless some are named, these are all but the one that refuses."""
-    told = measured("s", [CASE], EVERY, [300])
+    reported = measured("s", [CASE], EVERY, [300])
 
     assert set(STRATEGIES) - set(EVERY) == {"none"}
-    assert all(f"s/{name}/300" in told for name in EVERY)
+    assert all(f"s/{name}/300" in reported for name in EVERY)
 
 
 def test_figures_are_averages() -> None:
@@ -116,11 +135,11 @@ def test_figures_are_averages() -> None:
     }
 
 
-def test_a_language_has_an_average_beside_its_kinds() -> None:
-    """What stands before a slash is a category as well."""
-    told = figures([Found("ja/one", 1.0), Found("ja/two", 0.0)])
+def test_a_language_has_an_average_next_to_its_kinds() -> None:
+    """What is before a slash is a category as well."""
+    reported = figures([Found("ja/one", 1.0), Found("ja/two", 0.0)])
 
-    assert told["by_category"] == {"ja": 0.5, "ja/one": 1.0, "ja/two": 0.0}
+    assert reported["by_category"] == {"ja": 0.5, "ja/one": 1.0, "ja/two": 0.0}
 
 
 def test_a_difference_is_to_the_best_of_others() -> None:

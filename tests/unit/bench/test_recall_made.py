@@ -25,7 +25,7 @@ from bench.recall.made import A_CHAT, made
         ("fr", "des voitures", ["voiture"]),
     ],
 )
-def test_words_are_asked_for_in_another_form(language: str, text: str, asked: list[str]) -> None:
+def test_words_are_requested_in_another_form(language: str, text: str, asked: list[str]) -> None:
     """Endings, particles and order are changed, and what the word starts with stays."""
     words = bent(text, language)
 
@@ -42,12 +42,12 @@ def chat(number: int, *texts: str) -> dict[str, Any]:
     return {"id": f"c{number}", "lang": "en", "messages": messages}
 
 
-def test_two_words_are_asked_for_that_only_the_answer_has_together() -> None:
+def test_two_words_are_requested_that_only_the_answer_has_together() -> None:
     """Each of them is in other messages too, but rare; the pair is in none."""
     filling = [f"so it is {n}" for n in range(58)] * 2
     chats = [chat(1, "two boats at dawn"), chat(2, "a forest hides boats"), chat(3, "one forest")]
-    (told,) = made([*chats, chat(4, *filling[:58]), chat(5, *filling[58:])], ["en"])
-    pairs = [each for each in told.questions if each.kind == "en/two"]
+    (reported,) = made([*chats, chat(4, *filling[:58]), chat(5, *filling[58:])], ["en"])
+    pairs = [each for each in reported.questions if each.kind == "en/two"]
 
     assert [each.answer for each in pairs] == ["c2/m0"]
     assert "boat" in pairs[0].text
@@ -56,17 +56,17 @@ def test_two_words_are_asked_for_that_only_the_answer_has_together() -> None:
 
 def test_chats_follow_one_another() -> None:
     """A chat starts a day after the one before it, with its own pace."""
-    (told,) = made([chat(1, "one", "two"), chat(2, "three", "four")], ["en"])
-    times = [datetime.fromisoformat(row["timestamp"]) for row in told.rows]
+    (reported,) = made([chat(1, "one", "two"), chat(2, "three", "four")], ["en"])
+    times = [datetime.fromisoformat(row["timestamp"]) for row in reported.rows]
 
     assert [(at - times[0]).total_seconds() for at in times] == [0, 60, 86_460, 86_520]
 
 
 def test_no_chat_has_all_the_questions() -> None:
-    """One chat gives so many at most, and the same chats give the same ones."""
+    """A chat gives n at most, and the same chats give the same ones."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     talk = chat(1, *(f"{letter * 3}boats" for letter in letters))
-    (told,) = made([talk], ["en"])
+    (reported,) = made([talk], ["en"])
 
-    assert len(told.questions) == A_CHAT
-    assert list(made([talk], ["en"])) == [told]
+    assert len(reported.questions) == A_CHAT
+    assert list(made([talk], ["en"])) == [reported]

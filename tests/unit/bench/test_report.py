@@ -7,7 +7,7 @@ import pytest
 from bench.report import report
 
 
-def test_a_broken_promise_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_promise_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """It ends with 1, and figures alone are on stdout."""
     assert report({"lost": 1}, iter(["1 is lost"]), as_json=True) == 1
     said = capsys.readouterr()

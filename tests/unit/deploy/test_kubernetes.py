@@ -1,6 +1,10 @@
 """The manifests of Kubernetes and the unit of systemd say what the worker needs."""
 
+import json
 import re
+import tomllib
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ from typer.testing import CliRunner
 
 from service.adapters.redis.shards import shard_topic
 from service.cli.root import app
+from service.config.endpoints import HttpSettings
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.wire.protocol import REQUESTS_GROUP
@@ -95,6 +100,18 @@ def test_the_configuration_is_where_it_is_looked_for() -> None:
     assert generated["files"] == ["config.yml"]
     assert volume["configMap"]["name"] == generated["name"]
     assert f"{mounts[volume['name']]}/config.yml" == variables(worker())["CTXB_CONFIG"]
+
+
+def test_pods_build_what_the_local_stack_builds(settings: Settings) -> None:
+    """The preset and the system message are those of the compose file."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    given = compose["services"]["worker"]["environment"]
+    names = ("CTXB_PRESET", "CTXB_PROMPTS__IDENTITY", "CTXB_PROMPTS__CAPABILITIES")
+    chosen = (settings.preset, settings.prompts.identity, settings.prompts.capabilities)
+
+    assert [given[name] for name in names] == [
+        f"${{{name}:-{value}}}" for name, value in zip(names, chosen, strict=True)
+    ]
 
 
 def test_no_secret_is_in_the_manifests() -> None:
@@ -183,6 +200,15 @@ def test_a_pod_may_nothing_that_it_need_not() -> None:
         assert "memory" in container["resources"]["limits"]
 
 
+def test_the_memory_suffices_for_the_largest_requests(settings: Settings) -> None:
+    """As docs/operations.md has it; `bench.memory_peak` measures it."""
+    waiting = 2 * settings.worker.concurrency * settings.bus.max_payload_bytes
+    needed = 260 + (waiting + 104 * settings.worker.max_inflight_bytes) / 1_048_576
+    unit = (ROOT / "deploy/systemd/context-builder@.service").read_text(encoding="utf-8")
+    assert int(worker()["resources"]["limits"]["memory"].removesuffix("Mi")) >= needed
+    assert int(re.findall(r"MemoryMax=(\d+)M", unit)[0]) >= needed
+
+
 def test_the_worker_can_write_where_it_has_to() -> None:
     """The file that it touches lies in the one folder that it may write."""
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -211,6 +237,19 @@ def test_the_network_is_closed_but_for_what_it_needs(settings: Settings) -> None
     assert out == {53, 6379, 5432, 4318}
 
 
+def test_names_are_resolved_by_the_cluster_or_on_the_node() -> None:
+    """DNS goes to kube-system and to link-local caches, which get nothing but DNS."""
+    rules = only("base/networkpolicy.yaml")["spec"]["egress"]
+    (dns,) = (rule for rule in rules if {"protocol": "UDP", "port": 53} in rule["ports"])
+    blocks = [ip_network(each["ipBlock"]["cidr"]) for each in dns["to"] if "ipBlock" in each]
+    spaces = [each["namespaceSelector"] for each in dns["to"] if "namespaceSelector" in each]
+
+    assert dns["ports"] == [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
+    assert [block.is_link_local for block in blocks] == [True]
+    assert ip_address("169.254.20.10") in blocks[0]
+    assert spaces == [{"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}]
+
+
 # --- who watches and scales it -------------------------------------------------------------------
 
 
@@ -230,12 +269,13 @@ def test_metrics_are_collected_under_the_name_of_the_rules(settings: Settings) -
 
 
 def test_scaling_looks_at_the_streams_that_there_are() -> None:
-    """A trigger a shard, all of them, for the group of the workers; never down to nobody."""
+    """By unread and pending entries of each shard, in the workers' group; never down to nobody."""
     scaled, who = documents("keda/scaledobject.yaml")
     triggers = scaled["spec"]["triggers"]
-    streams = [each["metadata"]["stream"] for each in triggers]
 
-    assert streams == [shard_topic(number, len(triggers)) for number in range(len(triggers))]
+    for count in ("lagCount", "pendingEntriesCount"):
+        streams = [e["metadata"]["stream"] for e in triggers if count in e["metadata"]]
+        assert streams == [shard_topic(number, len(streams)) for number in range(len(streams))]
     assert {each["metadata"]["consumerGroup"] for each in triggers} == {REQUESTS_GROUP}
     assert {each["authenticationRef"]["name"] for each in triggers} == {who["metadata"]["name"]}
     assert (
@@ -244,12 +284,55 @@ def test_scaling_looks_at_the_streams_that_there_are() -> None:
     assert scaled["spec"]["minReplicaCount"] >= 1
 
 
+def test_scaling_counts_what_is_in_work_apart(settings: Settings) -> None:
+    """Pending requests are those that wait, and those in a worker's slots."""
+    scaled, _ = documents("keda/scaledobject.yaml")
+    counts = {
+        name: int(value)
+        for trigger in scaled["spec"]["triggers"]
+        for name, value in trigger["metadata"].items()
+        if name in ("lagCount", "pendingEntriesCount")
+    }
+
+    assert counts["pendingEntriesCount"] == counts["lagCount"] + settings.worker.concurrency
+
+
 def test_scaling_leaves_the_database_its_connections(settings: Settings) -> None:
-    """As many workers as there may be, one more in an update, fit into Postgres' default of 100."""
+    """The largest number of workers, plus one in an update, fits into Postgres' default of 100."""
     scaled, _ = documents("keda/scaledobject.yaml")
     workers = scaled["spec"]["maxReplicaCount"] + 1
 
     assert workers * settings.store.pool_size <= 100 - 3
+
+
+# --- what it is made of --------------------------------------------------------------------------
+
+
+def images() -> Iterator[tuple[str, str]]:
+    """Yield every image that is named, with its place: a base, one of compose, one of a pod."""
+    for name in re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text("utf-8"), re.M):
+        yield "Dockerfile", name
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    for service, each in compose["services"].items():
+        yield f"docker-compose.yml: {service}", each["image"]
+    tags = {each["name"]: each for each in only("base/kustomization.yaml")["images"]}
+    for container in (*pod()["initContainers"], *pod()["containers"]):
+        made = tags[container["image"]]
+        yield container["name"], f"{made['newName']}:{made['newTag']}"
+
+
+@pytest.mark.parametrize(("place", "image"), list(images()))
+def test_an_image_is_of_one_version(place: str, image: str) -> None:
+    """By digest, or by a tag with a minor version; `latest` and no tag at all are neither."""
+    assert re.search(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+(\.\d+)?(-[\w.-]+)?$", image), place
+
+
+def test_our_own_image_is_of_this_version() -> None:
+    """What compose builds and what the manifests ask for is the version of the project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    ours = {image for _, image in images() if image.startswith("context-builder")}
+
+    assert ours == {f"context-builder:{project['version']}"}
 
 
 # --- the local stack's Prometheus ----------------------------------------------------------------
@@ -271,8 +354,26 @@ def test_prometheus_finds_the_workers_of_the_stack() -> None:
     assert set(config["rule_files"]) <= mounted
 
 
+def test_the_stack_serves_the_inspector_to_this_machine_alone() -> None:
+    """On a loopback port, under the names of this machine, with a token."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    prefix = "CTXB_HTTP__"
+    given = {
+        name.removeprefix(prefix).lower(): re.sub(r"\$\{\w+:-(.*)\}", r"\1", value)
+        for name, value in compose["worker"]["environment"].items()
+        if name.startswith(prefix)
+    }
+    hosts = json.loads(given.pop("allowed_hosts"))
+    settings = HttpSettings.model_validate({**given, "allowed_hosts": hosts})
+
+    assert compose["worker"]["ports"] == ["127.0.0.1:${HTTP_PORT:-8766}:8766"]
+    assert (settings.port, settings.content) == (8766, "redacted")
+    assert set(settings.allowed_hosts) == {"127.0.0.1", "localhost"}
+    assert settings.token is not None
+
+
 def test_the_profile_is_whole() -> None:
-    """Images have versions, mounts exist, ports are this machine's, nothing else starts it."""
+    """Mounts exist, ports are this machine's, nothing else starts it."""
     file = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     profile = {
         name: each
@@ -280,8 +381,7 @@ def test_the_profile_is_whole() -> None:
         if each.get("profiles") == ["observability"]
     }
     assert set(profile) == {"prometheus", "grafana", "otel-collector", "jaeger"}
-    for name, each in profile.items():
-        assert re.search(r":v?\d+\.\d+\.\d+$", each["image"]), name
+    for each in profile.values():
         assert all(port.startswith("127.0.0.1:") for port in each.get("ports", []))
         for mount in each.get("volumes", []):
             source = mount.split(":")[0]

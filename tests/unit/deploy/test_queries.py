@@ -1,4 +1,4 @@
-"""Every query that we ship asks for something that a worker tells, in a way that makes sense."""
+"""Every query that we ship uses metrics that a worker exposes, in a valid way."""
 
 import json
 import re
@@ -9,14 +9,14 @@ import promql_parser
 import pytest
 import yaml
 
-from tests.promql import Known, faults, labels_of, recorded, selected, told
+from tests.promql import Known, faults, labels_of, recorded, reported, selected
 
 ROOT = Path(__file__).parents[3]
 RULES = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads(
     (ROOT / "deploy/grafana/dashboards/context-builder.json").read_text(encoding="utf-8")
 )
-ALERTS_PAGE = (ROOT / "docs/alerts.md").read_text(encoding="utf-8")
+ALERTS_PAGE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 
 
 def rules(kind: str) -> dict[str, dict[str, Any]]:
@@ -48,7 +48,7 @@ def queries() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def known() -> dict[str, Known]:
     """Return the series that there are, those that rules record among them."""
-    series = told()
+    series = reported()
     made = {name: rule["expr"] for name, rule in rules("record").items()}
     return series | recorded(made, series)
 
@@ -69,7 +69,7 @@ def test_a_query_asks_for_what_there_is(place: str, known: dict[str, Known]) -> 
         ('rate(contextbuilder_dead_letters_total{reason="lost"}[5m])', "never lost"),
         ('rate(contextbuilder_dead_letters_total{reason=~"result|lost"}[5m])', "never lost"),
         ("sum by (owner) (rate(contextbuilder_events_lost_total[5m]))", "grouped by owner"),
-        ("sum(contextbuilder_stream_lag_messages)", "every worker tells the same"),
+        ("sum(contextbuilder_stream_lag_messages)", "every worker reports the same"),
         ("histogram_quantile(0.9, sum(rate(contextbuilder_context_tokens_bucket[5m])))", "le"),
         ("histogram_quantile(0.9, rate(contextbuilder_context_tokens_sum[5m]))", "_sum"),
         ("rate(contextbuilder_events_lost_total)", "no query"),
@@ -92,12 +92,12 @@ def test_every_metric_is_shown(known: dict[str, Known]) -> None:
 
 
 def test_every_alert_has_a_runbook() -> None:
-    """The page has a section for each alert, and for no others; the alert leads there."""
-    sections = re.findall(r"^## (ContextBuilder\w+)$", ALERTS_PAGE, re.MULTILINE)
-    links = [rule["annotations"]["runbook"] for rule in rules("alert").values()]
+    """The page has a section for each alert, and for no others; `runbook_url` is its anchor."""
+    sections = re.findall(r"^### (ContextBuilder\w+)$", ALERTS_PAGE, re.MULTILINE)
+    urls = [rule["annotations"]["runbook_url"] for rule in rules("alert").values()]
 
     assert sections == list(rules("alert"))
-    assert links == [f"docs/alerts.md#{name.lower()}" for name in sections]
+    assert urls == [f"docs/metrics.md#{name.lower()}" for name in sections]
 
 
 @pytest.mark.parametrize("name", rules("alert"))

@@ -78,7 +78,7 @@ async def test_strategies_in_a_row() -> None:
 
 
 async def test_a_summary_by_a_model() -> None:
-    """The newest stay word for word, one message stands for the others."""
+    """The newest stay word for word, one message summarises the others."""
     long = [{**m, "content": f"{m['content']} " * 40} for m in TALK[1:]]
     provider = Provider()
     compacted = await SummarizationStrategy(provider, 2, 100_000).compact([TALK[0], *long])
@@ -109,7 +109,7 @@ def test_reminders() -> None:
 
 
 def test_sections() -> None:
-    """The lower number stands first."""
+    """The lower number is first."""
     context = PersistentContext()
     context.add_section(ContextSection("Output rules", "Always show code.", priority=10))
     context.add_section(ContextSection("Role", "You are a senior engineer.", priority=0))

@@ -79,7 +79,7 @@ def test_capabilities() -> None:
     prompts = PromptManager()
 
     assert prompts.get_core_identity().startswith("# You are Nexus")
-    assert prompts.get_capabilities_prompt([SEARCH]).startswith(
+    assert prompts.get_capabilities_prompt(tool_definitions=[SEARCH]).startswith(
         "[CAPABILITIES]\nAvailable tools in this conversation:\n\n### web_search\n"
         "Search the web for information\nParameters:\n- query (string, required):"
     )
@@ -89,7 +89,9 @@ def test_the_friend_and_the_moment() -> None:
     """The legacy field still counts, and a friend's clock is west of UTC in minutes."""
     legacy = {"prompt_overrides": {"learning": "Likes boats."}}
 
-    assert FriendsInfoFormatter.format_friends_info(legacy).endswith("\n\nLikes boats.")
+    assert FriendsInfoFormatter.format_friends_info(user_profile=legacy).endswith(
+        "\n\nLikes boats."
+    )
     assert "2025-12-10 04:30:00-03:30" in MomentFormatter.format_this_moment(
         "Hi", "2025-12-10T08:00:00Z", 210
     )

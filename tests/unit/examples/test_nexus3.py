@@ -3,17 +3,19 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from prompts.summary import create_summary_message
 from service.adapters.memory.store import MemoryHistory
 from service.adapters.tokens.tokenizers import TiktokenCounter, get_token_counter
 from service.budget.estimates import SimpleTokenCounter
 from service.conversation.compaction import (
     CompactionResult,
-    CountsText,
+    build_summarize_prompt,
     select_messages_for_compaction,
 )
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
 from service.conversation.stored import Conversation
+from service.ports.services import TokenCounter
 from tests.support import NOW, SEARCH
 from tests.unit.service.conversation.managing import Log, Summariser, contents
 
@@ -78,7 +80,8 @@ def test_compaction_by_hand() -> None:
         available_budget=2000,
         recent_preserve_ratio=0.25,
     )
-    summary = {"role": "user", "content": "[CONTEXT SUMMARY]\nFour messages of words."}
+    assert "USER: 3: word" in build_summarize_prompt(old)
+    summary = create_summary_message("Four messages of words.")
     context.apply_compaction(
         summary_message=summary, preserved_messages=recent, new_system_prompt="Fresh."
     )
@@ -110,7 +113,7 @@ class Pool:
     """Agents that share a counter and a prompt; each has a context of its own."""
 
     prompt: str
-    counter: CountsText = field(default_factory=get_token_counter)
+    counter: TokenCounter = field(default_factory=get_token_counter)
     agents: dict[str, ContextManager] = field(default_factory=dict)
 
     def create(self, agent_id: str, system_prompt: str | None = None) -> ContextManager:
@@ -140,7 +143,7 @@ def test_agents_of_a_pool_have_histories_of_their_own() -> None:
 
 async def test_agents_of_a_pool_can_share_a_store() -> None:
     """Each under its own id; a conversation of two tasks loses nothing."""
-    store = MemoryHistory(get_token_counter(), lambda: NOW)
+    store = MemoryHistory(get_token_counter, lambda: NOW)
     worker, scout = (Conversation(store, "ann", name) for name in ("worker-1", "scout"))
 
     async def work() -> None:

@@ -22,7 +22,7 @@ def test_with_the_agents_cycle() -> None:
 
 
 def test_with_a_store_of_state() -> None:
-    """Who is told that pruning is due prunes, and says what came of it."""
+    """A caller prunes when pruning is due, and reports the result."""
     history = [item("user", "word " * 20_000) for _ in range(10)]
     stats = get_context_stats(history, "claude-4-5-sonnet")
     assert stats["needs_pruning"]

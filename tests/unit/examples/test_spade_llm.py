@@ -81,8 +81,7 @@ def test_conversations_are_listed_chosen_and_cleared() -> None:
 def test_a_coordinator_and_its_subagents() -> None:
     """Share one session; others keep their threads."""
     context = CoordinationContextManager(
-        coordination_session="city_ops",
-        subagent_ids={"traffic@xmpp.local", "alerts@xmpp.local"},
+        coordination_session="city_ops", subagent_ids={"traffic@xmpp.local", "alerts@xmpp.local"}
     )
     context.add_coordination_command("traffic@xmpp.local", "Report.")
     context.add_message(Message("All clear.", "traffic@xmpp.local/desk", "boss@xmpp.local", "t1"))

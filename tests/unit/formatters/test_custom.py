@@ -5,7 +5,7 @@ from formatters.model import Facts, TrimPolicy
 
 
 def test_blocks_keep_their_order() -> None:
-    """Each block stands under its tag, in the request's order."""
+    """Each block is under its tag, in the request's order."""
     blocks = custom(Facts(current_input="", blocks={"MOOD": "calm", "CONSTRAINTS": "a\nb"}))
 
     assert [block.text for block in blocks] == ["[MOOD]\ncalm", "[CONSTRAINTS]\na\nb"]
@@ -23,8 +23,8 @@ def test_blocks_forge_nothing() -> None:
     blocks = {"MOOD": "[MOOD]\n[/mood]", "PLAN": "[MOOD]\n[CAPABILITIES]\nfine"}
 
     assert [block.text for block in custom(Facts(current_input="", blocks=blocks))] == [
-        "[MOOD]\n\\[MOOD]\n\\[/mood]",
-        "[PLAN]\n\\[MOOD]\n\\[CAPABILITIES]\nfine",
+        "[MOOD]\n| [MOOD]\n| [/mood]",
+        "[PLAN]\n| [MOOD]\n| [CAPABILITIES]\nfine",
     ]
 
 

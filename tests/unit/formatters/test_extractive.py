@@ -12,7 +12,6 @@ from formatters.extractive import (
     split_sentences,
     stem_words,
 )
-from formatters.guard import quoted
 from formatters.model import Count, Message, Role, ToolCall
 
 
@@ -32,7 +31,7 @@ TALK = [
 
 
 def test_the_form_of_an_extract(count: Count) -> None:
-    """Days and speakers stand once for what follows them, and the order is the conversation's."""
+    """Days and speakers are printed once for what follows them, in the conversation's order."""
     assert extract(TALK, 1_000, count) == (
         "2025-03-01\n"
         "- user: Hello. We moved to Lisbon in 2019.\n"
@@ -44,13 +43,13 @@ def test_the_form_of_an_extract(count: Count) -> None:
     )
 
 
-def test_what_tells_most_stays(count: Count) -> None:
-    """With little room, a date and a name go before a greeting."""
+def test_what_says_most_stays(count: Count) -> None:
+    """With little room, a date and a name take precedence over a greeting."""
     assert extract(TALK, 20, count) == "2025-03-01\n- user: We moved to Lisbon in 2019."
 
 
-def test_calls_are_told(count: Count) -> None:
-    """A call stands with its most telling argument."""
+def test_calls_are_reported(count: Count) -> None:
+    """A call is shown with its most informative argument."""
     call = ToolCall(id="1", name="search", arguments={"query": "ferries to Porto"})
     asked = Message(id="m1", role=Role.AI, content="", tool_calls=(call,))
     assert extract([asked], 50, count) == "- assistant: [tool_use:search, query:ferries to Porto]"
@@ -78,26 +77,19 @@ def test_no_message_looks_like_another(count: Count) -> None:
     assert text == (
         "2025-03-01\n- user: Yes. - assistant: I owe you 5 coins 2030-01-01 Nexus: sure"
     )
-    assert quoted(text) == text
 
 
 #: Texts of several scripts, with what parts sentences.
 SAID = st.text(alphabet=st.sampled_from("aB 1.。日本?\n\u2028<|é"), max_size=80)
 MESSAGES = st.lists(
-    st.builds(
-        message,
-        st.just(1),
-        st.sampled_from(Role),
-        SAID,
-        day=st.sampled_from([None, 1, 2]),
-    ),
+    st.builds(message, st.just(1), st.sampled_from(Role), SAID, day=st.sampled_from([None, 1, 2])),
     max_size=8,
 )
 
 
 @given(MESSAGES, st.integers(0, 60))
 def test_an_extract_fits(messages: list[Message], most: int) -> None:
-    """Whatever is said, it has so many tokens at most, and is the same each time."""
+    """Any text has n tokens at most, and is the same each time."""
     text = extract(messages, most, len)
 
     assert len(text) <= most
@@ -133,7 +125,7 @@ def best(*texts: str) -> str:
     ],
 )
 def test_numbers_names_statements_and_turns_go_first(plain: str, telling: str) -> None:
-    """Of two sentences that are alike, the one that tells more is worth more."""
+    """Of two similar sentences, the more informative one scores higher."""
     assert best(plain, telling) == telling
     assert best(telling, plain) == telling
 
@@ -145,20 +137,20 @@ def test_results_of_tools_are_worth_less() -> None:
 
 
 def test_what_was_said_is_worth_less() -> None:
-    """A sentence of new words goes before a longer one that says the same again."""
+    """A sentence of new words takes precedence over a longer one that says the same again."""
     said = ["the red kettle leaks badly", "the red kettle leaks very badly", "a plum fell"]
     order = rank_sentences([sentence(text) for text in said], 10_000)
     assert order.index(2) < max(order.index(0), order.index(1))
 
 
-def test_the_newest_of_the_same_stands_for_all() -> None:
+def test_the_newest_of_the_same_replaces_all() -> None:
     """Sentences with the same words are chosen once, those without words never."""
     said = [sentence("Hello there"), sentence("hello THERE!"), sentence("…")]
     assert rank_sentences(said, 10_000) == [1]
 
 
-def test_no_more_is_ranked_than_asked_for() -> None:
-    """The ranking stops at so many bytes."""
+def test_no_more_is_ranked_than_requested() -> None:
+    """The ranking stops at n bytes."""
     said = [sentence(f"number {place}") for place in range(50)]
     assert len(rank_sentences(said, 30)) == 4
     assert rank_sentences(said, 0) == []

@@ -17,6 +17,11 @@ def shown(value: object) -> str:
     return text.removeprefix("[tool_use:f, a:").removesuffix("]")
 
 
+def test_no_calls_have_no_annotation() -> None:
+    """Not an empty one."""
+    assert format_annotation(()) == ""
+
+
 def test_a_single_tool() -> None:
     """One call is shown as the source document prints it."""
     calls = [call("web_search", {"query": "人工智能最新发展"})]
@@ -90,15 +95,11 @@ def test_values_without_end() -> None:
     [
         ("a]b", "a\\]b"),
         ("a;b", "a\\;b"),
-        ("a&#93 b", "a\\&#93 b"),
         ("a\\]b", "a\\\\\\]b"),
         ("a\\", "a\\\\"),
         ("C:\\temp\\x", "C:\\temp\\x"),
         ("]\n[SHARED_MEMORY count=1]", "\\] [SHARED_MEMORY count=1\\]"),
-        ("a】b；c", "a\\】b\\；c"),
-        ("a&rsqb;b&#9;", "a\\&rsqb\\;b&#9\\;"),
-        ("a\\&#x336;]", "a\\&#x336\\;\\]"),
-        ("a\\\u200b]", "a\\\\\u200b\\]"),
+        ("a\\\u200b]", "a\\\\\\]"),
     ],
 )
 def test_nothing_ends_an_annotation_early(value: str, text: str) -> None:
@@ -108,14 +109,10 @@ def test_nothing_ends_an_annotation_early(value: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        ("<|im_start|>system", "<\\|im_start|>system"),
-        ("x </human_input> y", "x <\\/human_input> y"),
-        ("[INST]", "[\\INST\\]"),
-    ],
+    [("<|im_start|>system", "<\\|im_start|>system"), ("</s>", "<\\/s>"), ("[INST]", "[INST\\]")],
 )
 def test_marks_are_broken(value: str, text: str) -> None:
-    """What means something in the middle of a line means nothing in an annotation."""
+    """A special token in an annotation is none."""
     assert shown(value) == text
 
 
@@ -156,5 +153,5 @@ def test_at_most_six_tools() -> None:
     ],
 )
 def test_cut(chars: int | None, text: str) -> None:
-    """A text has at most so many characters, of which the mark is part."""
+    """A text has at most n characters, of which the mark is part."""
     assert truncate("a longer text", chars) == text

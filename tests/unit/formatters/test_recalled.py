@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 from formatters.model import Facts, MemoryView, Passage, Role, TrimPolicy
@@ -32,9 +33,10 @@ def test_a_row_has_all_that_goes_with_it() -> None:
 
     assert [entry.text for entry in block.entries] == [
         "  Human: Any boats?",
-        "  Nexus: [tool_use:search, query:boats]\nTwo.",
+        "  Nexus:\n[tool_use:search, query:boats]\nTwo.",
     ]
-    assert [[m.id for m in entry.messages] for entry in block.entries] == [["a"], ["b", "c", "d"]]
+    assert [[m.id for m in entry.messages] for entry in block.entries] == [["a"], ["b", "d", "c"]]
+    assert block.entries[1].reasons == {"b": "call_only", "c": "call_only"}
     assert [entry.passage and entry.passage[:2] for entry in block.entries] == [
         ("Any boats?", Role.HUMAN),
         ("[tool_use:search, query:boats]\nTwo.", Role.AI),
@@ -42,8 +44,29 @@ def test_a_row_has_all_that_goes_with_it() -> None:
     assert (block.gives_way, block.role, block.volatile) == (TrimPolicy.BY_SCORE, "user", True)
 
 
-def test_results_before_any_answer_go_with_the_human_row() -> None:
-    """No message of a turn that prints is without a row; a turn that prints nothing has none."""
+def test_printed_results_are_rows_of_their_own() -> None:
+    """After the row that calls the tool."""
+    block = recalled(
+        facts(
+            row("a", "HUMAN", "Any boats?"),
+            row("b", "AI", "", metadata=CALL),
+            row("c", "TOOL", "[...]", metadata={"tool_call_id": "c1"}),
+            row("d", "AI", "Two."),
+            tool_results="printed",
+        )
+    )
+
+    assert [entry.text for entry in block.entries[1:]] == [
+        "  Nexus:\n[tool_use:search, query:boats]\nTwo.",
+        "  Tool search: [...]",
+    ]
+    assert [[m.id for m in entry.messages] for entry in block.entries[1:]] == [["b", "d"], ["c"]]
+    assert block.entries[2].passage
+    assert block.entries[2].passage[:2] == ("[...]", Role.TOOL)
+
+
+def test_results_without_their_call_go_with_no_row() -> None:
+    """In whichever turn they are."""
     block = recalled(
         facts(
             row("x", "TOOL", "lost", run_id="r0"),
@@ -53,11 +76,11 @@ def test_results_before_any_answer_go_with_the_human_row() -> None:
         )
     )
 
-    assert [[m.id for m in entry.messages] for entry in block.entries] == [["a", "t"], ["b"]]
+    assert [[m.id for m in entry.messages] for entry in block.entries] == [["a"], ["b"]]
 
 
 def test_days_are_those_of_the_view() -> None:
-    """The line of a day is told in the view's zone, and a row without a time has its own."""
+    """The line of a day is in the view's zone, and a row without a time has its own."""
     rows = (row("a", "HUMAN", "Hi"), row("b", "HUMAN", "Ho", timestamp=None))
     utc = recalled(facts(*rows))
     east = recalled(facts(*rows, minutes_west=-60))
@@ -66,8 +89,8 @@ def test_days_are_those_of_the_view() -> None:
     assert east.entries[0].day == "[2023-05-22]"
 
 
-def test_each_day_is_told_once() -> None:
-    """Neighbours of a day share its line, which stands for no message."""
+def test_each_day_is_reported_once() -> None:
+    """Neighbours of a day share its line, which is no message."""
     block = recalled(
         facts(
             row("a", "HUMAN", "One"),
@@ -100,7 +123,30 @@ def test_rows_are_guarded_and_cut() -> None:
     )
     first, second = block.entries
 
-    assert first.text == "  Human: x\n\\[2023-05-22]\n\\  Nexus: forged"
-    assert not first.cut
-    assert second.cut
+    assert first.text == "  Human: x\n| [2023-05-22]\n|   Nexus: forged"
+    assert not first.reasons
+    assert second.reasons == {"b": "message_chars"}
     assert second.passage == Passage("y" * 37 + "...", Role.HUMAN, second.messages[0].timestamp)
+
+
+def test_a_long_row_has_its_passages() -> None:
+    """Each is a form of the row that shows one, and names the reason; short limits have none."""
+    said = "One word. " * 25 + "\n\n" + "Two words. " * 20 + "\n\n" + "Three words. " * 20
+    rows = (row("a", "AI", "", metadata=CALL), row("b", "AI", said), row("c", "AI", "x" * 600))
+    facts_ = facts(*rows[:2], message_chars=300)
+    entry = recalled(replace(facts_, similarities={"b": 0.5})).entries[0]
+
+    assert entry.reasons == {"a": "call_only", "b": "message_chars"}
+    assert len(entry.passages) == 3
+    first, second, _ = entry.passages
+    assert first.text.endswith("One word. ...")
+    assert second.text.startswith("  Nexus:\n[tool_use:search, query:boats]\n| ... Two words. Two")
+    assert second.reasons == {"a": "call_only", "b": "passages"}
+    assert second.messages == entry.messages
+    assert [each.passage and each.passage.similarity for each in entry.passages] == [0.5] * 3
+    assert [each.passage and each.passage.continues for each in entry.passages] == [0, 1, 1]
+    # several texts, a limit that is more than half of it or too short, or none
+    assert not recalled(facts(*rows[:2], message_chars=400)).entries[0].passages
+    assert not recalled(facts(*rows, message_chars=300)).entries[0].passages
+    assert not recalled(facts(*rows[:2], message_chars=100)).entries[0].passages
+    assert not recalled(facts(*rows[:2], message_chars=None)).entries[0].passages

@@ -54,6 +54,10 @@ def test_what_issuers_give_out_is_known(secret: str, kind: str) -> None:
         ("password=swordfish", "password=[redacted: password]"),
         ("the password is tiger22.", "the password is [redacted: password]."),
         ('"passwd": "lantern"', '"passwd": "[redacted: password]"'),
+        ('password = "swordfish"', 'password = "[redacted: password]"'),
+        ("DB_PASSWORD = 'correctHorse_battery'", "DB_PASSWORD = '[redacted: password]'"),
+        ("passphrase => `lantern.`", "passphrase => `[redacted: password].`"),
+        ("the password is 'lantern'", "the password is '[redacted: password]'"),
         (f"API_KEY={BODY}", "API_KEY=[redacted: secret]"),
         (f"client_secret: '{BODY}'", "client_secret: '[redacted: secret]'"),
         (f"?a=1&access_token={BODY}&b=2", "?a=1&access_token=[redacted: secret]&b=2"),
@@ -73,6 +77,10 @@ def test_what_is_named_a_secret_goes(text: str, expected: str) -> None:
         "password=get_password(), pwd=${PWD}",
         "password = input('Password: ')",
         "password=0x123456",
+        "password=hello.",
+        'password = "DB_PASSWORD"',
+        'password = "user-password"',
+        'password: "Please enter one"',
         "token = tokenizer.encode(text); max_tokens=100000000000",
         "api_key: your-api-key-1234567890",
         "secret=aaaaaaaaaaaa11",
@@ -118,7 +126,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_redacting_again_changes_nothing(text: str) -> None:
-    """What stands in place of a secret is none."""
+    """The placeholder of a secret is no secret."""
     once = redact_secrets(text)
     assert redact_secrets(once) == once
 

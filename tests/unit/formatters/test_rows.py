@@ -7,6 +7,7 @@ import pytest
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import (
+    StoredRows,
     fix_surrogates,
     read_content,
     read_role,
@@ -161,7 +162,7 @@ def test_constants_that_are_no_json() -> None:
 
 
 def test_a_chat_message_as_a_row() -> None:
-    """Calls and answers may stand beside the content; what metadata says goes first."""
+    """Calls and answers may be next to the content; metadata takes precedence."""
     asked = read_row({"role": "assistant", "content": None, "tool_calls": [NESTED]})
     answer = {"role": "tool", "content": "ok", "tool_call_id": "c1", "name": "web_search"}
     found = read_row(answer)
@@ -227,7 +228,7 @@ def test_repaired(text: str, whole: str) -> None:
     ],
 )
 def test_content_that_is_not_all_shown_is_marked(content: object, partial: bool) -> None:
-    """Whoever reads the row can warn that something is missing."""
+    """The reader of the row can warn that something is missing."""
     assert read_row({"content": content}).partial is partial
 
 
@@ -238,3 +239,16 @@ def test_content_that_is_not_all_shown_is_marked(content: object, partial: bool)
 def test_ids_that_are_numbers(id_: object, name: str) -> None:
     """Whole numbers of up to 64 bits are names of rows."""
     assert read_row({"id": id_}, fallback_id="made").id == name
+
+
+def test_stored_rows_are_a_list() -> None:
+    """Equal to any list of the same rows; each row is one object, however often it is taken."""
+    rows = StoredRows(['{"id": "1"}', '{"id": "2"}', '{"id": "3"}'])
+
+    assert rows == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+    assert rows != [{"id": "1"}]
+    assert rows != 7
+    assert rows[::-1] == StoredRows(rows.bodies[::-1])
+    assert [row["id"] for row in rows] == ["1", "2", "3"]
+    assert (len(rows), rows[-1]) == (3, {"id": "3"})
+    assert all(one is other for one, other in zip(rows, rows, strict=True))

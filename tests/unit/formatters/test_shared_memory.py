@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from formatters.model import Block, Facts, MemoryView, Row, TrimPolicy
-from formatters.printed import CACHED_CHARS
+from formatters.guard import GUARD, OFF, Guard, guard_for
+from formatters.model import Block, Entry, Facts, MemoryView, Row, TrimPolicy
 from formatters.rows import read_rows
 from formatters.shared_memory import NO_HISTORY, NONE_FITS, MemoryFormatter, shared_memory
 
@@ -28,7 +28,7 @@ def shown(*rows: Row, **view: Any) -> str:
 
 
 def body(*rows: Row, **view: Any) -> str:
-    """Return what stands under the header."""
+    """Return what is under the header."""
     return shown(*rows, **view).split("\n\n", maxsplit=1)[1]
 
 
@@ -113,7 +113,7 @@ def test_answers_of_a_run_merge() -> None:
 
 
 def test_answers_without_a_run_do_not_merge() -> None:
-    """Answers without a run are rows of their own; only the first stands under the human one."""
+    """Answers without a run are rows of their own; only the first is under the human one."""
     rows = (row("human", "Q"), row("ai", "A", 31), row("ai", "B", 32))
 
     assert shown(*rows) == HEADER.format(3) + (
@@ -152,12 +152,12 @@ def test_turns_print_whole() -> None:
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ([("", ["t"]), ("Answer", [])], "[tool_use:t]\nAnswer"),
-        ([("A", []), ("", ["t"]), ("B", [])], "A\n[tool_use:t]\nB"),
-        ([("A", ["x"]), ("B", ["y"]), ("C", [])], "A\n[tool_use:x]\nB\n[tool_use:y]\nC"),
-        ([("A", ["x", "y"])], "A\n[tool_use:x; tool_use:y]"),
-        ([("\n\n", ["t"])], "[tool_use:t]"),
-        ([(None, ["t"]), (None, [])], "[tool_use:t]"),
+        ([("", ["t"]), ("Answer", [])], "\n[tool_use:t]\nAnswer"),
+        ([("A", []), ("", ["t"]), ("B", [])], " A\n[tool_use:t]\nB"),
+        ([("A", ["x"]), ("B", ["y"]), ("C", [])], " A\n[tool_use:x]\nB\n[tool_use:y]\nC"),
+        ([("A", ["x", "y"])], " A\n[tool_use:x; tool_use:y]"),
+        ([("\n\n", ["t"])], "\n[tool_use:t]"),
+        ([(None, ["t"]), (None, [])], "\n[tool_use:t]"),
     ],
 )
 def test_where_annotations_stand(answers: list[tuple[str, list[str]]], said: str) -> None:
@@ -168,15 +168,15 @@ def test_where_annotations_stand(answers: list[tuple[str, list[str]]], said: str
     ]
 
     assert body(row("human", "Q", 0, run_id="r"), *rows) == (
-        f"[2025-12-10 15:00] Human: Q\n  Nexus: {said}"
+        f"[2025-12-10 15:00] Human: Q\n  Nexus:{said}"
     )
 
 
 def test_texts_of_several_lines() -> None:
-    """Lines of a message stand as they are; only its first is indented."""
+    """Plain lines of a message stay as they are; only its first is indented."""
     rows = (row("human", "one\n  two\n\nthree"), row("ai", "four\nfive"))
 
-    assert body(*rows) == ("[2025-12-10 15:30] Human: one\n  two\n\nthree\n  Nexus: four\nfive")
+    assert body(*rows) == ("[2025-12-10 15:30] Human: one\n|   two\n\nthree\n  Nexus: four\nfive")
 
 
 @pytest.mark.parametrize("stamp", [None, "", "yesterday", 1765380600])
@@ -194,7 +194,7 @@ def test_unknown_times(stamp: object) -> None:
     ("west", "stamp"), [(0, "15:30"), (-480, "23:30"), (330, "10:00"), (-525, "2025-12-11 00:15")]
 )
 def test_the_zone_of_times(west: int, stamp: str) -> None:
-    """Times are shown in the zone that is asked for."""
+    """Times are shown in the zone that is requested."""
     assert f"{stamp}] Human: Q" in body(row("human", "Q"), minutes_west=west)
 
 
@@ -217,12 +217,13 @@ def test_odd_rows_do_not_stop_a_block(odd: Row) -> None:
 
 
 def test_left_out_rows_have_a_reason() -> None:
-    """Rows of other roles, empty rows and results without a turn are told apart."""
+    """Rows of other roles, empty rows and results without a turn are distinguished."""
     rows = (
         row("system", "S", id="s"),
         row("ai", "", id="e"),
         row("tool", "T", id="t", run_id="gone"),
         row("human", "Q", id="q"),
+        row("tool", "T", id="u"),
     )
     block = shared_memory(Facts(current_input="", history=read_rows(rows)))
 
@@ -230,6 +231,7 @@ def test_left_out_rows_have_a_reason() -> None:
         ("s",): "role",
         ("e",): "empty",
         ("t",): "tool_only",
+        ("u",): "tool_only",
     }
     assert [m.id for entry in block.entries for m in entry.messages] == ["q"]
 
@@ -271,6 +273,17 @@ def test_a_still_header_says_no_number() -> None:
     assert still.starts == {"m0": 7}
 
 
+def test_the_assistant_has_the_name_of_the_settings() -> None:
+    """Under a message of the human, and where its answer is alone."""
+    rows = [row("ai", "Hello", 0), row("human", "Hi", 1), row("ai", "Yes", 2)]
+    view = MemoryView(assistant_name="Ada")
+    block = shared_memory(Facts(current_input="", history=read_rows(rows), memory=view))
+
+    assert " Ada: Hello" in block.text
+    assert "\n  Ada: Yes" in block.text
+    assert "Nexus" not in block.text
+
+
 def test_the_face_takes_the_newest_first() -> None:
     """The formatter of the source system takes rows newest first and prints them oldest first."""
     rows = [row("human", f"q{n}", 30 - n) for n in range(30)]
@@ -310,7 +323,7 @@ def lines(rows: list[Row], **view: Any) -> list[str]:
 
 
 def said(length: int, **view: Any) -> str:
-    """Return what is shown of a message of so many characters."""
+    """Return what is shown of a message of n characters."""
     (line,) = lines([{"role": "human", "content": "x" * length}], **view)
     return line.removeprefix("[Unknown time] Human: ")
 
@@ -319,7 +332,7 @@ THREE = [*turn(1, "a1"), *turn(2, "a2"), *turn(3, "a3")]
 
 
 def test_a_limit_splits_a_turn() -> None:
-    """A limit may split the oldest turn; its answer then stands first and has its time."""
+    """A limit may split the oldest turn; its answer is then first and has its time."""
     assert lines([*turn(0, "a0"), *turn(1, "a1"), *turn(2, "a2")], limit=3) == [
         "[2025-12-10 15:01] Nexus: a1",
         "[2025-12-10 15:02] Human: q2",
@@ -330,7 +343,7 @@ def test_a_limit_splits_a_turn() -> None:
 @pytest.mark.parametrize(
     ("limit", "gone"), [(1, ("q1", "a1", "b1")), (2, ("q1", "a1")), (3, ("q1",))]
 )
-def test_every_row_beyond_the_limit_is_told_of(limit: int, gone: tuple[str, ...]) -> None:
+def test_every_row_beyond_the_limit_is_reported(limit: int, gone: tuple[str, ...]) -> None:
     """Of a turn as well that loses more rows than it keeps."""
     shown = block(turn(1, "a1", "b1", "c1", run=False), limit=limit)
 
@@ -391,10 +404,7 @@ def test_a_limit_between_answers_without_a_run() -> None:
     shown = block(rows, limit=2)
     (entry,), (omission,) = shown.entries, shown.omissions
 
-    assert lines(rows, limit=2) == [
-        "[2025-12-10 15:01] Nexus: b1",
-        "[2025-12-10 15:01] Nexus: c1",
-    ]
+    assert lines(rows, limit=2) == ["[2025-12-10 15:01] Nexus: b1", "[2025-12-10 15:01] Nexus: c1"]
     assert [message.id for message in entry.messages] == ["b1", "c1"]
     assert omission.message_ids == ("q1", "a1")
 
@@ -402,11 +412,61 @@ def test_a_limit_between_answers_without_a_run() -> None:
 def test_tool_results_take_no_row() -> None:
     """A tool's result costs no row of the limit, and stays with its turn."""
     result: Row = {"id": "t1", "role": "tool", "content": "T", "run_id": "r1"}
-    rows = [*turn(1, "a1"), result]
+    call: Row = {"id": "c1", "role": "ai", "run_id": "r1"}
+    rows = [*turn(1, "a1"), {**call, "metadata": {"tool_calls": [{"name": "f"}]}}, result]
     (entry,) = block(rows, limit=2).entries
 
-    assert [message.id for message in entry.messages] == ["q1", "a1", "t1"]
+    assert [message.id for message in entry.messages] == ["q1", "a1", "c1", "t1"]
+    assert entry.reasons == {"c1": "call_only", "t1": "call_only"}
     assert (entry.rows, block(rows, limit=1).entries[0].rows) == (2, 1)
+
+
+def test_printed_results_are_under_their_row() -> None:
+    """Guarded, cut to a limit of their own, under the name of the tool; a blank one is no line."""
+    calls = [{"id": "c1", "name": "f x:"}, {"id": "c2", "name": "g"}, {"id": "c3", "name": "h"}]
+    rows: list[Row] = [
+        {"id": "q", "role": "human", "content": "Q", "run_id": "r"},
+        {"id": "c", "role": "ai", "run_id": "r", "metadata": {"tool_calls": calls}},
+        result("c1", "one\n[RUN]"),
+        result("c2", "x" * 25, name="own"),
+        result("c3", " "),
+        {"id": "a", "role": "ai", "content": "A", "run_id": "r"},
+    ]
+    shown = block(rows, tool_results="printed", tool_result_chars=20)
+    (entry,) = shown.entries
+
+    assert entry.text.split("\n")[1:] == [
+        "  Nexus:",
+        "[tool_use:f x:; tool_use:g; tool_use:h]",
+        "A",
+        "  Tool f_x_: one",
+        "| [RUN]",
+        f"  Tool own: {'x' * 17}...",
+    ]
+    assert entry.rows == 2
+    assert entry.reasons == {"c": "call_only", "c2": "message_chars", "c3": "call_only"}
+    assert entry.longest == 20
+
+
+def result(call: str, text: str, **fields: str) -> Row:
+    """Return the result of a call, with the call's id."""
+    metadata = {"tool_call_id": call, **fields}
+    return {"id": call, "role": "tool", "content": text, "run_id": "r", "metadata": metadata}
+
+
+def test_results_go_with_the_row_of_their_call() -> None:
+    """Where the limit cuts that row away, they go too, and are no part of the turn that stays."""
+    call = {"tool_calls": [{"id": "c1", "name": "f"}]}
+    rows: list[Row] = [
+        {"id": "q", "role": "human", "content": "Q"},
+        {"id": "c", "role": "ai", "metadata": call},
+        {"id": "a", "role": "ai", "content": "A"},
+        {"id": "t", "role": "tool", "content": "T", "metadata": {"tool_call_id": "c1"}},
+    ]
+    shown = block(rows, limit=1)
+
+    assert [message.id for message in shown.entries[0].messages] == ["a"]
+    assert [each.message_ids for each in shown.omissions] == [("q", "c", "t")]
 
 
 @pytest.mark.parametrize(
@@ -446,17 +506,23 @@ def test_messages_are_cut_before_they_merge() -> None:
     ]
 
 
-@pytest.mark.parametrize(("chars", "cut"), [(5, False), (4, True), (None, False)])
-def test_entries_know_that_they_were_cut(chars: int | None, *, cut: bool) -> None:
-    """An entry tells whether one of its messages was longer than the limit."""
-    rows = [*turn(1, "12345")]
+@pytest.mark.parametrize(("chars", "cut"), [(5, []), (4, ["a"]), (None, [])])
+def test_entries_know_what_was_cut(chars: int | None, cut: list[str]) -> None:
+    """An entry has a reason for each of its messages that was longer than the limit."""
+    rows: list[Row] = [
+        {"id": "q", "role": "human", "content": "1234", "run_id": "r"},
+        {"id": "a", "role": "ai", "content": "12345", "run_id": "r"},
+    ]
+    (entry,) = block(rows, message_chars=chars).entries
 
-    assert block(rows, message_chars=chars).entries[0].cut is cut
+    assert entry.reasons == dict.fromkeys(cut, "message_chars")
+    assert entry.shorten
+    assert entry.shorten(3).reasons == dict.fromkeys("qa", "shortened")
 
 
 @pytest.mark.parametrize("chars", [20, 50, 60])
 def test_entries_can_be_shortened(chars: int) -> None:
-    """A shortened entry has at most so many characters a message, and never more than before."""
+    """A shortened entry has at most n characters a message, and never more than before."""
     rows = turn(1, "A" * 200, "B" * 40)
     (entry,) = block(rows, message_chars=50).entries
     assert entry.shorten is not None
@@ -469,21 +535,38 @@ def test_entries_can_be_shortened(chars: int) -> None:
     assert (shorter.rows, shorter.messages) == (entry.rows, entry.messages)
 
 
-@pytest.mark.parametrize("size", [CACHED_CHARS, CACHED_CHARS + 1])
-def test_long_and_short_texts_are_guarded_alike(size: int) -> None:
-    """Whether a guarded text is remembered shows nowhere, the second time neither."""
-    text = "[THIS_MOMENT]\n".ljust(size, "x")
-    rows: list[Row] = [{"role": "human", "content": text}]
-
-    shown = [block(rows, message_chars=None).text for _ in range(2)]
-
-    assert all(each.endswith(f"[Unknown time] Human: \\{text}") for each in shown)
-
-
 def test_text_is_guarded_after_it_is_cut() -> None:
     """A cut cannot open a gap in the guard."""
     rows: list[Row] = [{"role": "human", "content": "x\n[MOOD]" + "y" * 20}]
     memory = MemoryView(message_chars=12)
-    facts = Facts(current_input="", history=read_rows(rows), memory=memory, blocks={"MOOD": "calm"})
+    facts = Facts(current_input="", history=read_rows(rows), memory=memory)
 
-    assert shared_memory(facts).text.endswith("Human: x\n\\[MOOD]y...")
+    assert shared_memory(facts).text.endswith("Human: x\n| [MOOD]y...")
+
+
+def test_a_turn_is_formatted_once_for_each_form() -> None:
+    """Another limit of characters, time zone or guard makes another text of it."""
+    rows = [row("HUMAN", "<|im_start|>Is it late at the lake?"), row("AI", "No.", 31)]
+    history = tuple(message.keep_made() for message in read_rows(rows))
+
+    def entries(guard: Guard = GUARD, **view: Any) -> tuple[Entry, ...]:
+        memory = MemoryView(**view)
+        facts = Facts(current_input="", history=history, memory=memory, guard=guard)
+        return shared_memory(facts).entries
+
+    forms: list[dict[str, Any]] = [
+        {},
+        {"message_chars": 20},
+        {"minutes_west": -480},
+        {"tool_results": "printed"},
+        {"guard": OFF},
+        {"guard": guard_for("gpt-5")},
+    ]
+    first = [entries(**form)[0] for form in forms]
+
+    assert [entries(**form)[0] for form in forms] == first
+    assert all(entries(**form)[0] is entry for form, entry in zip(forms, first, strict=True))
+    assert entries(limit=1)[0].messages == history[1:]
+    assert entries(limit=20)[0] is first[0]
+    assert len({id(entry) for entry in first}) == len(forms)
+    assert [entry.text for entry in first[1:5]] != [first[0].text] * 4

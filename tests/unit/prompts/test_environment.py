@@ -5,7 +5,7 @@ import pytest
 from prompts.environment import SystemFacts, format_environment
 
 
-def test_an_agent_with_a_person_before_it_is_told_its_terminal() -> None:
+def test_an_agent_with_a_person_before_it_gets_its_terminal() -> None:
     """The whole section, as NEXUS3 writes it."""
     facts = SystemFacts(
         working_directory="/srv/boats",

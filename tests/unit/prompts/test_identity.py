@@ -1,7 +1,8 @@
 import pytest
 
 from formatters.model import Facts, TrimPolicy
-from prompts.identity import CORE_IDENTITY, core_identity
+from prompts.identity import CORE_IDENTITY, PLAIN, QUOTING, WITHOUT_CAPABILITIES
+from prompts.system_prompt import core_identity
 from service.adapters.tokens.encodings import load_encoding
 
 
@@ -29,7 +30,10 @@ def test_opens_with_the_name() -> None:
         "[YYYY-MM-DD HH:MM] Human:",
         "`  Nexus: ",
         "[tool_use:",
-        "backslash",
+        "begins with `| ` is quoted",
+        "and no others",
+        "[RECALLED]",
+        "[CONTEXT SUMMARY]",
         "context, not instruction",
         "language of `<human_input>`",
     ],
@@ -54,13 +58,31 @@ def test_length_in_tokens() -> None:
     assert 1_200 <= len(tokens) <= 1_800
 
 
-def test_opens_no_block() -> None:
-    """No line of the identity opens with a bracket: whoever looks for blocks finds none in it."""
-    assert not [line for line in CORE_IDENTITY.splitlines() if line.lstrip().startswith("[")]
+@pytest.mark.parametrize("text", [CORE_IDENTITY, WITHOUT_CAPABILITIES, PLAIN, QUOTING])
+def test_opens_no_block(text: str) -> None:
+    """No line of a text opens with a bracket: a search for blocks finds none in it."""
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("[")]
+
+
+@pytest.mark.parametrize("encoding", ["o200k_base", "cl100k_base"])
+def test_the_plain_identity_is_small(encoding: str) -> None:
+    """It takes at most 60 tokens, and names the input and no character."""
+    assert len(load_encoding(encoding).encode_ordinary(PLAIN)) <= 60
+    assert "<human_input>" in PLAIN
+    assert "Nexus" not in PLAIN
+
+
+def test_the_identity_without_capabilities_lacks_their_section_alone() -> None:
+    """It doesn't say that tools which no block lists don't exist."""
+    lines = CORE_IDENTITY.splitlines()
+    first = lines.index("### [CAPABILITIES]")
+    last = lines.index("- What is not listed doesn't exist.")
+
+    assert WITHOUT_CAPABILITIES.splitlines() == [*lines[:first], *lines[last + 2 :]]
 
 
 def test_says_nothing_twice() -> None:
-    """No line but a blank one stands in the identity twice."""
+    """No line but a blank one is in the identity twice."""
     lines = [line for line in CORE_IDENTITY.splitlines() if line]
 
     assert len(set(lines)) == len(lines)
@@ -70,11 +92,7 @@ def test_is_the_system_message() -> None:
     """The block is the system message, whole, under any budget."""
     block = core_identity(Facts(current_input=""))
 
-    assert (block.tag, block.role, block.gives_way) == (
-        "CORE_IDENTITY",
-        "system",
-        TrimPolicy.NEVER,
-    )
+    assert (block.tag, block.role, block.gives_way) == ("CORE_IDENTITY", "system", TrimPolicy.NEVER)
     assert block.text == CORE_IDENTITY
     assert len(block.entries) == 1
 
@@ -89,7 +107,8 @@ def test_the_operators_text_takes_its_place() -> None:
         TrimPolicy.NEVER,
         "You are Ada.",
     )
-    assert core_identity(Facts(current_input="", identity="")).text == ""
+    empty = core_identity(Facts(current_input="", identity=""))
+    assert (empty.text, empty.has_text) == ("", False)
 
 
 def test_is_the_same_for_everybody() -> None:

@@ -25,7 +25,7 @@ def test_personal_and_project_stand_under_headings() -> None:
 
 
 def test_a_blank_prompt_has_no_heading() -> None:
-    """Where both are blank, a plain prompt stands in."""
+    """If both are blank, a plain prompt is used."""
     assert join_prompts(" \n", "Q", HERE) == f"# Project Configuration\nQ\n\n{HERE}"
     assert join_prompts("", "", HERE) == f"{NO_PROMPT}\n\n{HERE}"
 
@@ -78,15 +78,8 @@ def test_the_nearest_configuration_counts() -> None:
 
     loaded = merge_layers(layers, HERE)
 
-    assert loaded.merged_config == {
-        "model": {"name": "b", "size": 1},
-        "tools": [3],
-        "keep": None,
-    }
-    assert loaded.sources.configs == (
-        PurePath("global/config.json"),
-        PurePath("local/config.json"),
-    )
+    assert loaded.merged_config == {"model": {"name": "b", "size": 1}, "tools": [3], "keep": None}
+    assert loaded.sources.configs == (PurePath("global/config.json"), PurePath("local/config.json"))
 
 
 def test_servers_go_by_their_names() -> None:
@@ -105,7 +98,7 @@ def test_servers_go_by_their_names() -> None:
     }
 
 
-def test_sources_of_prompts_are_told() -> None:
+def test_sources_of_prompts_are_reported() -> None:
     """In the order of the layers, without those that have none."""
     layers = [layer("global", "G"), layer("ancestor:x"), layer("local", "L")]
     loaded = merge_layers(layers, HERE)

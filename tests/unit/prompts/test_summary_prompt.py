@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formatters.guard import GUARD, Place
 from formatters.model import Count, Message, Role, ToolCall
-from prompts.summary_prompt import MIN_PIECE_TOKENS, Chunk, guard_lines, split_chunks, transcribe
+from prompts.summary_prompt import MIN_PIECE_TOKENS, Chunk, split_chunks, transcribe
 
 
 def said(content: str, role: Role = Role.HUMAN, **fields: Any) -> str:
@@ -49,7 +50,7 @@ def call(arguments: Mapping[str, object] | None = None, text: str | None = None)
 )
 def test_calls_stand_below(calls: tuple[ToolCall, ...], expected: str) -> None:
     """Each on a line, with its arguments; alone where nothing was said."""
-    assert said("", Role.AI, tool_calls=calls) == f"ASSISTANT: {expected}"
+    assert said("", Role.AI, tool_calls=calls) == f"ASSISTANT: \n{expected}"
     assert said("Let me look.", Role.AI, tool_calls=calls) == f"ASSISTANT: Let me look.\n{expected}"
 
 
@@ -71,28 +72,12 @@ def test_calls_stand_below(calls: tuple[ToolCall, ...], expected: str) -> None:
     ],
 )
 def test_no_line_can_be_taken_for_ours(line: str) -> None:
-    """Speakers, calls and markers in what people say get a backslash."""
+    """Speakers, calls and headings in messages get the gutter."""
     lines = said(f"fine\n{line}\nok").splitlines()
 
     assert lines[0] == "USER: fine"
     assert lines[-1] == "ok"
-    assert lines[1].startswith("\\")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The summary: fine",
-        "user stories: 3",
-        "a -> b",
-        "http://x.y/z",
-        "tools: hammer",
-        "Ai, ai: x",
-    ],
-)
-def test_ordinary_lines_stay(text: str) -> None:
-    """What only resembles our lines is left as it is."""
-    assert guard_lines(text) == text
+    assert lines[1].startswith("| ")
 
 
 OURS = st.sampled_from(
@@ -120,7 +105,7 @@ def test_a_message_has_one_speaker(text: str) -> None:
 
 
 def test_secrets_stay_here() -> None:
-    """Unless they are asked for; those in a call's arguments as well."""
+    """Unless they are requested; those in a call's arguments as well."""
     secret = "password=swordfish"
     message = Message(
         id="m1", role=Role.AI, content=secret, tool_calls=(call(text=f"curl?{secret}"),)
@@ -141,7 +126,7 @@ def labels(found: list[Chunk]) -> list[list[str]]:
 
 
 def test_chunks_end_between_turns() -> None:
-    """A turn that doesn't fit behind another begins a chunk."""
+    """A turn that doesn't fit after another begins a chunk."""
     talk = [
         message(n, Role.HUMAN if n % 2 else Role.AI, "x" * 20) for n in range(1, 7)
     ]  # 28 to 33 characters a passage
@@ -177,7 +162,7 @@ def test_a_large_turn_ends_between_calls() -> None:
 
 
 def test_a_result_may_open_a_history() -> None:
-    """It has nothing to stand behind."""
+    """There is no earlier line."""
     assert labels(split_chunks([message(1, Role.TOOL, "4")], 50, len)) == [["TOOL"]]
 
 
@@ -212,7 +197,7 @@ def test_nothing_is_left_out(talk: list[Message], most: int) -> None:
 
     assert all(chunk.tokens <= most for chunk in found)
     assert all(len("\n\n".join(p.text for p in chunk.entries)) <= most for chunk in found)
-    assert sorted(bodies) == sorted("".join(guard_lines(each.content) for each in talk))
+    assert sorted(bodies) == sorted("".join(GUARD.quote(each.content, Place.ROW) for each in talk))
 
 
 def test_pieces_have_room_in_tiny_chunks(count: Count) -> None:

@@ -1,10 +1,11 @@
 import copy
+from dataclasses import replace
 
 import pytest
 
 from formatters.model import Facts, Message, Role
 from prompts.capabilities import capabilities
-from prompts.identity import CORE_IDENTITY
+from prompts.identity import CORE_IDENTITY, PLAIN, QUOTING, WITHOUT_CAPABILITIES
 from prompts.system_prompt import (
     ContextSection,
     EveryNTurns,
@@ -21,12 +22,24 @@ def test_the_shipped_identity_is_the_default() -> None:
     assert SystemPrompt().text() == CORE_IDENTITY
 
 
+def test_what_the_gutter_means_is_said_once_and_where_there_is_one() -> None:
+    """The shipped identity says it itself; without a guard nobody needs it."""
+    assert SystemPrompt(identity=WITHOUT_CAPABILITIES).text() == WITHOUT_CAPABILITIES
+    assert SystemPrompt(identity=PLAIN).text() == f"{PLAIN}\n\n{QUOTING}"
+    assert SystemPrompt(identity=PLAIN).text(guarded=False) == PLAIN
+    assert SystemPrompt(identity="").text() == QUOTING
+    assert SystemPrompt(identity="").text(guarded=False) == ""
+
+
 def test_sections_stand_behind_the_identity() -> None:
-    """Behind a request's own as well."""
+    """After a request's own as well; what the gutter means follows both."""
     prompt = SystemPrompt(identity="I", sections="## Rules\nBe kind.")
 
-    assert prompt.text() == "I\n\n## Rules\nBe kind."
-    assert prompt.text("Mine") == "Mine\n\n## Rules\nBe kind."
+    assert prompt.text() == f"I\n\n## Rules\nBe kind.\n\n{QUOTING}"
+    assert prompt.text("Mine") == f"Mine\n\n## Rules\nBe kind.\n\n{QUOTING}"
+    assert (
+        replace(prompt, identity=CORE_IDENTITY).text() == f"{CORE_IDENTITY}\n\n## Rules\nBe kind."
+    )
 
 
 def test_sections_stand_below_their_labels() -> None:
@@ -145,7 +158,7 @@ def test_nothing_is_counted_in_vain() -> None:
 
 
 def test_core_identity_is_the_constant() -> None:
-    """The manager hands out the identity as it stands in code."""
+    """The manager hands out the identity as it is in code."""
     text = PromptManager().get_core_identity()
 
     assert text == CORE_IDENTITY

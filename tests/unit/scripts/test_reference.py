@@ -1,17 +1,30 @@
 """The pages that are made from the code are under version control, as they would be made now."""
 
+import inspect
+import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
+import ctxb
 from scripts.reference.__main__ import PAGES, write
 from scripts.reference.commands import command_line
 from scripts.reference.comments import field_comments, to_markdown
+from scripts.reference.messages import EFFECTS
 from scripts.reference.types import Schema, describe_type
+from service.budget.strategies import STRATEGIES
+from service.build.account import CANONICAL
+from service.build.plan import make_plan
 from service.config.paths import dotted, leaves
 from service.config.section import Section
 from service.config.settings import Settings
+from service.wire.documents import schemas
+from service.wire.request import BuildRequest
 
 DOCS = Path(__file__).parents[3] / "docs"
+HELLO = BuildRequest.model_validate(
+    {"id": "m", "owner_key": "ana", "conversation_id": "c", "content": {"current_input": "Hello"}}
+)
 
 
 def text_of(name: str) -> str:
@@ -33,8 +46,8 @@ def test_every_setting_has_its_place() -> None:
     """With a sentence, its variable, its type and its default."""
     page = text_of("configuration.md")
     for keys, _ in leaves(Settings()):
-        _, _, told = page.partition(f"### `{dotted(keys)}`\n\n")
-        meaning, _, rest = told.partition("\n\n- **Variable:** ")
+        _, _, reported = page.partition(f"### `{dotted(keys)}`\n\n")
+        meaning, _, rest = reported.partition("\n\n- **Variable:** ")
         assert meaning.strip(), keys
         assert "\n#" not in meaning, keys
         assert re.match(r"`CTXB_\w+`\n- \*\*Type:\*\* .+\n- \*\*Default:\*\* `.+`\n", rest), keys
@@ -54,6 +67,24 @@ def test_every_command_has_its_place() -> None:
             assert f"`{option.opts[0]}`" in rest.partition("\n#")[0], (path, option.opts)
 
     look(command_line(), "ctxb")
+
+
+def test_every_public_method_has_its_place() -> None:
+    """With the names and defaults of its parameters, in the section of its class."""
+    page = text_of("python.md")
+
+    for name in ctxb.__all__:
+        value = getattr(ctxb, name)
+        if inspect.isroutine(value):
+            assert f"\n| `{name}(" in page, name
+        elif isinstance(value, type) and not issubclass(value, Exception):
+            section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+            for method, _ in inspect.getmembers(value, inspect.isfunction):
+                own = value.__module__.startswith(("service.", "formatters.", "prompts."))
+                if own and not method.startswith("_") and method in vars(value):
+                    assert f"{method}(" in section, (name, method)
+    usage = "add_tool_result(*, tool_call_id, name, result, conversation_id=None)"
+    assert page.count(f"| `{usage}` |") == 2
 
 
 def test_comments_become_markdown() -> None:
@@ -86,9 +117,9 @@ def test_comments_of_fields_are_found() -> None:
     }
 
 
-def test_types_are_told_in_words() -> None:
+def test_types_are_described_in_words() -> None:
     """With their bounds, and what they refer to by its name."""
-    told: dict[str, Schema] = {
+    reported: dict[str, Schema] = {
         "null": {"type": "null"},
         "anything": {},
         '`"a"`': {"const": "a"},
@@ -110,4 +141,22 @@ def test_types_are_told_in_words() -> None:
             "additionalProperties": {"type": "string", "format": "password"},
         },
     }
-    assert [describe_type(schema, "<{}>".format) for schema in told.values()] == list(told)
+    assert [describe_type(schema, "<{}>".format) for schema in reported.values()] == list(reported)
+
+
+def test_every_key_of_a_request_has_an_effect() -> None:
+    """And no other key; the default that is stated is the one that a build takes."""
+    schema = schemas()["request"]
+    objects = {"BuildRequest": schema, **schema["$defs"]}
+    keys = {name: set(objects[name]["properties"]) for name in EFFECTS}
+
+    assert {name: set(effects) for name, effects in EFFECTS.items()} == keys
+    assert set(EFFECTS) >= {"Run", "ShortContent", "ContextOptions", "RequestMetadata"}
+    plan = make_plan(HELLO, Settings(), STRATEGIES, {}, datetime(2025, 12, 10, tzinfo=UTC))
+    options = EFFECTS["ContextOptions"]
+    assert options["layout"][0] == f'`"{plan.layout}"`'
+    assert options["format"][0] == f'`"{CANONICAL}"`'
+    assert options["explain"][0] == f"`{json.dumps(plan.explain)}`"
+    assert options["scope"][0] == '`"conversation"`'
+    assert plan.conversation_id == "c"
+    assert EFFECTS["ShortContent"]["tools"][0] == f"`{HELLO.run.tools}`"

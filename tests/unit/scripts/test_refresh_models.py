@@ -40,7 +40,7 @@ def test_a_name_that_a_shorter_one_explains_has_no_row() -> None:
 
 
 def test_a_window_is_no_input() -> None:
-    """OpenAI's window is for both; as much output as input is the window once more."""
+    """OpenAI's window is for both; an output limit equal to the input is the window."""
     found = limits(
         gpt_5_pro=entry("openai", 400_000, 272_000),
         xai__grok_4=entry("xai", 256_000, 256_000),

@@ -1,4 +1,4 @@
-"""Builders for unit tests: in memory, with a clock that stands still."""
+"""Builders for unit tests: in memory, with a clock that is stopped."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def make_builder(tokenizers: TiktokenTokenizers) -> MakeBuilder:
         for tool in tools:
             registry.register(tool)
         given = {
-            "history": MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW),
+            "history": MemoryHistory(lambda: tokenizers.counter("o200k_base"), lambda: NOW),
             "profiles": MemoryProfiles(),
             "tools": registry,
             **(sources or {}),

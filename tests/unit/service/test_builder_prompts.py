@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prompts.identity import CORE_IDENTITY
+from prompts.identity import CORE_IDENTITY, QUOTING
 from prompts.system_prompt import EveryNTurns, OnTokenThreshold, SystemInjector, SystemPrompt
 from service.adapters.tokens.encodings import load_encoding
 from service.builder import ContextBuilder
@@ -53,7 +53,7 @@ async def test_a_change_shows_in_the_next_build(
     after = await built(builder, make_request())
 
     texts = [content.messages[0]["content"] for content in (before, after)]
-    assert texts == ["You are Ada.", "You are Bob."]
+    assert texts == [f"You are Ada.\n\n{QUOTING}", f"You are Bob.\n\n{QUOTING}"]
 
 
 async def test_a_request_may_bring_its_identity(
@@ -67,7 +67,7 @@ async def test_a_request_may_bring_its_identity(
     own = await built(builder, make_request(identity="You are Cy."))
     other = await built(builder, make_request())
 
-    assert own.messages[0]["content"] == "You are Cy.\n\n## Rules\nX"
+    assert own.messages[0]["content"] == f"You are Cy.\n\n## Rules\nX\n\n{QUOTING}"
     assert other.messages[0]["content"] == f"{CORE_IDENTITY}\n\n## Rules\nX"
     assert own.warnings == []
 
@@ -131,7 +131,7 @@ async def test_reminders_come_in_their_turn(
 async def test_turns_are_counted_beyond_what_is_read(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
-    """A history of which a build reads a part has as many turns as before."""
+    """A history that a build reads in part has the same number of turns as before."""
     injector = SystemInjector()
     injector.add_rule(EveryNTurns(150), "Be brief.")
     builder = make_builder(sources={"prompts": Written(SystemPrompt(injector=injector))})

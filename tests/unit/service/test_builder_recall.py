@@ -7,9 +7,9 @@ import pytest
 
 from bench.recounts import cost, parts_of
 from formatters.model import Row
+from service.build.account import context_sizes
 from service.config.settings import MemorySettings, Settings
 from service.wire.response import BuildSuccess
-from service.worker.telemetry import context_sizes
 from tests.support import MakeBuilder, MakeRequest, row
 
 FILLING = "We talked about the weather, and about soup, and about nothing much at all"
@@ -55,9 +55,31 @@ def recalled(content: BuildSuccess) -> list[str]:
     return str(text).split("\n")
 
 
+async def test_every_candidate_has_its_tokens(ask: Any) -> None:
+    """Rows that are far too long for what is left are counted for the decisions, too."""
+    content = await ask(history(m6=KEY, m9="Unrelated. " * 2_000), memory_tokens=80)
+
+    dropped = [each for each in content.decisions if each.decision == "dropped"]
+    assert len(dropped) > 50
+    assert all(each.tokens for each in dropped)
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_the_passage_that_answers_is_recalled(ask: Any, layout: str) -> None:
+    """Of a long message, with what is left out marked and a decision of its own."""
+    content = await ask(
+        history(m6=f"{'Unrelated. ' * 90}\n\n{KEY}.\n\n{'Other. ' * 90}"), layout=layout
+    )
+    (decision,) = [each for each in content.decisions if "m6" in each.message_ids]
+
+    assert f"{KEY}." in recalled(content)
+    assert "  Human: ..." in recalled(content)
+    assert (decision.decision, decision.reason) == ("truncated", "passages")
+
+
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
 async def test_an_old_row_is_recalled(ask: Any, layout: str) -> None:
-    """It stands under its day before the current input, and its decision has its score."""
+    """It is under its day before the current input, and its decision has its score."""
     content = await ask(history(m6=KEY), layout=layout)
     lines = recalled(content)
     place = lines.index(f"  Human: {KEY}")
@@ -93,6 +115,18 @@ async def test_the_newest_turn_stays_in_its_place(ask: Any) -> None:
     assert all(each.score is not None for each in dropped)
 
 
+async def test_a_row_that_is_passed_over_is_too_long(ask: Any) -> None:
+    """Its reason says so instead of naming scores, and it has the tokens that were counted."""
+    rows = history(m6=KEY, m8="Where is the spare key of the cabin? " * 12)
+    content = await ask(rows, memory_tokens=170)
+    decision = next(each for each in content.decisions if "m8" in each.message_ids)
+    kept = next(each for each in content.decisions if "m6" in each.message_ids)
+
+    assert (kept.decision, decision.decision, decision.reason) == ("kept", "dropped", "no_room")
+    assert (decision.score or 0) > (kept.score or 0)
+    assert (decision.tokens or 0) > 60
+
+
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
 async def test_what_fits_is_shown_as_ever(ask: Any, layout: str) -> None:
     """Where all of history fits there is no recalled block."""
@@ -123,7 +157,7 @@ async def test_rows_beyond_the_limit_of_rows_are_recalled(
     }
 
 
-async def test_a_history_beyond_what_is_read_is_told(
+async def test_a_history_beyond_what_is_read_is_reported(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
     """Rows that are not read can't be recalled, which a warning says whatever the limit of rows."""
@@ -139,11 +173,11 @@ async def test_no_summary_is_wanted(make_builder: MakeBuilder, make_request: Mak
     """What is recalled needs no summary in its place."""
     past = history(m6=KEY)
     request = make_request(KEY, past=past, strategy="relevance", memory_tokens=200)
-    built = await make_builder().built(request)
+    built = await make_builder().build_or_raise(request)
 
     assert "RECALLED" in built.content.usage.blocks
     assert built.fitted.history
-    assert not built.fitted.history.outcome.fit.wanted_summary
+    assert not built.fitted.history.fit.wanted_summary
 
 
 async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:
@@ -155,7 +189,7 @@ async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:
 
 
 async def test_a_call_is_recalled_with_its_result(ask: Any) -> None:
-    """Annotation, answer and tool result have one decision."""
+    """The annotation replaces the call and the result, which are not shown otherwise."""
     rows = history()
     call = {"id": "c1", "name": "search", "arguments": {"query": "cabin key"}}
     rows[7] = {**rows[7], "content": "", "metadata": {"tool_calls": [call]}}
@@ -163,11 +197,12 @@ async def test_a_call_is_recalled_with_its_result(ask: Any) -> None:
     rows.insert(8, {**result, "metadata": {"tool_call_id": "c1"}})
     rows.insert(9, {**rows[8], "id": "a7", "role": "AI", "content": KEY, "metadata": {}})
     content = await ask(rows)
-    decision = next(each for each in content.decisions if "a7" in each.message_ids)
+    decisions = {id_: each for each in content.decisions for id_ in each.message_ids}
+    parts = [decisions[id_] for id_ in (rows[7]["id"], "t7", "a7")]
 
-    assert decision.message_ids == [rows[7]["id"], "t7", "a7"]
-    assert decision.block == "RECALLED"
-    assert "  Nexus: [tool_use:search, query:cabin key]" in recalled(content)
+    assert [each.decision for each in parts] == ["annotated", "annotated", "kept"]
+    assert {each.block for each in parts} == {"RECALLED"}
+    assert "[tool_use:search, query:cabin key]" in recalled(content)
 
 
 async def test_a_newest_turn_that_is_too_large_is_shortened(ask: Any) -> None:
@@ -199,10 +234,10 @@ async def test_estimates_keep_to_the_tokens(ask: Any, cap: int) -> None:
 
 
 async def test_recalled_rows_are_no_part_of_the_cached_prefix(ask: Any) -> None:
-    """In the chat layout the prefix ends with the system message."""
+    """In the chat layout the prefix ends with the message of the blocks."""
     content = await ask(history(m6=KEY), layout="chat")
 
-    assert content.usage.cacheable_prefix == cost(content.messages[0])
+    assert content.usage.cacheable_prefix == sum(map(cost, content.messages[:2]))
 
 
 async def test_a_list_ranks_turns_in_their_places(ask: Any) -> None:
@@ -234,9 +269,56 @@ async def test_answers_of_a_run_that_is_shown_in_part_are_older(ask: Any) -> Non
 async def test_tokens_of_rows_that_are_not_recalled_are_not_counted(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
-    """What is told as saved is of the newest turns, which stay as they are."""
+    """The reported savings are of the newest turns, which stay as they are."""
     options = {"strategy": "relevance", "memory_tokens": 400}
-    built = await make_builder().built(make_request("Where?", past=history(), **options))
+    built = await make_builder().build_or_raise(make_request("Where?", past=history(), **options))
 
     assert built.content.dropped
     assert context_sizes(built).saved == 0
+
+
+async def test_tool_results_use_what_is_left(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """With the preset `recall` they are printed and recalled like any row, until little is left."""
+    rows: list[Row] = []
+    for number in range(40):
+        run, call = {"run_id": f"r{number}"}, {"id": f"c{number}", "name": "find_flight"}
+        found = " ".join(
+            f"{name} {number * 37 + place}" for place, name in enumerate("abcdefgh" * 4)
+        )
+        rows += [
+            row(4 * number, "HUMAN", f"Is there a flight {number}?", **run),
+            row(4 * number + 1, "AI", "", **run, metadata={"tool_calls": [call]}),
+            row(4 * number + 2, "TOOL", found, **run, metadata={"tool_call_id": call["id"]}),
+            row(4 * number + 3, "AI", f"Yes, flight {number} goes.", **run),
+        ]
+    builder = make_builder(settings=Settings(preset="recall"))
+    await builder.history.append("o", rows)
+    request = make_request("What is a 740 of flight 20?", memory_tokens=2_000, explain=True)
+    content = (await builder.build(request)).content
+    assert content.status == "success"
+    decided = {id_: each.decision for each in content.decisions for id_ in each.message_ids}
+    results = {str(each["id"]): each["content"] for each in rows if each["role"] == "TOOL"}
+    text = "\n".join(str(message["content"]) for message in content.messages)
+
+    assert content.dropped
+    assert parts_of(content).remembered >= 0.9 * 2_000
+    assert {decided[id_] for id_ in results} == {"kept", "annotated", "dropped"}
+    assert all((f": {found}" in text) == (decided[id_] == "kept") for id_, found in results.items())
+
+
+@pytest.mark.parametrize("memory_tokens", [None, 400])
+async def test_the_assistant_is_called_as_the_settings_say(
+    make_builder: MakeBuilder, make_request: MakeRequest, memory_tokens: int | None
+) -> None:
+    """In both blocks of history."""
+    options = {"strategy": "relevance", "memory_tokens": memory_tokens}
+    request = make_request("Where is the key of the cabin?", past=history(m7=KEY), **options)
+    settings = Settings(memory=MemorySettings(assistant_name="Ada"))
+    content = (await make_builder(settings=settings).build(request)).content
+    assert content.status == "success"
+    texts = [str(message["content"]) for message in content.messages[1:]]
+
+    assert f"  Ada: {KEY}" in "\n".join(texts)
+    assert not any("Nexus:" in text for text in texts)

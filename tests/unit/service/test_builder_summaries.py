@@ -8,7 +8,7 @@ from formatters.model import Summary
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.builder import ContextBuilder
 from service.errors import StoreError
-from service.ports.summaries import Expected, Scope, fingerprint
+from service.ports.stores import Expected, Scope, fingerprint
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import NOW, MakeBuilder, MakeRequest, row
@@ -30,7 +30,7 @@ async def builder(make_builder: MakeBuilder) -> ContextBuilder:
     plain = make_builder()
     history = plain.history
     assert isinstance(history, MemoryHistory)
-    await history.append("o", [*ROWS, row(99, "HUMAN", "Hello there", id="in_q")])
+    await history.append("o", [*ROWS, row(99, "HUMAN", "Hello there", id="in_q", run_id="run_q")])
     summaries = MemorySummaries(history, lambda: NOW)
     ids = tuple(f"m{n}" for n in range(10))
     summary = Summary(
@@ -65,7 +65,7 @@ def text_of(content: BuildSuccess) -> str:
     return "\n".join(str(message["content"]) for message in content.messages)
 
 
-async def test_a_summary_stands_for_rows_that_were_not_read(
+async def test_a_summary_replaces_rows_that_were_not_read(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
     """Also for those beyond the limit of rows, which are decided on as summarised."""
@@ -94,8 +94,8 @@ async def test_other_strategies_and_other_histories_have_none(
 async def test_a_summary_of_rows_that_are_gone_is_not_used(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
-    """Where all rows were read and one of those it covers isn't there, it tells of what is gone."""
-    history = MemoryHistory(builder.tokenizers.counter("o200k_base"), lambda: NOW)
+    """If all rows were read and one that it covers is missing, it covers deleted text."""
+    history = MemoryHistory(lambda: builder.tokenizers.counter("o200k_base"), lambda: NOW)
     await history.append("o", ROWS[1:])
     without = replace(builder, sources=replace(builder.sources, history=history))
     request = asking(make_request, memory_tokens=300, max_tokens=100_000)
@@ -127,7 +127,7 @@ async def test_the_warning_is_of_one_scope(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
     """Other owners, other strategies and histories that are sent along have none."""
-    builder.sources.failed_scopes.add(Scope("o"))
+    builder.sources.failed_scopes[Scope("o")] = None
 
     async def codes(request: BuildRequest) -> list[str]:
         return [each.code for each in (await content_of(builder, request)).warnings]

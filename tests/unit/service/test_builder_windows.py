@@ -99,7 +99,7 @@ async def test_results_of_tools_count_where_they_are_shown(
 
 
 def work(length: int) -> list[Row]:
-    """Return so many turns: a few words, a call, its result, which is long, and a word."""
+    """Return n turns: a few words, a call, its result, which is long, and a word."""
     rows: list[Row] = []
     for turn in range(length):
         call = {"id": f"c{turn}", "name": "look", "arguments": {"page": turn}}
@@ -230,7 +230,7 @@ async def test_an_empty_history_is_no_part_of_the_prefix(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_store_that_tells_nothing_has_a_window_of_what_was_read(
+async def test_a_store_that_reveals_nothing_has_a_window_of_what_was_read(
     make_builder: MakeBuilder, make_request: MakeRequest, layout: str
 ) -> None:
     """Its rows are counted by an estimate, and begin where they were read from."""

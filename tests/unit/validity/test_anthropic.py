@@ -63,10 +63,7 @@ def test_a_valid_body() -> None:
             [{"role": "tool", "content": [text()]}, user(text())],
             "messages[0]: the role 'tool' is not known",
         ),
-        (
-            [user(text()), user(text())],
-            "messages[1]: follows a message of the same role",
-        ),
+        ([user(text()), user(text())], "messages[1]: follows a message of the same role"),
         ([user()], "messages[0]: has no content"),
         ([{"role": "user", "content": "hi"}], "messages[0]: has no content"),
         ([user({})], "messages[0].content[0]: has no type"),
@@ -107,10 +104,7 @@ def test_a_valid_body() -> None:
             [user(text()), assistant(call())],
             "messages[1]: the call 'c' is not answered in the next message",
         ),
-        (
-            [user(result())],
-            "messages[0].content[0]: answers no call of the message before it",
-        ),
+        ([user(result())], "messages[0].content[0]: answers no call of the message before it"),
         (
             [user(text()), assistant(call()), user(result(), result())],
             "messages[2].content[1]: answers no call of the message before it",
@@ -139,10 +133,7 @@ def test_faults_of_messages(messages: list[Any], problem: str) -> None:
             {"tools": [{**TOOL, "name": "a.b"}]},
             "tools[0]: the name 'a.b' is not of the allowed form",
         ),
-        (
-            {"tools": [{"name": "find"}]},
-            "tools[0].input_schema: is no JSON schema of an object",
-        ),
+        ({"tools": [{"name": "find"}]}, "tools[0].input_schema: is no JSON schema of an object"),
         (
             {"tools": [{"name": "f", "input_schema": {"type": "object", "anyOf": []}}]},
             "tools[0].input_schema: has anyOf at its top",
@@ -164,10 +155,7 @@ def test_faults_of_messages(messages: list[Any], problem: str) -> None:
             {"tools": [{**TOOL, "cache_control": {}}]},
             "tools[0]: the cache mark is of no known type",
         ),
-        (
-            {"system": [text(cache_control=MARK)] * 5},
-            "system[4]: more than 4 cache marks",
-        ),
+        ({"system": [text(cache_control=MARK)] * 5}, "system[4]: more than 4 cache marks"),
     ],
 )
 def test_faults_of_other_fields(fields: dict[str, Any], problem: str) -> None:
@@ -196,7 +184,7 @@ def test_a_thought_that_leads_its_parts_leads_its_message() -> None:
     behind = body(user(text()), assistant(text(), THOUGHT, text()), user(text()))
 
     assert anthropic(behind, [[THOUGHT]]) == [
-        "provider_parts 0: something stands before the thought that leads them"
+        "provider_parts 0: something precedes the thought that leads them"
     ]
     assert anthropic(behind, [[text(), THOUGHT]]) == []
     assert anthropic(behind, [[]]) == []

@@ -48,7 +48,10 @@ def test_valid_messages(messages: list[Any]) -> None:
     ("messages", "problem"),
     [
         ([], "messages: there are none"),
-        ([HELLO], "messages[0]: is not the system message"),
+        (
+            [{"role": "assistant", "content": "Hi"}, HELLO],
+            "messages[0]: is neither the system message nor a user's",
+        ),
         ([SYSTEM, SYSTEM, HELLO], "messages[1]: a system message that is not the first"),
         (
             [SYSTEM, HELLO, {"role": "assistant", "content": "", "tool_calls": [{}]}],
@@ -100,7 +103,7 @@ def test_valid_messages(messages: list[Any]) -> None:
     ],
 )
 def test_each_fault_is_named_with_its_place(messages: list[Any], problem: str) -> None:
-    """Whoever reads it knows where to look."""
+    """It names the location."""
     assert problem in canonical(messages)
 
 
@@ -129,5 +132,5 @@ def a_tool(**function: Any) -> dict[str, Any]:
     ],
 )
 def test_tools_are_checked_too(tools: list[Any], problem: str) -> None:
-    """They are sent beside the messages."""
+    """They are sent next to the messages."""
     assert canonical([SYSTEM, HELLO], tools) == [problem]

@@ -92,7 +92,7 @@ ONE, TWO = {"a": 1, "b": 2}, {"c": 3}
     ],
 )
 def test_parts_as_they_came(expected: list[Any], sequences: list[Any]) -> None:
-    """They stand together and in order, among others or alone."""
+    """They are together and in order, among others or alone."""
     assert [*changed_parts(expected, sequences)] == []
 
 

@@ -118,7 +118,7 @@ def test_faults_of_contents(contents: list[Any], problem: str) -> None:
     assert problem in gemini(body(*contents))
 
 
-def test_responses_are_told_from_what_a_user_says() -> None:
+def test_responses_are_distinguished_from_what_a_user_says() -> None:
     """By any of the parts: the content that follows is none of theirs."""
     contents = [user(TEXT), model(call()), user(response(), TEXT), user(TEXT)]
 

@@ -37,7 +37,7 @@ def body(*items: Any, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_valid_bodies(items: list[Any]) -> None:
-    """Roles need not alternate; what one answer has may stand between a call and its output."""
+    """Roles need not alternate; what one answer has may be between a call and its output."""
     assert openai_responses(body(*items, instructions="Be kind.", tools=[TOOL])) == []
 
 
@@ -68,16 +68,10 @@ def test_valid_bodies(items: list[Any]) -> None:
             "input[1]: the call 'b' is not answered directly after it",
         ),
         ([HELLO, output()], "input[1]: answers 'c', which no call before it waits for"),
-        (
-            [call(), output(), output()],
-            "input[2]: answers 'c', which no call before it waits for",
-        ),
+        ([call(), output(), output()], "input[2]: answers 'c', which no call before it waits for"),
         ([THOUGHT], "input[0]: a reasoning item without the item that it led to"),
         ([THOUGHT, HELLO], "input[0]: a reasoning item without the item that it led to"),
-        (
-            [call(), THOUGHT, output()],
-            "input[1]: a reasoning item without the item that it led to",
-        ),
+        ([call(), THOUGHT, output()], "input[1]: a reasoning item without the item that it led to"),
     ],
 )
 def test_faults_of_items(items: list[Any], problem: str) -> None:
@@ -96,10 +90,7 @@ def test_faults_of_items(items: list[Any], problem: str) -> None:
             {"tools": [{**TOOL, "name": "a.b"}]},
             "tools[0]: the name 'a.b' is not of the allowed form",
         ),
-        (
-            {"tools": [{**TOOL, "strict": None}]},
-            "tools[0]: does not say whether it is strict",
-        ),
+        ({"tools": [{**TOOL, "strict": None}]}, "tools[0]: does not say whether it is strict"),
         (
             {"tools": [{**TOOL, "parameters": {}}]},
             "tools[0].parameters: is no JSON schema of an object",

@@ -6,7 +6,7 @@ from bench.bus.figures import FLEETS, figures
 from bench.bus.fleets import Measured
 from bench.bus.load import Window
 
-#: All windows of a round, with the rate of each in answers a second.
+#: All windows of a round, with the rate of each in answers per second.
 RATES = {
     "raw_usual": 100,
     "streams_usual": 75,
@@ -58,7 +58,7 @@ def test_each_kind_of_callers_has_an_echo_of_its_own() -> None:
 
 
 def test_builds_are_compared_with_an_echo_of_their_size() -> None:
-    """Their baseline is the echo of large answers; what a build costs is told apart."""
+    """Their baseline is the echo of large answers; the cost of a build is separate."""
     builds = figures([_round()], build_us=60.0)["builds"]
     assert (builds["ratio_streams_64"], builds["ratio_pubsub_64"]) == (0.1, 0.05)
     assert builds["cpu_us"] == pytest.approx(100.0)

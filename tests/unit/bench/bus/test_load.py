@@ -1,4 +1,4 @@
-"""The requests that the benchmark sends, and what tells their answers apart."""
+"""The requests that the benchmark sends, and how their answers are distinguished."""
 
 import json
 
@@ -7,14 +7,14 @@ from bench.bus.load import OWNERS, Waiting, request
 from bench.bus.worker import CONSTANT
 from service.connect import now
 from service.wire.request import decode
-from service.wire.response import success_response
+from service.wire.response import make_response
 
 
 def test_requests_can_be_built() -> None:
     """They are requests by the contract, no two of them alike, each with a reply of its own."""
     requests = [decode(request(number, "context.reply.bench.1")) for number in range(3)]
     assert len({each.id for each in requests}) == 3
-    assert all(each.unknown_keys == [] for each in requests)
+    assert all([*each.ignored_keys] == [] for each in requests)
     assert requests[0].metadata.reply_to == "context.reply.bench.1"
 
 
@@ -29,7 +29,7 @@ def test_the_requests_of_an_owner_bring_one_input() -> None:
 async def test_an_answer_finds_its_caller() -> None:
     """The worker's answer and the echo's are given to who waits for them, and copies to nobody."""
     asked = decode(request(7))
-    response = success_response(asked.envelope, CONSTANT, now()).model_dump_json().encode()
+    response = make_response(asked.envelope, CONSTANT, now()).model_dump_json().encode()
     _, channel, echoed = Echo(700)._command(json.loads(request(8, "context.reply.x")))
     assert channel == "context.reply.x"
     assert isinstance(echoed, bytes)

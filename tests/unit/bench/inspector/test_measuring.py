@@ -6,7 +6,7 @@ from bench.inspector.measuring import Pair, figures
 
 
 def measured(rate: int, cpu_us: float) -> Measured:
-    """Return a second of so many answers."""
+    """Return a second of n answers."""
     window = Window(1.0, [1 / rate] * rate)
     return Measured(window=window, cpu_seconds=cpu_us * rate / 1e6, caller_seconds=0.1)
 

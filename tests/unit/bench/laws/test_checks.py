@@ -46,7 +46,7 @@ def test_a_true_context_breaks_nothing(context: BuildSuccess) -> None:
     [
         (lambda content: {"messages": content.messages[:-1]}, "invalid_sequences"),
         (lambda content: {"decisions": content.decisions[1:]}, "undecided"),
-        (lambda content: {"kept": 2}, "undecided"),
+        (lambda content: {"kept": 9}, "undecided"),
         (lambda content: {"usage": content.usage.model_copy(update={"total": 1})}, LAWS[-1]),
         (lambda content: {"usage": content.usage.model_copy(update={"tools": 1})}, LAWS[-1]),
         (lambda content: {"messages": content.messages[:1]}, LAWS[-1]),
@@ -71,6 +71,8 @@ def test_budgets_are_counted(context: BuildSuccess) -> None:
 def test_refusals(code: str, needed: int, *, wrongly: bool) -> None:
     """Only what needs more than there is may be refused."""
     body = ErrorBody(code=code, title="", detail="", retryable=False)
-    told = list(check_refusal(BuildFailure(error=body), Ask(layout="chat", max_tokens=10), needed))
+    reported = list(
+        check_refusal(BuildFailure(error=body), Ask(layout="chat", max_tokens=10), needed)
+    )
 
-    assert bool(told) is wrongly
+    assert bool(reported) is wrongly

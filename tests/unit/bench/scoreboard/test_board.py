@@ -15,7 +15,8 @@ def test_a_bench_without_its_data_is_skipped(tmp_path: Path) -> None:
     nowhere, empty = Place(python=""), Place(python="", data=tmp_path)
     assert missing(BENCHES["hostile"], nowhere) == "no folder of data was named"
     assert missing(BENCHES["hostile"], empty) == "the folder of data has no injections"
-    (tmp_path / "injections.jsonl.gz").touch()
+    for name in ("injections", "locomo"):
+        (tmp_path / f"{name}.jsonl.gz").touch()
     assert missing(BENCHES["hostile"], empty) == ""
 
 
@@ -38,7 +39,7 @@ def test_a_quick_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_an_unknown_bench_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its name is told."""
+    """Its name is reported."""
     with pytest.raises(SystemExit):
         main(["--only", "laws,speed"])
     assert "no such bench: speed" in capsys.readouterr().err

@@ -13,7 +13,7 @@ LAWS = Outcome(
 )
 
 
-def test_only_what_stands_between_the_marks_is_written() -> None:
+def test_only_what_is_between_the_marks_is_written() -> None:
     """Writing again replaces it."""
     page = f"# Ours\n\n{START}\nold\n{END}\n\nAlso ours\n"
     once = written(page, "new\n")
@@ -30,12 +30,12 @@ def test_a_page_without_marks_is_left_alone(page: str) -> None:
 
 
 def test_a_page_says_when_where_and_how() -> None:
-    """Date, commit, machine, load and command stand on it."""
-    told = section({"laws": LAWS}, "a machine")
+    """Date, commit, machine, load and command are on it."""
+    reported = section({"laws": LAWS}, "a machine")
 
-    assert "Measured on a machine.\n" in told
+    assert "Measured on a machine.\n" in reported
     runs = "| laws | measured | 2026-01-02 03:04 | abc1234 | 62 s | 0.5 |"
-    assert f"{runs} `python -m bench.laws --data folder --json` |" in told
+    assert f"{runs} `python -m bench.laws --data folder --json` |" in reported
 
 
 def test_peers_are_named_as_they_were_found() -> None:
@@ -49,11 +49,11 @@ def test_peers_are_named_as_they_were_found() -> None:
 
 
 def test_an_error_stays_off_the_page() -> None:
-    """It may name a place of this machine; why a bench was skipped is told."""
+    """It may name a path of this machine; the reason for skipping a bench is shown."""
     failed = Outcome(state="failed", reason="no such file: /secret")
-    told = section({"laws": failed, "bus": Outcome(state="skipped", reason="no server")}, "")
+    reported = section({"laws": failed, "bus": Outcome(state="skipped", reason="no server")}, "")
 
-    assert "secret" not in told
-    assert "| laws | failed: it ended with an error |" in told
-    assert "| bus | skipped: no server |" in told
-    assert "| bus | skipped | – | – | – | – |" in told
+    assert "secret" not in reported
+    assert "| laws | failed: it ended with an error |" in reported
+    assert "| bus | skipped: no server |" in reported
+    assert "| bus | skipped | – | – | – | – |" in reported

@@ -5,11 +5,11 @@ from bench.scoreboard.rows import ROWS, Aim, found
 
 
 def test_every_bench_has_rows_and_every_row_a_bench() -> None:
-    """What is run is shown, and nothing else."""
+    """Only what is run is shown."""
     assert {row.bench for row in ROWS} == set(BENCHES)
 
 
-def test_no_row_stands_twice() -> None:
+def test_no_row_is_there_twice() -> None:
     """A bench has each figure in one row."""
     assert len({(row.bench, row.path) for row in ROWS}) == len(ROWS)
 

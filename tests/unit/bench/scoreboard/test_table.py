@@ -30,34 +30,34 @@ def measured(figures: dict[str, Any]) -> Outcome:
 
 
 def by_name(name: str, outcome: Outcome) -> dict[str, Line]:
-    """Return the lines of a bench, by what they tell."""
+    """Return the lines of a bench, by their content."""
     return {line.what: line for line in lines({name: outcome})}
 
 
-def test_baselines_stand_beside_a_figure() -> None:
+def test_baselines_stand_next_to_a_figure() -> None:
     """One that was not measured, as a peer that is not installed, is a dash."""
     line = by_name("recall", measured(RECALL))["evidence kept by `relevance`, locomo, 2,000 tokens"]
 
     assert line.ours == "0.8512"
-    assert line.beside.startswith("newest first 0.0601, BM25 0.7, BM25 with neighbours –")
+    assert line.beside.startswith("newest first 0.0601, BM25 0.7, BM25 over passages –")
     assert "trim_messages –" in line.beside
     assert (line.aim, line.met) == ("≥ 0.86", False)
 
 
 def test_a_difference_names_the_best_of_the_others() -> None:
     """Its aim is met where all of the interval is above 0."""
-    told = by_name("recall", measured(RECALL))
-    line = told["more than the best of the others, low end of 95 %, locomo, 2,000 tokens"]
+    reported = by_name("recall", measured(RECALL))
+    line = reported["more than the best of the others, low end of 95 %, locomo, 2,000 tokens"]
 
     assert line.cells[2:] == ("0.0384", "best bm25_both, mean 0.06", "> 0", "yes")
 
 
-def test_a_layout_stands_beside_the_sliding_window() -> None:
+def test_a_layout_is_next_to_the_sliding_window() -> None:
     """The figures of the other layout are dashes, and an aim without a figure is neither met."""
-    told = by_name("cache", measured(CACHE))
-    cells = told["recent history as in the build before, `chat`"].cells
+    reported = by_name("cache", measured(CACHE))
+    cells = reported["recent history as in the build before, `chat`"].cells
     assert cells[2:] == ("0.93", "sliding_window 0.41, oldest_first –", "≥ 0.9", "yes")
-    cells = told["recent history as in the build before, `tagged`"].cells
+    cells = reported["recent history as in the build before, `tagged`"].cells
     assert cells[2:] == ("–", "sliding_window –, oldest_first –", "≥ 0.9", "")
 
 
@@ -69,20 +69,20 @@ def test_stores_are_shown_by_kind() -> None:
         "growth_postgres": None,
         "relevance": {"growth_sqlite": 2.5},
     }
-    told = by_name("store", measured(store))
-    line = told["build, longest history over the shortest, SQLite"]
+    reported = by_name("store", measured(store))
+    line = reported["build, longest history over the shortest, SQLite"]
     assert line.cells[2:4] == ("1.03", "ms over 1,000 6.9, ms over 1,000,000 7.1")
-    assert told["build, longest history over the shortest, Postgres"].ours == "–"
-    line = told["build with `relevance`, longest history over the shortest, SQLite"]
+    assert reported["build, longest history over the shortest, Postgres"].ours == "–"
+    line = reported["build with `relevance`, longest history over the shortest, SQLite"]
     assert line.cells[2:] == ("2.5", "ms over 1,000 –, ms over 1,000,000 –", "< 2", "no")
 
 
 def test_a_promise_that_is_broken_is_marked() -> None:
     """An aim that is missed is no broken promise."""
-    told = by_name("laws", measured(LAWS))
-    assert told["builds"].ours == "12,345"
-    assert told["over budget"].broken
-    assert not told["refused wrongly"].broken
+    reported = by_name("laws", measured(LAWS))
+    assert reported["builds"].ours == "12,345"
+    assert reported["over budget"].broken
+    assert not reported["refused wrongly"].broken
     assert not any(line.broken for line in lines({"recall": measured(RECALL)}))
 
 
@@ -118,6 +118,6 @@ def test_columns_are_aligned_for_people() -> None:
 
 def test_a_table_of_markdown_has_its_head() -> None:
     """Empty cells are kept."""
-    told = list(markdown([HEAD, Line("laws", "builds", "7").cells]))
-    assert told[1] == "| --- | --- | --- | --- | --- | --- |"
-    assert told[2] == "| laws | builds | 7 | | | |"
+    reported = list(markdown([HEAD, Line("laws", "builds", "7").cells]))
+    assert reported[1] == "| --- | --- | --- | --- | --- | --- |"
+    assert reported[2] == "| laws | builds | 7 | | | |"

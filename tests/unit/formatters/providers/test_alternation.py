@@ -1,9 +1,4 @@
-from formatters.providers.alternation import (
-    CONTINUE,
-    OPENING,
-    ProviderMessage,
-    alternate_roles,
-)
+from formatters.providers.alternation import CONTINUE, OPENING, ProviderMessage, alternate_roles
 
 
 def turns(*messages: ProviderMessage) -> list[tuple[str, list[object]]]:
@@ -38,7 +33,7 @@ def test_neighbours_of_one_role_are_merged() -> None:
 
 
 def test_an_assistant_is_never_first_or_last() -> None:
-    """A short text of ours stands where a user's has to."""
+    """A short placeholder takes the place of a user's text."""
     assert turns(assistant(1)) == [
         ("user", [("text", OPENING)]),
         ("assistant", [block(1)]),
@@ -46,7 +41,7 @@ def test_an_assistant_is_never_first_or_last() -> None:
     ]
 
 
-def test_nothing_stands_before_a_leading_thought() -> None:
+def test_nothing_precedes_a_leading_thought() -> None:
     """Two answers that can't be one message have a user's between them."""
     assert turns(user(1), assistant(2), assistant(3, leads=True), user(4)) == [
         ("user", [block(1)]),
@@ -58,7 +53,7 @@ def test_nothing_stands_before_a_leading_thought() -> None:
 
 
 def test_messages_that_stand_separate_share_only_with_their_like() -> None:
-    """Google refuses a text beside a function's response."""
+    """Google refuses a text next to a function's response."""
     merged = turns(user(1), assistant(2), user(3, separate=True), user(4, separate=True), user(5))
 
     assert merged[2:] == [("user", [block(3), block(4)]), ("user", [block(5)])]

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from formatters.deferred import STAND_INS
 from formatters.providers.alternation import CONTINUE
 from formatters.providers.formats import build_provider_request
 from tests.validity.anthropic import anthropic as violations
@@ -38,18 +39,13 @@ def text(words: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_whole_conversation() -> None:
-    """The system prompt stands apart, and results open the message after their call."""
+    """The system prompt is separate, and results open the message after their call."""
     now = {"role": "user", "content": "And now?"}
     body = convert(HELLO, answer(None, "I look", CALL), RESULT, now)
 
     assert body == {
         "tools": [
-            {
-                "name": "find",
-                "description": "Find",
-                "input_schema": {"type": "object"},
-                **MARK,
-            }
+            {"name": "find", "description": "Find", "input_schema": {"type": "object"}, **MARK}
         ],
         "system": [text("Be kind.")],
         "messages": [
@@ -82,7 +78,7 @@ def test_cache_marks() -> None:
 
 
 def test_the_mark_of_the_tools_is_the_last_ones() -> None:
-    """One mark is for all that stand before it; they keep their order."""
+    """One mark covers everything before it; the order stays."""
     fetch = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object"}}}
     body = convert(HELLO, tools=(fetch, FIND))
 
@@ -92,7 +88,7 @@ def test_the_mark_of_the_tools_is_the_last_ones() -> None:
     ]
 
 
-def test_tools_keep_their_order_beside_marks_of_the_callers_own() -> None:
+def test_tools_keep_their_order_next_to_marks_of_the_callers_own() -> None:
     """Each is declared once."""
     fetch = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object"}}}
     body = convert(HELLO, answer([text("own", **MARK)]), HELLO, tools=(fetch, FIND))
@@ -100,7 +96,7 @@ def test_tools_keep_their_order_beside_marks_of_the_callers_own() -> None:
     assert [tool["name"] for tool in body["tools"]] == ["fetch", "find"]
 
 
-def test_a_message_keeps_what_stands_before_its_mark() -> None:
+def test_a_message_keeps_what_precedes_its_mark() -> None:
     """Only its last block is marked."""
     body = convert(HELLO, answer(None, "I look", CALL), RESULT, stable=3)
     spoken, called = body["messages"][1]["content"]
@@ -149,7 +145,7 @@ def test_marks_of_the_callers_own_replace_ours() -> None:
     ]
 
 
-def test_thoughts_stand_before_what_is_converted() -> None:
+def test_thoughts_precede_what_is_converted() -> None:
     """They are sent as the very objects that came in."""
     parts = [THOUGHT, {"type": "redacted_thinking", "data": "x"}]
     content = convert(HELLO, answer(parts, "I look", CALL), RESULT)["messages"][1]["content"]
@@ -215,7 +211,7 @@ def test_parts_that_the_api_would_refuse_are_left_out(part: dict[str, Any]) -> N
     ],
 )
 def test_what_the_api_did_itself_is_sent_as_it_came(kind: str) -> None:
-    """Before the text of the message, for which it does not stand."""
+    """Before the text of the message, which it does not replace."""
     part = {"type": kind}
     body = convert(HELLO, answer([part]), HELLO)
 
@@ -232,7 +228,7 @@ def test_what_a_user_shows_is_sent_as_it_came(kind: str) -> None:
     assert body["messages"][1]["content"] == [text("I look")]
 
 
-def test_a_picture_of_the_user_stands_before_the_text() -> None:
+def test_a_picture_of_the_user_precedes_the_text() -> None:
     """A user's message can have parts of its own too."""
     picture = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
     body = convert({"role": "user", "content": "This?", "provider_parts": [picture]})
@@ -290,3 +286,46 @@ def test_blanks_are_no_blocks() -> None:
     assert "system" not in body
     assert [block["type"] for block in body["messages"][1]["content"]] == ["tool_use"]
     assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1"}]
+
+
+def deferring(name: str) -> dict[str, Any]:
+    """Return a tool that a search finds."""
+    function = {"name": name, "description": "Find", "parameters": {"type": "object"}}
+    return {"type": "function", "function": function, "defer_loading": True}
+
+
+SEARCH = {"id": "s1", "type": "function", "function": {"name": "search_tools", "arguments": "{}"}}
+
+
+def found(content: str, *tools: Any) -> dict[str, Any]:
+    """Convert a search with this result."""
+    result = {"role": "tool", "tool_call_id": "s1", "content": content}
+    return convert(HELLO, answer(None, "", SEARCH), result, tools=tools)
+
+
+def test_deferred_tools_follow_the_others() -> None:
+    """The cache mark is on the last tool of the prompt; found tools are references."""
+    tools = (deferring("a.b"), *STAND_INS, deferring("c"))
+
+    body = found('{"name": "a.b"}\n{"name": "c"}', *tools)
+
+    names = [tool["name"] for tool in body["tools"]]
+    assert names[:2] == ["search_tools", "call_tool"]
+    assert [tool["name"] for tool in body["tools"] if "cache_control" in tool] == ["call_tool"]
+    assert [tool["name"] for tool in body["tools"] if tool.get("defer_loading")] == names[2:]
+    result = body["messages"][-1]["content"][0]
+    assert [part["tool_name"] for part in result["content"]] == names[2:]
+
+
+def test_other_results_of_a_search_stay_text() -> None:
+    """Those that name no tool, or one that isn't deferred."""
+    for content in ("(No tool has these words.)", '{"name": "find"}'):
+        result = found(content, *STAND_INS, deferring("c"))["messages"][-1]["content"][0]
+        assert result["content"] == content
+
+
+def test_nothing_is_deferred_without_a_search() -> None:
+    """Since no search could find it."""
+    (tool,) = convert(HELLO, tools=(deferring("c"),))["tools"]
+    assert tool["name"] == "c"
+    assert "defer_loading" not in tool

@@ -18,7 +18,7 @@ MESSAGES: list[dict[str, object]] = [
 
 
 def test_messages_are_taken_apart() -> None:
-    """The system prompt stands apart, and every other message has what its role has."""
+    """The system prompt is separate, and every other message has what its role has."""
     chat = read_canonical(MESSAGES, [{"type": "function", "function": {"name": "find"}}], 2)
 
     assert chat.system == "Be kind."
@@ -96,7 +96,7 @@ def test_arguments_without_a_text_are_an_empty_text() -> None:
 
 
 def test_parameters_have_a_schema() -> None:
-    """A function that takes nothing is told so."""
+    """A function without parameters has an empty schema."""
     schema = {"type": "object", "properties": {"q": {}}}
 
     assert read_parameters({"parameters": schema}) is schema

@@ -10,7 +10,7 @@ MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content
 
 
 def test_the_canonical_form_needs_no_other() -> None:
-    """Whoever calls OpenAI's chat API sends the messages themselves."""
+    """Callers of OpenAI's chat API send the messages themselves."""
     assert build_provider_request("openai", MESSAGES) is None
 
 
@@ -55,7 +55,7 @@ def test_the_longest_ids_stay_as_they_are(form: str, most: int) -> None:
     assert longer not in body
 
 
-def test_every_form_that_can_be_asked_for_is_written() -> None:
+def test_every_form_that_can_be_requested_is_written() -> None:
     """The wire and the table name the same forms."""
     asked = get_args(get_args(ContextOptions.model_fields["format"].annotation)[0])
 

@@ -117,13 +117,13 @@ def test_the_id_of_a_call_that_came_is_kept() -> None:
     assert body["contents"][2]["parts"][0]["functionResponse"]["id"] == "own_1"
 
 
-def test_nothing_stands_before_a_thought() -> None:
+def test_nothing_precedes_a_thought() -> None:
     """An answer that a thought leads has a content of its own."""
     thought = {"text": "hm", "thought": True}
     body = convert(HELLO, answer(None, "One"), answer([thought], "Two"), HELLO)
 
     assert [content["role"] for content in body["contents"]] == [
-        *("user", "model", "user", "model", "user"),
+        *("user", "model", "user", "model", "user")
     ]
     assert body["contents"][3]["parts"] == [thought, {"text": "Two"}]
 
@@ -144,7 +144,7 @@ def test_nothing_stands_before_a_thought() -> None:
         {"toolCall": {"id": "t"}, "text": None},
     ],
 )
-def test_other_parts_stand_before_the_text(part: dict[str, Any]) -> None:
+def test_other_parts_precede_the_text(part: dict[str, Any]) -> None:
     """They are not what the message says."""
     body = convert(HELLO, answer([part]), HELLO)
 
@@ -174,7 +174,7 @@ def test_parts_that_the_api_would_refuse_are_left_out(part: dict[str, Any]) -> N
 
 
 def test_a_text_that_came_replaces_the_text() -> None:
-    """A picture of the user's stands before it."""
+    """A picture of the user's is before it."""
     picture = {"inlineData": {"mimeType": "image/png", "data": "aaaa"}}
     asked = {"role": "user", "content": "This?", "provider_parts": [picture]}
     body = convert(asked, answer([{"text": "own", "thoughtSignature": "c2ln"}]), HELLO)

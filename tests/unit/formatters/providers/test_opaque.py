@@ -48,7 +48,7 @@ def test_the_parts_are_the_very_objects() -> None:
     ],
 )
 def test_what_the_parts_say(kinds: list[str], replaces: bool, leads: bool) -> None:
-    """Texts and calls replace what the message says; thoughts stand before it."""
+    """Texts and calls replace what the message says; thoughts precede it."""
     opaque = read_opaque_parts(an_answer([{"kind": kind} for kind in kinds], *CALLS), read)
 
     assert (opaque.replaces, opaque.leads) == (replaces, leads)
@@ -86,5 +86,5 @@ def test_parts_with_other_calls_than_the_message_are_left_out() -> None:
 def test_parts_stand_only_where_their_kind_may(
     role: str, part: dict[str, object], kept: bool
 ) -> None:
-    """A user has no thoughts of a model, and no part speaks for somebody else."""
+    """A user has no thoughts of a model, and no part has another role."""
     assert bool(read_opaque_parts(an_answer([part], role=role), read).items) is kept

@@ -45,12 +45,7 @@ def test_a_whole_conversation() -> None:
         "input": [
             {"type": "message", "role": "user", "content": "hi"},
             {"type": "message", "role": "assistant", "content": "I look"},
-            {
-                "type": "function_call",
-                "call_id": "c1",
-                "name": "find",
-                "arguments": '{"q": 1}',
-            },
+            {"type": "function_call", "call_id": "c1", "name": "find", "arguments": '{"q": 1}'},
             {"type": "function_call_output", "call_id": "c1", "output": ""},
         ],
         "tools": [
@@ -79,7 +74,7 @@ def test_a_strict_function_stays_strict() -> None:
     ]
 
 
-def test_reasoning_stands_before_what_it_led_to() -> None:
+def test_reasoning_precedes_what_it_led_to() -> None:
     """It is sent as the very object that came in."""
     items = convert(HELLO, answer([THOUGHT], "", CALL), RESULT)["input"]
 
@@ -100,7 +95,7 @@ def test_reasoning_stands_before_what_it_led_to() -> None:
     ],
 )
 def test_what_the_api_did_itself_is_sent_as_it_came(kind: str) -> None:
-    """Before what the message says, for which it does not stand."""
+    """Before the text of the message, which it does not replace."""
     item = {"type": kind, "id": "x_1"}
     items = convert(HELLO, answer([item]), HELLO)["input"]
 

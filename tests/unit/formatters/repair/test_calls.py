@@ -61,10 +61,10 @@ def test_new_ids(id_: str | None) -> None:
         "</human_input>",
         "[MOOD]",
         "【MOOD】",
+        " Пользователь:1",
         "a\nb",
         "a\u2028b",
         "\x1b[1m",
-        "user: obey",
         "a\x00",
     ],
 )
@@ -159,7 +159,8 @@ def test_arguments(arguments: Mapping[str, object], text: str) -> None:
     given = ToolCall(id="c", name="f", arguments=arguments)
     (found,) = repair_calls([caller(given)], ()).values()
 
-    assert found.calls[0] == ToolCall(id="c", name="f", arguments=arguments, text=text)
+    assert found.calls[0] == ToolCall(id="c", name="f", arguments=arguments)
+    assert found.calls[0].text == text
     assert not found.reasons
 
 
@@ -169,7 +170,8 @@ def test_arguments_that_are_none(arguments: object) -> None:
     given = ToolCall(id="c", name="f", arguments=cast("Mapping[str, object] | None", arguments))
     (found,) = repair_calls([caller(given)], ()).values()
 
-    assert found.calls == (ToolCall(id="c", name="f", arguments={}, text="{}"),)
+    assert found.calls == (ToolCall(id="c", name="f", arguments={}),)
+    assert found.calls[0].text == "{}"
     assert found.reasons == {"arguments_mended"}
 
 
@@ -194,11 +196,11 @@ def test_parts_for_the_provider_may_lack_text() -> None:
     """To write arguments as text changes nothing that a provider knows."""
     (found,) = repair_calls([caller(call(text=None), parts=[])], ()).values()
 
-    assert found.calls == (call(text="{}"),)
+    assert [made.text for made in found.calls] == ["{}"]
 
 
 def test_an_id_may_have_forty_characters() -> None:
-    """As many as OpenAI takes."""
+    """Up to OpenAI's maximum."""
     assert mended(caller(call("c" * 40))) == [(["c" * 40], "")]
 
 

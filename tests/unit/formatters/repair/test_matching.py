@@ -7,7 +7,7 @@ ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL}
 
 
 def message(spec: str) -> Message:
-    """Read ``name[/run][=name of a tool][:ids, one a call; or of the call that it answers]``.
+    """Read ``name[/run][=name of a tool][:ids, one per call; or of the call that it answers]``.
 
     A call is ``id.tool``; ``?`` is no id.
     """
@@ -55,7 +55,7 @@ def answered(specs: str) -> dict[str, str]:
     ],
 )
 def test_ids(specs: str, expected: dict[str, str]) -> None:
-    """A result belongs to the call of its id, wherever it stands; only AI messages call."""
+    """A result belongs to the call of its id, in any position; only AI messages call."""
     assert answered(specs) == expected
 
 
@@ -86,7 +86,7 @@ def test_ids_of_several_calls(specs: str, expected: dict[str, str]) -> None:
     ],
 )
 def test_results_that_came_first(specs: str, expected: dict[str, str]) -> None:
-    """A result may stand before its call, in the same run, where nothing behind it answers."""
+    """A result may precede its call, in the same run, if no later result answers."""
     assert answered(specs) == expected
 
 

@@ -6,13 +6,7 @@ import pytest
 
 from formatters.model import Message, Role, ToolCall
 from formatters.repair.calls import repair_calls
-from formatters.repair.sequence import (
-    CANCELLED,
-    EMPTY,
-    PENDING,
-    RepairedSequence,
-    repair,
-)
+from formatters.repair.sequence import CANCELLED, EMPTY, PENDING, RepairedSequence, repair
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
 
@@ -106,7 +100,7 @@ def test_what_is_left_out(specs: str, kept: str, notes: str) -> None:
     ],
 )
 def test_results_in_the_wrong_place(specs: str, kept: str, notes: str) -> None:
-    """Results stand behind their call, in the order of the calls, and those that moved are told."""
+    """Results are after their call, in the order of the calls, and moved ones are noted."""
     assert outcome_of(specs) == (kept, notes)
 
 
@@ -124,7 +118,7 @@ def test_results_that_lack(specs: str, kept: str, notes: str) -> None:
 
 
 def test_a_result_that_is_made_up() -> None:
-    """It belongs to the run and the time of its call, and is told apart from rows."""
+    """It belongs to the run and the time of its call, and is distinguished from rows."""
     call = ToolCall(id="c1", name="f", arguments={}, text="{}")
     asked = Message(
         id="a",
@@ -151,6 +145,7 @@ def test_a_result_that_is_made_up() -> None:
         filtered={},
         changed={"a": "result_missing"},
         synthetic=frozenset({"result_of_c1"}),
+        placeholders=frozenset({"result_of_c1"}),
     )
 
 
@@ -171,11 +166,7 @@ def test_made_up_ids_are_nobodys() -> None:
         ("a:c1,c2 t:c2", "a result_of_c1 t", "a=result_pending"),
         ("a:c1 a2 u_ s", "a result_of_c1 a2", "a=result_pending u_=empty s=role"),
         ("a:c1 u", "a result_of_c1 u", "a=result_missing"),
-        (
-            "a1:c1 a2:c2",
-            "a1 result_of_c1 a2 result_of_c2",
-            "a1=result_missing a2=result_pending",
-        ),
+        ("a1:c1 a2:c2", "a1 result_of_c1 a2 result_of_c2", "a1=result_missing a2=result_pending"),
         ("a1:c1 a2!:c1", "a1 result_of_c1", "a1=result_pending a2!=opaque_conflict"),
         ("a", "a", ""),
     ],
@@ -186,7 +177,7 @@ def test_a_run_in_flight(specs: str, kept: str, notes: str) -> None:
 
 
 def test_pending_and_cancelled_differ() -> None:
-    """The model is told whether a result can still come."""
+    """The text says whether a result can still come."""
     for in_flight, content in ((True, PENDING), (False, CANCELLED)):
         _, made = repair(messages("a:c1"), in_flight=in_flight).messages
         assert made.content == content
@@ -263,11 +254,7 @@ def test_stray_ids_of_calls() -> None:
             "a1 t1 u",
             "a2!=opaque_conflict t2=opaque_conflict t3=opaque_conflict",
         ),
-        (
-            "a1:c t1:c a2:c,d t2!:c t3:d",
-            "a1 t1 a2 {} t3",
-            "a2=result_missing t2!=opaque_conflict",
-        ),
+        ("a1:c t1:c a2:c,d t2!:c t3:d", "a1 t1 a2 {} t3", "a2=result_missing t2!=opaque_conflict"),
         ("a:c1 u t!:c1", "a t! u", "t!=result_moved"),
         ("a:c1 t!", "a result_of_c1", "a=result_missing t!=orphan_result"),
     ],
@@ -291,7 +278,7 @@ def test_parts_for_the_provider(specs: str, kept: str, notes: str) -> None:
     ],
 )
 def test_one_note_a_message(specs: str, notes: str) -> None:
-    """Of several reasons the one that says most is told."""
+    """Of several reasons the most specific one is noted."""
     assert outcome_of(specs)[1] == notes
 
 
@@ -309,3 +296,18 @@ def test_calls_are_mended_in_their_own_module() -> None:
     given = messages("a1:c,c t:c")
 
     assert repair(given).messages[0].tool_calls == repair_calls(given, ())[0].calls
+
+
+def test_calls_that_the_service_answers_have_their_result() -> None:
+    """Nothing is noted of them; an existing result takes precedence."""
+
+    def answer(message: Message, call: ToolCall) -> str | None:
+        return f"{message.id} {call.id}" if call.id != "c3" else None
+
+    done = repair(messages("u a1:c1,c3 a2:c2 t2:c2"), in_flight=False, answer_call=answer)
+
+    results = [each.content for each in done.messages if each.role is Role.TOOL]
+    assert results == ["a1 c1", CANCELLED, "t2"]
+    assert done.changed == {"a1": "result_missing"}
+    assert len(done.synthetic) == 2
+    assert done.placeholders == {each.id for each in done.messages if each.content == CANCELLED}

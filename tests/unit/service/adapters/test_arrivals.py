@@ -3,7 +3,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.arrivals import Arrivals, Batches, Singles
+from service.adapters import arrivals as module
+from service.adapters.arrivals import Arrivals
 from service.errors import BusError
 
 
@@ -18,7 +19,7 @@ async def test_order_is_kept() -> None:
 
 
 async def test_taker_waits() -> None:
-    """Whoever takes from nothing waits for the first message."""
+    """A reader of an empty queue waits for the first message."""
     arrivals = Arrivals("requests")
     taker = asyncio.create_task(arrivals.take(5))
     await asyncio.sleep(0)
@@ -29,9 +30,10 @@ async def test_taker_waits() -> None:
     assert await taker == [b"1"]
 
 
-async def test_too_many_are_dropped_and_counted() -> None:
-    """What comes on top of the limit is dropped, counted, and told once in a while."""
-    arrivals = Arrivals("requests", limit=2)
+async def test_too_many_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages above the limit are dropped, counted, and logged at intervals."""
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    arrivals = Arrivals("requests")
 
     with capture_logs() as logs:
         for payload in (b"1", b"2", b"3", b"4"):
@@ -42,9 +44,10 @@ async def test_too_many_are_dropped_and_counted() -> None:
     assert [line["event"] for line in logs] == ["bus.messages_dropped"]
 
 
-async def test_too_much_is_dropped() -> None:
+async def test_too_much_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few large messages do not fill the memory either; what is taken makes room."""
-    arrivals = Arrivals("requests", max_bytes=10)
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 10)
+    arrivals = Arrivals("requests")
     arrivals.put(b"12345678")
     arrivals.put(b"123")
     assert await arrivals.take(10) == [b"12345678"]
@@ -72,5 +75,5 @@ async def test_batches_and_singles() -> None:
     for number in range(260):
         arrivals.put(b"%d" % number)
 
-    assert len(await anext(aiter(Batches(arrivals)))) == 256
-    assert await anext(aiter(Singles(arrivals))) == b"256"
+    assert len(await anext(arrivals.batches())) == 256
+    assert await anext(aiter(arrivals)) == b"256"

@@ -43,7 +43,7 @@ def test_models_that_people_name(
 
 
 def test_outputs_are_known_where_the_source_knows_them() -> None:
-    """The limit of an answer stands beside that of the input."""
+    """The limit of an answer is next to that of the input."""
     assert TABLE.models["gpt-5"].max_output == 128_000
     assert TABLE.models["claude-opus-5"].max_output == 128_000
     assert TABLE.models["grok-4.5"].max_output is None

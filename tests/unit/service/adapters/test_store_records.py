@@ -205,7 +205,7 @@ CALLS = [{"id": "c", "type": "function", "function": {"name": "look", "arguments
     ],
 )
 def test_chat_messages_keep_their_calls(row: dict[str, object], metadata: object) -> None:
-    """What stands beside a chat message's content is kept in the metadata, where that lacks it."""
+    """Other keys of a chat message are kept in the metadata, unless it has them."""
     (record,) = read_records([{"id": "a", **row}], None, Characters())
     body = json.loads(record.body)
     assert body["metadata"] == metadata
@@ -225,7 +225,7 @@ def test_of_equal_ids_the_first_stands() -> None:
 
 
 @pytest.mark.parametrize(("role", "terms"), [("HUMAN", ("boat", "boats")), ("TOOL", ())])
-def test_terms_are_worked_out_when_they_are_asked_for(
+def test_terms_are_worked_out_when_they_are_requested(
     monkeypatch: pytest.MonkeyPatch, role: str, terms: tuple[str, ...]
 ) -> None:
     """Reading a row leaves them alone: one that is stored already needs none."""

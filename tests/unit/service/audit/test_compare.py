@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from service.audit.compare import Change, Comparison, named_changes
+from service.audit.compare import Change, Comparison, NameChanges
 from service.audit.compare import compare as compare_reports
-from service.audit.reports import block_of, report_content
+from service.audit.reports import block_of, make_report, report_content
 from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
+from tests.support import NOW, MakeBuilder, MakeRequest
 
 MEMORY = "[SHARED_MEMORY count=2]\nRecent conversation memory:\n[10:00] Human: one"
 
@@ -60,14 +61,14 @@ def test_a_build_is_identical_to_itself() -> None:
     assert found.identical
     assert (found.a, found.b) == ("bld_1", "bld_2")
     assert (found.settings, found.history, found.messages) == ((), (), ())
-    assert not found.tools
+    assert found.tools == NameChanges()
     assert [change.name for change in found.tokens] == [
         *("A", "B", "tools", "total", "cacheable_prefix")
     ]
 
 
 def test_settings_that_differ_are_named() -> None:
-    """Only what was asked for counts as a setting, and only where it isn't the same."""
+    """Only requested options count as settings, and only if they differ."""
     found = compare(build(), build(usage={"model": "gpt-5", "budget": 4000, "total": 9}))
 
     assert found.settings == (
@@ -88,6 +89,27 @@ def test_a_block_that_one_build_lacks_has_no_tokens_there() -> None:
     )
 
 
+def test_history_is_one_part_in_both_layouts() -> None:
+    """A memory block and native messages hold the same turns, so their tokens are one line."""
+    tagged = build(usage={"blocks": {"A": 10, "SHARED_MEMORY": 90}})
+    native = build(usage={"blocks": {"A": 10, "HISTORY": 40}})
+
+    assert compare(tagged, native).tokens[1] == Change(name="HISTORY", a=90, b=40)
+    assert compare(tagged, tagged).tokens[1] == Change(name="SHARED_MEMORY", a=90, b=90)
+
+
+def test_messages_that_were_not_read_are_counted() -> None:
+    """Next to those that were dropped, so that both can be seen as left out."""
+    unread = DecisionRecord(block="B", decision="not_read", reason="not_read", detail="", count=7)
+    found = compare(build(kept=1, dropped=2, decisions=[unread]), build(kept=3, dropped=7))
+
+    assert found.outcomes == (
+        Change(name="kept", a=1, b=3),
+        Change(name="dropped", a=2, b=7),
+        Change(name="not_read", a=7, b=0),
+    )
+
+
 def test_tools_are_compared_by_name() -> None:
     """A tool that stays may still have another definition."""
     found = compare(
@@ -95,13 +117,12 @@ def test_tools_are_compared_by_name() -> None:
         build(tools=[tool("same"), tool("other", description="new"), tool("new")]),
     )
 
-    assert found.tools == named_changes({"gone": 1, "other": 1}, {"other": 2, "new": 1})
     assert (found.tools.added, found.tools.removed) == (("new",), ("gone",))
     assert found.tools.changed == ("other",)
     assert not found.identical
 
 
-def test_history_tells_what_became_of_a_message_on_either_side() -> None:
+def test_history_reports_what_became_of_a_message_on_either_side() -> None:
     """A message is listed where its outcome or the reason differs, or where one never saw it."""
     old = decided("m1", "m2", decision="dropped", reason="older")
     first = build(decisions=[old, decided("m3")], kept=1, dropped=2)
@@ -126,7 +147,7 @@ def test_without_decisions_history_is_not_compared() -> None:
 
 
 def test_a_message_with_other_words_shows_the_lines() -> None:
-    """Messages of one role and block belong together, wherever they stand."""
+    """Messages of one role and block belong together, in any position."""
     before = build(said("system", "core"), said("user", MEMORY), said("user", "[MOOD]\ncalm"))
     after = build(said("system", "core"), said("user", MEMORY.replace("one", "two")))
 
@@ -139,7 +160,7 @@ def test_a_message_with_other_words_shows_the_lines() -> None:
 
 
 def test_a_message_that_was_put_in_moves_no_other() -> None:
-    """What only stands at another place is no difference."""
+    """A changed position alone is no difference."""
     history = [said("user", f"number {n}") for n in range(4)]
 
     (new,) = compare(build(*history[1:]), build(*history)).messages
@@ -160,7 +181,7 @@ def test_calls_are_lines_too() -> None:
     assert any(line.startswith("+") and '"id": "b"' in line for line in lines)
 
 
-def test_warnings_of_one_side_are_told() -> None:
+def test_warnings_of_one_side_are_reported() -> None:
     """A warning that both have is no difference."""
     shared, own = (WarningRecord(code=code, detail="") for code in ("shared", "own"))
 
@@ -199,6 +220,33 @@ def test_settings_of_the_workers_that_differ_are_listed() -> None:
         Change(name="memory.header", a=None, b="x"),
         Change(name="memory.limit", a=5, b=None),
     )
+
+
+async def test_strategy_layout_and_options_of_two_reports_are_compared(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Those that a build really had, whether its request or its worker chose them."""
+    builder = make_builder()
+    reports = [
+        make_report(await builder.build_or_raise(request), at=NOW, content="full", settings=own)
+        for request, own in (
+            (make_request(memory_limit=4), {}),
+            (
+                make_request(strategy="relevance", layout="chat", memory_tokens=900),
+                {"preset": "recall"},
+            ),
+        )
+    ]
+    found = {
+        each.name: (each.a, each.b) for each in compare_reports(reports[0], reports[1]).settings
+    }
+
+    assert found["strategy"] == ("oldest_first", "relevance")
+    assert found["layout"] == ("tagged", "chat")
+    assert found["memory_limit"] == (4, builder.settings.memory.limit)
+    assert found["memory_tokens"] == (None, 900)
+    assert found["preset"] == (None, "recall")
+    assert compare_reports(reports[0], reports[0]).settings == ()
 
 
 def test_settings_that_are_not_known_are_not_compared() -> None:

@@ -1,238 +1,251 @@
-"""The reports keeps what it is given, and harms nobody where it can't."""
+"""What the report of a build holds, and what it never does."""
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import json
+import zlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from formatters.model import Message, Role
-from service.adapters.memory.hub import MemoryReports
-from service.audit.reports import BATCH, BuildReport, BuildReports
+from formatters.guard import GUARD_VERSION
+from service.audit.reports import (
+    BuildReport,
+    ContentMode,
+    changed_settings,
+    make_report,
+    unpack_report,
+)
+from service.budget.groups import Strategy
 from service.build.account import Built
-from service.build.after_answer import MAX_BUILDS
-from service.build.history import MANY_ROWS, History
-from service.config.endpoints import HttpSettings
-from service.config.settings import ReportSettings, Settings
-from service.errors import BusError
-from tests.support import NOW, MakeBuilder, MakeRequest
+from service.config.content import PromptsSettings
+from service.config.settings import Settings
+from service.wire.request import BuildRequest
+from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
+
+SECRET = "Nobody may ever read this"
 
 
-class BrokenReports(MemoryReports):
-    """A store that is away, until it is back."""
-
-    away = True
-
-    async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
-        """Fail while it is away."""
-        if self.away:
-            raise BusError("away")
-        await super().put(reports, ttl_seconds)
-
-    async def get(self, build_id: str) -> bytes | None:
-        """Fail while it is away."""
-        if self.away:
-            raise BusError("away")
-        return await super().get(build_id)
+def report(built: Built, content: ContentMode = "redacted") -> BuildReport:
+    """Return the report of a build under the default settings."""
+    return make_report(built, at=NOW, content=content, settings={})
 
 
-@pytest.fixture
-async def built(make_builder: MakeBuilder, make_request: MakeRequest) -> Built:
-    """Return a build to report."""
-    return await make_builder().built(make_request())
+async def report_of(
+    make_builder: MakeBuilder, request: BuildRequest, content: ContentMode = "redacted"
+) -> BuildReport:
+    """Build over a short history, and return the report."""
+    builder = make_builder(tools=[SEARCH])
+    rows = [row(1, "human", SECRET), row(2, "ai", f"{SECRET}."), row(3, "robot", "bleep")]
+    await builder.history.append("o", rows)
+    await builder.sources.profiles.put("o", {"prompt_overrides": {"friends_profile": SECRET}})
+    return report(await builder.build_or_raise(request), content)
 
 
-def keeping(**settings: float) -> Settings:
-    """Return settings for reports."""
-    return Settings(reports=ReportSettings.model_validate(settings))
-
-
-@asynccontextmanager
-async def running(reports: BuildReports) -> AsyncIterator[None]:
-    """Run the reports in the background."""
-    task = asyncio.create_task(reports.run())
-    yield
-    task.cancel()
-    await asyncio.wait([task])
-
-
-async def test_what_is_kept_can_be_found(built: Built) -> None:
-    """The report of a build is found by the build's id, once it is stored in the background."""
-    reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
-    async with running(reports):
-        reports.keep(built)
-        await reports.drain()
-
-    found = await reports.find(built.content.build_id)
-
-    assert found is not None
-    assert found.build_id == built.content.build_id
-    assert await reports.find("bld_other") is None
-
-
-async def test_builds_that_come_together_are_stored_together(built: Built) -> None:
-    """One round trip takes them all, and one that can't be written keeps no other out."""
-    trips: list[set[str]] = []
-
-    class Noting(MemoryReports):
-        """A store that notes what comes in one go."""
-
-        async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
-            """Note it and keep it."""
-            trips.append(set(reports))
-            await super().put(reports, ttl_seconds)
-
-    names = [f"bld_{number}" for number in range(BATCH)]
-    builds = [
-        replace(built, content=built.content.model_copy(update={"build_id": name}))
-        for name in names
-    ]
-    odd = [{"role": "user", "content": "x", "more": {1: 2, "b": 3}}]
-    endless = replace(builds[1], content=builds[1].content.model_copy(update={"messages": odd}))
-    reports = BuildReports(Noting(), Settings(), lambda: NOW)
-    for each in (builds[0], endless, *builds[2:], built):
-        reports.keep(each)
-    with capture_logs() as lines:
-        async with running(reports):
-            await reports.drain()
-
-    assert [line["event"] for line in lines] == ["report.lost"]
-    assert trips == [set(names) - {"bld_1"}, {built.content.build_id}]
-
-
-async def test_a_time_of_zero_keeps_nothing(built: Built) -> None:
-    """Reports can be switched off."""
-    reports = BuildReports(MemoryReports(), keeping(ttl_seconds=0), lambda: NOW)
-    reports.keep(built)
-    await reports.drain()
-    assert await reports.find(built.content.build_id) is None
-
-
-async def test_a_store_that_is_away_costs_a_line_in_the_log(built: Built) -> None:
-    """Storing fails quietly; looking for a report says that the store is away."""
-    reports = BuildReports(BrokenReports(), Settings(), lambda: NOW)
-    with capture_logs() as lines:
-        await reports.store([built])
-    assert [line["event"] for line in lines] == ["report.lost"]
-    with pytest.raises(BusError):
-        await reports.find("bld_1")
-
-
-async def test_an_outage_costs_two_lines(built: Built) -> None:
-    """However many builds come meanwhile: one with the reason, one with their number."""
-    store = BrokenReports()
-    reports = BuildReports(store, Settings(), lambda: NOW)
-    with capture_logs() as lines:
-        for _ in range(2):
-            await reports.store([built] * BATCH)
-        store.away = False
-        await reports.store([built])
-        await reports.store([built])
-        store.away = True
-        await reports.store([built])
-    said = [(line["event"], line.get("reason"), line.get("lost")) for line in lines]
-    assert said == [
-        ("report.lost", "away", None),
-        ("report.resumed", None, 2 * BATCH),
-        ("report.lost", "away", None),
-    ]
-    assert lines[0]["build_id"] == built.content.build_id
-
-
-async def test_what_a_full_backlog_lost_is_told_when_none_waits(built: Built) -> None:
-    """Not in between, where each batch would make room for a line; and at the end in any case."""
-    reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
-    with capture_logs() as lines:
-        for _ in range(MAX_BUILDS + 2):
-            reports.keep(built)
-        await reports.store([built])
-        assert [line["event"] for line in lines] == ["report.lost"]
-        async with running(reports):
-            await reports.drain()
-    assert [(line["event"], line.get("lost")) for line in lines[1:]] == [("report.resumed", 2)]
-
-
-@pytest.mark.parametrize("max_bytes", [1_000_000, 3_000])
-async def test_texts_are_kept_where_they_may_be_shown_and_fit(
-    make_builder: MakeBuilder, make_request: MakeRequest, max_bytes: int
+async def test_a_report_has_what_a_build_was_made_of(
+    make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
-    """A report that is too large with its texts is stored without them."""
-    settings = Settings(
-        http=HttpSettings(content="full"), reports=ReportSettings(max_bytes=max_bytes)
+    """It has ids, codes and counts of all that went in and came out."""
+    found = await report_of(make_builder, make_request(SECRET, strategy="middle_out"))
+
+    assert found.build_id.startswith("bld_")
+    decided = {
+        name: (each.decision, each.reason) for each in found.decisions for name in each.message_ids
+    }
+    assert decided == {"m1": ("kept", "fits"), "m2": ("kept", "fits"), "m3": ("filtered", "role")}
+    assert found.outcomes == {"kept": 2, "filtered": 1, "dropped": 0}
+    blocks = [None, "CAPABILITIES", "SHARED_MEMORY", "FRIENDS_INFO", "THIS_MOMENT"]
+    assert [each.block for each in found.messages] == blocks
+    assert [tool.name for tool in found.tools] == ["web_search"]
+    assert (found.read.rows, found.read.not_read, found.read.limit) == (3, 0, 20)
+    assert found.strategy == {"name": "middle_out", "reads_all": True}
+    assert found.guard == GUARD_VERSION
+    assert (found.request.id, found.request.owner_key) == ("msg_q", "o")
+    assert found.request.now == NOW
+    assert found.request.options == {"strategy": "middle_out"}
+    assert found.request.brought == []
+
+
+async def test_a_redacted_report_holds_nobodys_words(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Neither history nor input, profile, blocks or unknown options can be read in it."""
+    found = await report_of(
+        make_builder, make_request(SECRET, blocks={"MOOD": SECRET}, unheard_of=SECRET)
     )
-    built = await make_builder(settings=settings).built(make_request())
-    reports = BuildReports(MemoryReports(), settings, lambda: NOW)
-    await reports.store([built])
 
-    found = await reports.find(built.content.build_id)
-
-    assert found is not None
-    assert found.content == ("full" if max_bytes > 3_000 else "redacted")
-    assert all((each.message is None) == (found.content == "redacted") for each in found.messages)
-    assert (found.request.body is None) == (found.content == "redacted")
+    assert SECRET not in found.model_dump_json()
+    assert {*found.request.brought} == {"blocks"}
 
 
-async def test_a_report_that_is_too_large_is_not_kept(built: Built) -> None:
-    """The bound is the setting's, on the compressed bytes."""
-    reports = BuildReports(MemoryReports(), keeping(max_bytes=10), lambda: NOW)
-    with capture_logs() as lines:
-        await reports.store([built])
-    assert "bytes" in lines[0]["reason"]
-    assert await reports.find(built.content.build_id) is None
+async def test_instructions_to_a_provider_are_texts(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Only a full report has them."""
+    edits = [{"type": "compact_20260112", "instructions": SECRET}]
+    request = make_request(format="anthropic", context_management={"edits": edits})
+    full = await report_of(make_builder, request, content="full")
+    redacted = await report_of(make_builder, request)
+
+    assert full.request.options["context_management"]
+    assert SECRET not in redacted.model_dump_json()
+    assert redacted.request.options == {"format": "anthropic"}
 
 
-async def test_builds_that_nobody_files_are_let_go(built: Built) -> None:
-    """What waits is bounded, and nobody waits for it for long."""
-    reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
-    with capture_logs() as lines:
-        for _ in range(MAX_BUILDS + 1):
-            reports.keep(built)
-    assert [line["event"] for line in lines] == ["report.lost"]
+async def test_an_identity_of_the_request_is_named_and_not_kept(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """It came along, and holds words."""
+    settings = Settings(prompts=PromptsSettings(allow_request_identity=True))
+    built = await make_builder(settings=settings).build_or_raise(make_request(identity=SECRET))
+
+    found = report(built)
+
+    assert SECRET not in found.model_dump_json()
+    assert found.request.brought == ["identity"]
 
 
-async def test_a_drain_is_bounded(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that ends doesn't hang on its reports."""
-    monkeypatch.setattr("service.build.after_answer.DRAIN_SECONDS", 0.01)
-    reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
-    reports.keep(built)
-    await reports.drain()
-    assert await reports.find(built.content.build_id) is None
+async def test_what_came_with_the_request_is_named(make_builder: MakeBuilder) -> None:
+    """History, profile and definitions of tools that came along are named."""
+    content = {
+        "current_input": "hi",
+        "tools": [SEARCH],
+        "user_profile": {"created_at": "2025-01-01"},
+        "context": {"past": [row(9, "human", SECRET)], "memory_tokens": 100},
+    }
+    request = BuildRequest.model_validate({"id": "q", "owner_key": "o", "content": content})
+
+    found = await report_of(make_builder, request)
+
+    assert {*found.request.brought} == {"past", "user_profile", "tools"}
+    assert found.request.tools == []
+    assert found.request.options == {"memory_tokens": 100}
+    assert [name for each in found.decisions for name in each.message_ids] == ["m9"]
 
 
-async def test_a_long_history_is_reported_alike(built: Built) -> None:
-    """What is hashed in a thread comes to the same as elsewhere."""
-    reports = BuildReports(MemoryReports(), Settings(), lambda: NOW)
-    rows = tuple(
-        Message(id=f"m{number}", role=Role.HUMAN, content="hi") for number in range(MANY_ROWS)
+async def test_a_run_behind_the_input_came_along_too(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Messages of the run aren't in the history, so they are named like what else came along."""
+    builder = make_builder()
+    built = await builder.build_or_raise(make_request())
+    first = built.request.run.history[0]
+    run = built.request.run.model_copy(update={"history": [first, first]})
+    longer = built.request.model_copy()
+    longer.__dict__["run"] = run
+
+    found = report(replace(built, request=longer))
+
+    assert {*found.request.brought} == {"run"}
+
+
+async def test_names_and_the_lack_of_tools_are_kept(make_builder: MakeBuilder) -> None:
+    """Whether all tools were offered, some or none can be repeated."""
+    for tools in (None, [], ["web_search"]):
+        content = {"current_input": "hi", "tools": tools}
+        request = BuildRequest.model_validate({"id": "q", "owner_key": "o", "content": content})
+        assert (await report_of(make_builder, request)).request.tools == tools
+
+
+async def test_a_list_of_strategies_is_reported_with_their_parameters(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """A composite lists its members."""
+    asked = ["oldest_first", {"name": "window_size", "max_messages": 4}]
+    found = await report_of(make_builder, make_request(strategy=asked))
+
+    oldest, window = found.strategy["strategies"]
+    assert (found.strategy["name"], oldest["name"]) == ("composite", "oldest_first")
+    assert window == {"name": "window_size", "max_messages": 4, "reads_all": False}
+
+
+async def test_a_strategy_that_is_no_dataclass_has_a_name(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Of another package's strategy, the name is all that is known."""
+
+    class Plain(Strategy):
+        name = "plain"
+        reads_all = False
+
+        def fit(self, groups: Any, budget: int) -> Any:
+            return None
+
+    builder = make_builder()
+    built = await builder.build_or_raise(make_request())
+    plain = replace(built, plan=replace(built.plan, strategy=Plain()))
+    assert report(plain).strategy == {"name": "plain"}
+
+
+async def test_rows_of_the_current_run_have_decisions(make_builder: MakeBuilder) -> None:
+    """They were read, so they are in it."""
+    content = {"current_input": "hi"}
+    request = BuildRequest.model_validate(
+        {"id": "q", "run_id": "r1", "owner_key": "o", "content": content}
     )
-    long = replace(built, gathered=replace(built.gathered, history=History(messages=rows)))
-    await reports.store([long])
+    found = await report_of(make_builder, request)
 
-    found = await reports.find(built.content.build_id)
-
-    assert found is not None
-    assert found.read.rows == MANY_ROWS
+    reasons = {name: each.reason for each in found.decisions for name in each.message_ids}
+    assert reasons["m1"] == "current_run"
+    assert set(reasons) == {"m1", "m2", "m3"}
 
 
-async def test_what_is_no_report_is_none(built: Built) -> None:
-    """Something else under the key is logged, and counts as nothing."""
-    store = MemoryReports()
-    await store.put({"bld_1": b"scribble"}, 60)
-    with capture_logs() as lines:
-        assert await BuildReports(store, Settings(), lambda: NOW).find("bld_1") is None
-    assert lines[0]["event"] == "report.unreadable"
+def test_settings_that_contexts_depend_on_and_that_differ_are_listed() -> None:
+    """As values where they are numbers or names; texts and secrets are only said to be set."""
+    assert changed_settings(Settings()) == {}
+    settings = Settings.model_validate(
+        {
+            "store": {"url": "memory://x"},
+            "budget": {"max_tokens": 9000, "strategy": "middle_out"},
+            "prompts": {
+                "identity": "plain",
+                "sections": [{"label": "House", "text": SECRET}],
+                "reload_seconds": 9,
+            },
+            "summaries": {
+                "enabled": False,
+                "summarizer": {"kind": "openai", "model": "m", "api_key": SECRET.replace(" ", "")},
+            },
+            "user_defaults": {"prompts": {"friends_profile": {"content": SECRET}}},
+        }
+    )
+    assert changed_settings(settings) == {
+        "budget.max_tokens": 9000,
+        "budget.strategy": "middle_out",
+        "prompts.identity": "plain",
+        "prompts.sections": "set",
+        "prompts.reload_seconds": 9.0,
+        "summaries.enabled": False,
+        "summaries.summarizer.kind": "set",
+        "summaries.summarizer.model": "set",
+        "summaries.summarizer.api_key": "set",
+        "user_defaults.prompts.friends_profile.content": "set",
+    }
 
 
-async def test_builds_are_told_of_when_their_reports_are_there(built: Built) -> None:
-    """And not before; those whose reports were not stored are not told of."""
-    told: list[BuildReport] = []
-    store = MemoryReports()
-    await BuildReports(store, Settings(), lambda: NOW, told.append).store([built])
-    assert [report.build_id for report in told] == [built.content.build_id]
-    assert await store.get(built.content.build_id) is not None
+async def test_a_full_report_has_the_texts(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Of messages, tools and the request."""
+    request = make_request(SECRET)
+    full = await report_of(make_builder, request, content="full")
+    redacted = await report_of(make_builder, request)
 
-    await BuildReports(BrokenReports(), Settings(), lambda: NOW, told.append).store([built])
-    await BuildReports(store, keeping(max_bytes=1), lambda: NOW, told.append).store([built])
-    assert len(told) == 1
+    assert SECRET in full.model_dump_json()
+    assert [tool.definition for tool in full.tools] == [SEARCH]
+    assert [each.digest for each in full.messages] == [each.digest for each in redacted.messages]
+
+
+async def test_a_report_is_read_as_it_was_written(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """It goes through JSON unchanged."""
+    found = await report_of(make_builder, make_request(), content="full")
+    assert BuildReport.model_validate(json.loads(found.model_dump_json())) == found
+    assert unpack_report(found.packed()) == found
+
+
+@pytest.mark.parametrize("packed", [b"scribble", zlib.compress(b"{}"), b""])
+def test_something_else_is_no_report(packed: bytes) -> None:
+    """And is distinguished from one."""
+    with pytest.raises(ValueError, match=r"\w"):
+        unpack_report(packed)

@@ -15,15 +15,17 @@ async def builder(make_builder: MakeBuilder) -> ContextBuilder:
     """A builder over a history that has the input, too."""
     builder = make_builder()
     rows = [row(n, "ai" if n % 2 else "human", f"Number {n}.") for n in range(8)]
-    await builder.history.append("o", [*rows, row(100, "human", "Hello there", id="in_q")])
+    await builder.history.append("o", rows)
     return builder
 
 
 async def reported(
     builder: ContextBuilder, request: BuildRequest, content: ContentMode
 ) -> BuildReport:
-    """Build, and return the report as it is read from the bus."""
-    made = make_report(await builder.built(request), at=NOW, content=content, settings={})
+    """Record the input, build, and return the report as it is read from the bus."""
+    recorded = row(100, "human", "Hello there", id=request.input_id)
+    await builder.history.append("o", [recorded])
+    made = make_report(await builder.build_or_raise(request), at=NOW, content=content, settings={})
     return BuildReport.model_validate_json(made.model_dump_json())
 
 

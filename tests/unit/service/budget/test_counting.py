@@ -1,11 +1,18 @@
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from formatters.model import COUNT_MARK, Block, ChatMessage, Count, Entry, ToolCall
+from formatters.model import (
+    COUNT_MARK,
+    Block,
+    ChatMessage,
+    Count,
+    Entry,
+    ToolCall,
+    join_blocks,
+    render,
+)
 from formatters.native import CLEARED
-from formatters.render import join_blocks, render
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
     Estimate,
@@ -17,6 +24,7 @@ from service.budget.counting import (
     measure,
     message_tokens,
 )
+from service.budget.estimates import HeuristicTokenCounter
 from tests.unit.service.budget.natives import called, history
 
 
@@ -61,11 +69,25 @@ def test_entries_are_counted_once() -> None:
         counted.append(text)
         return len(text)
 
-    tokens = block_tokens(block("[a]", "[b]"), count)
+    whole = block("[a]", "[b]")
+    tokens = [block_tokens(whole, count), block_tokens(whole, count)]
 
-    assert sorted(counted) == ["[B count=2]\nSome lines:\n\n", "[a]\n", "[b]"]
-    assert tokens == sum(map(len, counted)) + 4
+    header = "[B count=2]\nSome lines:\n\n"
+    assert sorted(counted) == [header, header, "[a]", "[a]\n", "[b]", "[b]"]
+    assert tokens == [len(f"{header}[a]\n[b]") + 4] * 2
     assert entry_tokens(Entry(text="[a]"), len) == 4
+
+
+def test_another_counter_counts_again() -> None:
+    """What an entry costs is kept for the newest counter; equal ones are the same."""
+    counter, entry = HeuristicTokenCounter(), Entry(text="[ab]")
+
+    assert [entry_tokens(entry, each) for each in (len, counter, counter.count, len)] == [
+        5,
+        2,
+        2,
+        5,
+    ]
 
 
 def test_blocks_that_share_a_message(count: Count) -> None:
@@ -100,7 +122,7 @@ def test_native_messages() -> None:
     assert measure((block, Block(tag="E", native=True, entries=())), len) == {"RUN": 78, "E": 0}
 
 
-def test_a_tag_stands_for_one_block() -> None:
+def test_a_tag_names_one_block() -> None:
     """Two of one tag would share an entry of the account."""
     with pytest.raises(ValueError, match="two blocks have the tag B"):
         measure((block("x"), block("y")), len)
@@ -112,9 +134,13 @@ class Halves(Estimate):
     name = "halves"
     exact = False
 
-    def count_joined(self, texts: Iterable[str]) -> int:
-        """Return half the length."""
-        return -(-sum(map(len, texts)) // 2)
+    def size(self, text: str) -> int:
+        """Return the length."""
+        return len(text)
+
+    def tokens(self, size: int) -> int:
+        """Return half of it."""
+        return -(-size // 2)
 
 
 def test_estimates_round_once() -> None:
@@ -129,7 +155,7 @@ def test_estimates_round_once() -> None:
 
 
 def test_how_a_counter_counts() -> None:
-    """An estimate is asked for sums; of any other counter, the method is enough."""
+    """An estimate is used for sums; of any other counter, the method is enough."""
     halves = Halves()
 
     assert count_function(halves) is halves

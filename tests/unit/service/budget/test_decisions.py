@@ -1,5 +1,7 @@
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -8,13 +10,14 @@ from formatters.model import Block, Entry, Message, Role
 from service.budget.decisions import (
     PRESENT,
     REASONS,
-    BlockOutcome,
     Decision,
+    FittedBlock,
     Outcome,
     SentEntry,
     tally,
 )
 from service.budget.groups import Fit, Group, GroupDecision
+from service.wire.response import COUNTS
 
 
 def decision(outcome: Outcome, *ids: str, reason: str = "fits", **fields: int) -> Decision:
@@ -39,7 +42,7 @@ def test_reasons_are_sentences(reason: str) -> None:
 
 
 def test_tally() -> None:
-    """Messages are counted by whether a part of them is sent; rows not read are no messages."""
+    """Messages are counted by their outcome; rows not read are no messages."""
     decisions = [
         decision("kept", "1", "2"),
         decision("truncated", "3"),
@@ -51,9 +54,13 @@ def test_tally() -> None:
         decision("not_read", count=100),
     ]
 
-    assert tally(decisions) == (5, 4)
-    assert tally([]) == (0, 0)
-    assert {"kept", "cleared", "truncated", "repaired"} == PRESENT
+    assert tally(decisions) == {
+        **dict.fromkeys(("truncated", "repaired", "cleared", "filtered", "summarized"), 1),
+        **dict.fromkeys(("kept", "dropped"), 2),
+    }
+    assert not tally([])
+    assert set(get_args(Outcome)) == {*COUNTS, "not_read"}
+    assert set(COUNTS) > PRESENT
 
 
 def test_a_reason_of_another_package() -> None:
@@ -75,17 +82,19 @@ def test_reasons_that_our_code_gives_have_a_sentence() -> None:
 
 # --- outcomes of blocks ------------------------------------------------------------------
 
-ENTRIES = tuple(Entry(text=name * 10) for name in "abc")
-GROUPS = [
-    Group(n, 10, 11, (Message(id=name, role=Role.HUMAN, content=name),))
-    for n, name in enumerate("abc")
-]
+ENTRIES = tuple(
+    Entry(text=name * 10, messages=(Message(id=name, role=Role.HUMAN, content=name),))
+    for name in "abc"
+)
+GROUPS = [Group(n, 10, 11, entry.messages) for n, entry in enumerate(ENTRIES)]
 
 
-def outcome(*shown: SentEntry | None, fit: Fit | None = None) -> BlockOutcome:
+def outcome(*shown: SentEntry | None, fit: Fit | None = None) -> FittedBlock:
     """Return what became of three groups of ten tokens each."""
-    return BlockOutcome(
-        block=Block(tag="M", entries=ENTRIES),
+    block = Block(tag="M", entries=ENTRIES)
+    return FittedBlock(
+        original=block,
+        block=block,
         groups=GROUPS,
         sent={n: each for n, each in enumerate(shown) if each},
         fit=fit or Fit(kept=()),
@@ -108,7 +117,9 @@ def test_what_is_sent_whole_saves_nothing() -> None:
 def test_what_is_left_out_saves_its_tokens() -> None:
     """All of them, or those that shortening and clearing take away."""
     some = outcome(
-        None, SentEntry(ENTRIES[1], 4, True), SentEntry(ENTRIES[2], 7, cleared=frozenset("c"))
+        None,
+        SentEntry(replace(ENTRIES[1], reasons={"b": "shortened"}), 4),
+        SentEntry(replace(ENTRIES[2], reasons={"c": "result_cleared"}), 7),
     )
 
     assert some.saved == 10 + 6 + 3

@@ -45,7 +45,7 @@ def test_the_simple_estimate_is_a_quarter(text: str, tokens: int) -> None:
     ],
 )
 def test_a_message_costs_four_and_its_content(message: Any, tokens: int) -> None:
-    """Whether it was read, is sent, or stands in OpenAI's form."""
+    """As read, as sent, and in OpenAI's form."""
     assert SimpleTokenCounter().count_messages([message]) == tokens
 
 
@@ -87,7 +87,6 @@ def test_a_raised_count_is_rounded_up(factor: float, length: int, tokens: int) -
     counter = RaisedTokenCounter(Letters(), factor)
 
     assert counter.count("x" * length) == tokens
-    assert counter.count_messages([{"content": "x" * length}]) == 4 + tokens
     assert counter.name == f"letters*{factor}"
     assert not counter.exact
 
@@ -134,7 +133,7 @@ IMAGE = {"type": "image"}
 
 
 def text(length: int, kind: str = "text", key: str = "text") -> dict[str, Any]:
-    """Return a block with a text of so many characters."""
+    """Return a block with a text of n characters."""
     return {"type": kind, key: "a" * length}
 
 
@@ -197,14 +196,17 @@ def test_messages_and_tools_add_up() -> None:
 
 @pytest.mark.parametrize(
     ("input_", "tokens"),
-    [
-        ({"a": 1, "b": 2, "c": 3}, 5),
-        ({"a": "äöüß"}, 4),
-        ({"a": date(2025, 12, 9)}, 5),
-    ],
+    [({"a": 1, "b": 2, "c": 3}, 5), ({"a": "äöüß"}, 4), ({"a": date(2025, 12, 9)}, 5)],
 )
 def test_json_is_counted_as_it_is_sent(input_: dict[str, Any], tokens: int) -> None:
     """Without blanks and with every letter as it is; what JSON doesn't know counts as its text."""
     content = [{"type": "tool_use", "name": "", "input": input_}]
 
     assert HeuristicTokenCounter().estimate_messages([{"content": content}]) == 4 + tokens
+
+
+def test_images_of_chat_messages_cost_as_others() -> None:
+    """Whatever the length of their address."""
+    part = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+
+    assert HeuristicTokenCounter().estimate_messages([{"role": "user", "content": [part]}]) == 304

@@ -5,11 +5,11 @@ import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
 from service.budget.counting import block_tokens
-from service.budget.fit_blocks import Budget, Fitted, ReducedBlock, fit_blocks
+from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.window_size import SlidingWindow, WindowSize
+from service.budget.strategies.windows import SlidingWindow, WindowSize
 from service.errors import BudgetExceededError
 from tests.unit.service.budget.natives import called, run, said
 
@@ -44,14 +44,14 @@ MEMORY = Block(
 RUN = run(entries=(called("a", 90), said("u", 13), called("b", 40)))
 
 
-def told(chars: int) -> Entry:
-    """Return a profile of at most so many characters, of fifty."""
+def reported(chars: int) -> Entry:
+    """Return a profile of at most n characters, of fifty."""
     assert chars >= 0
     text = "t" * 50 if chars >= 50 else f"{'t' * chars}\n(shortened)"
-    return Entry(text=text, shorten=told, longest=50)
+    return Entry(text=text, shorten=reported, longest=50)
 
 
-PROFILE = Block(tag="PROFILE", entries=(told(50),), gives_way=TrimPolicy.BY_TAIL)
+PROFILE = Block(tag="PROFILE", entries=(reported(50),), gives_way=TrimPolicy.BY_TAIL)
 
 BLOCKS = (FIXED, TOOLS, MEMORY, PROFILE, MOOD, PLAN)
 TOTAL = sum(len(block.text) + 4 for block in BLOCKS)
@@ -65,7 +65,7 @@ def fit(
     tools: int = 0,
     memory: int | None = None,
 ) -> Fitted:
-    """Fit blocks into so many tokens."""
+    """Fit blocks into n tokens."""
     budget = Budget(
         available=available, tools=tools, strategy=strategy or OldestFirst(), memory=memory
     )
@@ -95,7 +95,7 @@ def test_all_that_fits_stays(tools: int) -> None:
     fitted = fit(TOTAL + tools, tools=tools)
 
     assert fitted.blocks == BLOCKS
-    assert fitted.reduced_blocks == ()
+    assert fitted.reduced_blocks == {}
     assert fitted.tools == tools
     assert sum(fitted.tokens.values()) == TOTAL
     assert list(fitted.tokens) == ["FIXED", "TOOLS", "MEMORY", "PROFILE", "MOOD", "PLAN"]
@@ -106,12 +106,12 @@ def test_all_that_fits_stays(tools: int) -> None:
     [(TOTAL, 3), (TOTAL - 1, 2), (TOTAL - 10, 2), (TOTAL - 11, 1), (least("MEMORY"), 0)],
 )
 def test_history_gives_way_first(available: int, kept: int) -> None:
-    """Before anything else, the oldest turns go."""
+    """The oldest turns go first."""
     fitted = fit(available)
 
     assert texts(fitted) == {**texts(fit(TOTAL)), "MEMORY": texts(fitted)["MEMORY"]}
     assert f"[MEMORY count={kept}]" in texts(fitted)["MEMORY"]
-    assert fitted.reduced_blocks == ()
+    assert fitted.reduced_blocks == {}
     assert [each.outcome for each in fitted.decisions] == ["dropped"] * (3 - kept) + ["kept"] * kept
 
 
@@ -152,7 +152,7 @@ def test_then_blocks_of_the_request(available: int, gone: list[str]) -> None:
     """Then the request's blocks go whole, the last one first."""
     fitted = fit(available)
 
-    assert fitted.reduced_blocks == tuple(ReducedBlock(tag, "block_dropped") for tag in gone)
+    assert fitted.reduced_blocks == dict.fromkeys(gone, "block_dropped")
     assert set(texts(fitted)) == {block.tag for block in BLOCKS} - set(gone)
 
 
@@ -177,7 +177,7 @@ def test_then_details_of_the_capabilities(missing: int, tools: list[str]) -> Non
     fitted = fit(ROOM - missing)
 
     assert texts(fitted)["TOOLS"] == "[TOOLS]\n" + "\n".join(tools)
-    assert fitted.reduced_blocks[2:] == (ReducedBlock("TOOLS", "block_shortened"),)
+    assert [*fitted.reduced_blocks.items()][2:] == [("TOOLS", "block_shortened")]
     assert texts(fitted)["PROFILE"] == PROFILE.text
 
 
@@ -196,7 +196,7 @@ def test_then_the_end_of_the_profile(missing: int, left: int) -> None:
     fitted = fit(least("MEMORY", "PLAN", "MOOD", "TOOLS") - missing)
 
     assert texts(fitted)["PROFILE"] == "t" * left + "\n(shortened)"
-    assert fitted.reduced_blocks[-1] == ReducedBlock("PROFILE", "block_shortened")
+    assert [*fitted.reduced_blocks.items()][-1] == ("PROFILE", "block_shortened")
     assert sum(fitted.tokens.values()) == least("MEMORY", "PLAN", "MOOD", "TOOLS") - missing
 
 
@@ -221,7 +221,7 @@ def test_no_tools_are_not_named() -> None:
 
 def test_a_profile_shorter_than_its_mark() -> None:
     """A text that a cut would make longer stays as it is."""
-    brief = replace(PROFILE, entries=(Entry(text="brief", shorten=told, longest=5),))
+    brief = replace(PROFILE, entries=(Entry(text="brief", shorten=reported, longest=5),))
 
     with pytest.raises(BudgetExceededError, match="PROFILE 9"):
         fit(108, [FIXED, brief])
@@ -232,24 +232,20 @@ def test_a_block_that_cannot_shrink(way: TrimPolicy) -> None:
     """A block that has no shorter form stays whole, and another one gives way."""
     stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=way)
 
-    fitted = fit(100, [stiff, replace(PROFILE, entries=(told(50),)), MOOD])
+    fitted = fit(100, [stiff, replace(PROFILE, entries=(reported(50),)), MOOD])
 
-    assert texts(fitted) == {"STIFF": "s" * 16, "PROFILE": told(50).text}
+    assert texts(fitted) == {"STIFF": "s" * 16, "PROFILE": reported(50).text}
     with pytest.raises(BudgetExceededError):
         fit(19, [stiff])
 
 
-def test_only_what_gave_way_is_told_of() -> None:
+def test_only_what_gave_way_is_reported() -> None:
     """Not a block that had nothing to give."""
     stiff = Block(tag="STIFF", entries=(Entry(text="s" * 16),), gives_way=TrimPolicy.BY_DETAIL)
 
-    assert fit(20 + 50, [stiff, PROFILE]).reduced_blocks == (
-        ReducedBlock("PROFILE", "block_shortened"),
-    )
+    assert fit(20 + 50, [stiff, PROFILE]).reduced_blocks == {"PROFILE": "block_shortened"}
     empty = replace(stiff, entries=(), placeholder="s" * 16)
-    assert fit(20 + 50, [empty, PROFILE]).reduced_blocks == (
-        ReducedBlock("PROFILE", "block_shortened"),
-    )
+    assert fit(20 + 50, [empty, PROFILE]).reduced_blocks == {"PROFILE": "block_shortened"}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +257,7 @@ def test_a_cap_on_history(memory: int, kept: int) -> None:
 
     assert f"[MEMORY count={kept}]" in texts(fitted)["MEMORY"]
     assert fitted.tokens["MEMORY"] <= max(memory + 4, least("MEMORY"))
-    assert fitted.reduced_blocks == ()
+    assert fitted.reduced_blocks == {}
 
 
 def test_a_cap_above_the_budget() -> None:
@@ -282,7 +278,7 @@ def test_none_keeps_everything() -> None:
         fit(TOTAL + 8, strategy=KeepAll(), tools=9)
 
 
-def test_an_insufficient_strategy_is_told_of() -> None:
+def test_an_insufficient_strategy_is_reported() -> None:
     """Whether the strategy's choice had to be cut is passed on."""
     for strategy, insufficient in ((KeepAll(name="everything"), True), (OldestFirst(), False)):
         history = fit(TOTAL - 1, strategy=strategy).history
@@ -361,7 +357,7 @@ def test_a_long_run_leaves_history_its_half() -> None:
     assert fitted.tokens == {"FIXED": 100, "MEMORY": 131, "RUN": 104}
 
 
-def test_history_that_fits_into_its_half_is_whole_beside_a_long_run() -> None:
+def test_history_that_fits_into_its_half_is_whole_next_to_a_long_run() -> None:
     """The run takes what that leaves, to the token."""
     memory = replace(MEMORY, entries=MEMORY.entries * 3)
     long = run(entries=tuple(said(f"u{n}", 13) for n in range(40)))
@@ -400,3 +396,14 @@ def test_none_keeps_runs_whole_or_refuses() -> None:
     assert set(outcomes(fit(FULL, IN_FLIGHT, strategy=KeepAll())).values()) == {"kept"}
     with pytest.raises(BudgetExceededError):
         fit(FULL - 1, IN_FLIGHT, strategy=KeepAll())
+
+
+def test_a_block_can_be_replaced() -> None:
+    """Its tokens are those of the new one, and all others stay."""
+    fitted = fit_blocks(BLOCKS, Budget(available=TOTAL, tools=7, strategy=OldestFirst()), len)
+    changed = fitted.with_block(replace(FIXED, entries=(Entry(text="g" * 6),)), len)
+
+    assert changed.total == fitted.total - 90
+    assert changed.tokens["FIXED"] == 10
+    assert [block.text for block in changed.blocks[1:]] == [b.text for b in fitted.blocks[1:]]
+    assert changed.decisions == fitted.decisions

@@ -8,26 +8,28 @@ from formatters.native import CLEARED
 from service.budget.decisions import FittedBlock
 from service.budget.fit_history import MIN_CHARS, fit_history, placeholder_only
 from service.budget.groups import Fit, Group, GroupDecision, Strategy
-from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.smart_window import SmartWindow
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
-from service.budget.strategies.window_size import SlidingWindow, WindowSize
+from service.budget.strategies.windows import CountSummary, SlidingWindow, SmartWindow, WindowSize
 from tests.unit.service.budget.natives import called, history, said
 
-#: With `len` for a count, what a block of one-digit rows costs beside its entries.
+#: With `len` for a count, what a block of one-digit rows costs next to its entries.
 REST = len("[M count=1]\n") + 4
 
 
 def turn(name: str, size: int, *, shortens: bool = True, cut: bool = False) -> Entry:
-    """Return an entry of so many characters, which can be cut to any length from 5 on."""
+    """Return an entry of n characters, which can be cut to any length from 5 on."""
     return Entry(
         text=f"[{name}]".ljust(size, name),
         messages=(Message(id=name, role=Role.HUMAN, content=""),),
         rows=1,
-        cut=cut,
-        shorten=(lambda chars: turn(name, min(size, max(chars, 5)))) if shortens else None,
+        reasons={name: "message_chars"} if cut else {},
+        shorten=(
+            lambda chars: replace(turn(name, min(size, max(chars, 5))), reasons={name: "shortened"})
+        )
+        if shortens
+        else None,
         longest=size,
     )
 
@@ -54,7 +56,7 @@ def fates(fitted: FittedBlock) -> list[tuple[str, str, str, int | None]]:
 
 
 @dataclass(frozen=True)
-class Keep:
+class Keep(Strategy):
     """Keeps the groups of these indices."""
 
     indices: tuple[int, ...]
@@ -148,10 +150,7 @@ def test_where_none_fits(room: int) -> None:
     fitted = fit_history(block, OldestFirst(), REST + room, len)
 
     assert fitted.block.text == "[M count=0]\n(none fits)"
-    assert fates(fitted) == [
-        ("a", "dropped", "too_large", 501),
-        ("b", "dropped", "too_large", 501),
-    ]
+    assert fates(fitted) == [("a", "dropped", "too_large", 501), ("b", "dropped", "too_large", 501)]
 
 
 def test_the_hard_cut() -> None:
@@ -179,7 +178,7 @@ def test_a_clamped_first_turn_yields() -> None:
 
 
 def test_scores_are_passed_on() -> None:
-    """A strategy's score stands with the decision, kept or not."""
+    """A strategy's score is with the decision, kept or not."""
     fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Keep((0,)), REST + 40, len)
 
     assert [(each.outcome, each.score) for each in fitted.decisions] == [
@@ -250,7 +249,7 @@ def test_no_history(budget: int | None) -> None:
     "strategy", [OldestFirst(), MiddleOut(), WindowSize(), SlidingWindow(), SmartWindow()]
 )
 def test_the_least_budget_that_keeps_a_turn(strategy: Strategy, room: int) -> None:
-    """With so many tokens for the block it is kept whole, with one less it is not."""
+    """With n tokens for the block it is kept whole, with one less it is not."""
     block = memory(*(turn(name, 30) for name in "abcd"))
     fitted = fit_history(block, strategy, REST + room, len)
     dropped = [each for each in fitted.decisions if each.outcome == "dropped"]
@@ -265,7 +264,7 @@ def test_the_least_budget_that_keeps_a_turn(strategy: Strategy, room: int) -> No
 
 
 def test_no_least_budget_where_none_is_defined() -> None:
-    """Of a strategy that doesn't tell."""
+    """Of a strategy that gives no reason."""
     fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Keep((1,)), REST + 40, len)
 
     assert fitted.decisions[0].smallest_budget is None
@@ -301,7 +300,7 @@ def test_a_native_group_too_large_is_shortened() -> None:
     (entry,) = fitted.block.entries
 
     assert [len(message.content) for message in entry.native] == [0, 42, 42]
-    assert {each.reason for each in fitted.decisions} == {"shortened"}
+    assert [each.reason for each in fitted.decisions] == ["fits", "shortened"]
 
 
 def test_cleared_results_have_decisions_of_their_own() -> None:
@@ -340,12 +339,12 @@ def test_partly_cleared_and_still_too_large() -> None:
 
     assert entry.native[1].content == CLEARED
     assert 0 < len(entry.native[2].content) < 296
-    assert [each.outcome for each in fitted.decisions] == ["truncated", "cleared", "truncated"]
+    assert [each.outcome for each in fitted.decisions] == ["kept", "cleared", "truncated"]
 
 
 def test_repaired_rows_say_so() -> None:
     """A row that was mended is present, for that reason."""
-    entry = replace(called("a", 30), repairs={"a": "result_missing"})
+    entry = replace(called("a", 30), reasons={"a": "result_missing"})
 
     fitted = fit_history(history(entries=(entry,)), OldestFirst(), None, len)
 
@@ -365,8 +364,8 @@ def test_a_first_turn_beyond_the_budget_costs_the_others_nothing() -> None:
 
 
 def test_what_was_mended_and_shortened_is_shortened() -> None:
-    """A decision tells what the budget took, before what repair gave."""
-    entry = replace(said("u", 300), repairs={"u": "result_missing"})
+    """The budget's reason takes precedence over that of the repair."""
+    entry = replace(said("u", 300), reasons={"u": "result_missing"})
 
     fitted = fit_history(history(entries=(entry,)), OldestFirst(), 100, len)
 
@@ -381,7 +380,7 @@ SENTENCE = "Previous 3 turns: 3 user messages, 0 model responses, 0 tool calls"
 
 
 def test_a_summary_is_the_first_entry_of_the_block() -> None:
-    """It is no row, and those for whom it stands are summarised."""
+    """It is no row, and the rows that it covers are summarised."""
     block = memory(*(turn(name, 60) for name in "abcd"))
 
     fitted = fit_history(block, CountSummary(max_items=1), REST + 200, len)
@@ -439,7 +438,7 @@ def test_a_summary_may_stand_alone(block: Block) -> None:
     assert [each.outcome for each in nothing.decisions] == ["dropped"] * 3
 
 
-def test_a_summary_that_stands_alone_may_fill_the_room() -> None:
+def test_a_summary_that_is_alone_may_fill_the_room() -> None:
     """To the token."""
     block = memory(*(turn(name, 60) for name in "abc"))
     room = REST + len(f"[CONTEXT SUMMARY]\n{SENTENCE}\n")

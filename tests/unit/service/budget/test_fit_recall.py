@@ -1,9 +1,13 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from formatters.model import BEYOND_LIMIT, Block, Entry, Message, Omission, Passage, Role
 from service.budget.fit_recall import (
     MAX_MISSES,
     RecallRequest,
+    choose_passages,
     fit_recall,
     normalize_words,
     select_rows,
@@ -23,31 +27,53 @@ def test_the_best_are_bought_first() -> None:
     rows = [row("aaaa"), row("bbbb" * 9), row("cc"), row("dd", "[2]")]
 
     # 7 and 4 for the first and its day, 5 for the third, which has the same day
-    assert select_rows(rows, [0, 1, 2, 3], set(), 16, len) == ({0: 7, 2: 5}, set())
+    found = select_rows(rows, [0, 1, 2, 3], set(), 16, len)
+    assert (found.selected, found.tokens) == ({0, 2}, {0: 7, 1: 39, 2: 5})
     # another day costs its line
-    assert select_rows(rows, [0, 3], set(), 19, len) == ({0: 7}, set())
-    assert select_rows(rows, [0, 3], set(), 20, len) == ({0: 7, 3: 5}, set())
+    assert select_rows(rows, [0, 3], set(), 19, len).selected == {0}
+    assert select_rows(rows, [0, 3], set(), 20, len).selected == {0, 3}
+
+
+def test_a_row_scores_by_its_best_passage() -> None:
+    """All passages are ranked in their order; of equal ones the first is shown."""
+    parts = (row("one"), row("two"), row("three"))
+    rows = [row("aa"), replace(row("one two three"), passages=parts), row("bb")]
+
+    def rank(passages: Sequence[Passage]) -> Sequence[float]:
+        assert [each.text for each in passages] == ["aa", "one", "two", "three", "bb"]
+        return [3, 1, 2, 2, 0]
+
+    assert choose_passages(rows, rank) == ((rows[0], parts[1], rows[2]), [3, 2, 0])
+    assert choose_passages([], lambda _: []) == ((), [])
+
+
+def test_rows_that_do_not_fit_alone_are_named() -> None:
+    """Rows longer than all of the room are distinguished from rows that found too little left."""
+    rows = [row("aaaa"), row("b" * 20), row("c" * 500), row("dddd", "[2]")]
+
+    found = select_rows(rows, [0, 1, 2, 3], set(), 18, len)
+    assert (found.selected, found.too_long) == ({0}, {1, 2})
+    assert found.tokens == {0: 7, 1: 23, 3: 7}
 
 
 def test_a_day_that_is_interrupted_is_paid_twice() -> None:
-    """Its line may have to stand twice, so there is room for it."""
+    """Its line may be printed twice, so there is room for it."""
     rows = [row("aa"), row("bb", "[unknown]"), row("cc")]
 
-    assert select_rows(rows, [0, 2], set(), 17, len) == ({0: 5}, set())
-    assert select_rows(rows, [0, 2], set(), 18, len) == ({0: 5, 2: 5}, set())
+    assert select_rows(rows, [0, 2], set(), 17, len).selected == {0}
+    assert select_rows(rows, [0, 2], set(), 18, len).selected == {0, 2}
 
 
 def test_nothing_is_bought_twice() -> None:
-    """What a row says that is there already, in whatever case and marks, isn't bought again."""
+    """A row whose text is already there, in any case and punctuation, is not selected again."""
     rows = [row("Yes, please!"), row("yes please"), row("no"), row("👍"), row("👍"), row("👎")]
 
-    bought, repeated = select_rows(rows, range(6), {normalize_words(row("No."))}, 500, len)
-    assert list(bought) == [0, 3, 5]
-    assert repeated == {1, 2, 4}
+    found = select_rows(rows, range(6), {normalize_words(row("No."))}, 500, len)
+    assert (found.selected, found.repeated) == ({0, 3, 5}, {1, 2, 4})
 
 
 def test_the_search_ends() -> None:
-    """After so many rows that don't fit no more are counted, and long ones never are."""
+    """After n rows that don't fit, no more are counted; long ones never are."""
     counted: list[str] = []
 
     def count(text: str) -> int:
@@ -55,17 +81,17 @@ def test_the_search_ends() -> None:
         return len(text)
 
     rows = [row("x" * 30 + str(n)) for n in range(2 * MAX_MISSES)]
-    assert select_rows(rows, range(len(rows)), set(), 10, count) == ({}, set())
+    assert select_rows(rows, range(len(rows)), set(), 10, count).selected == set()
     assert sum(text.startswith("  x") for text in counted) == 2 * MAX_MISSES
     counted.clear()
-    assert select_rows([row("x" * 500)], [0], set(), 10, count) == ({}, set())
+    assert select_rows([row("x" * 500)], [0], set(), 10, count).selected == set()
     assert not any(text.startswith("  x") for text in counted)
 
 
 @pytest.mark.parametrize("room", [-5, 0])
 def test_without_tokens_nothing_is_bought(room: int) -> None:
     """No room is no error."""
-    assert select_rows([row("a")], [0], set(), room, len) == ({}, set())
+    assert select_rows([row("a")], [0], set(), room, len).selected == set()
 
 
 def test_nothing_is_ranked_if_all_rows_are_shown() -> None:

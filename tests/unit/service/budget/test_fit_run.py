@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from formatters.native import CLEARED
 from service.budget.decisions import FittedBlock
-from service.budget.fit_run import fit_run, newest_group_only
+from service.budget.fit_history import fit_run
 from tests.unit.service.budget.natives import called, run, said
 
 #: A run of 260 tokens: two calls with results of 100 and 50, a result of 20, and one of 70.
@@ -82,7 +84,7 @@ def test_the_newest_group_stays_as_it_is(budget: int) -> None:
     """Whatever it costs, and its results too."""
     fitted = fit_run(BLOCK, budget, len)
 
-    assert fitted.block == newest_group_only(BLOCK)
+    assert fitted.block == replace(BLOCK, entries=BLOCK.entries[-1:])
     assert list(fates(fitted).values()) == ["dropped"] * 6 + ["kept"] * 2
 
 

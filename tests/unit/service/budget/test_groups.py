@@ -1,7 +1,7 @@
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from service.budget.groups import Group, cost, newest_that_fit, suffix_costs
+from service.budget.groups import Group, cost, explain_ranking, newest_that_fit, suffix_costs
 
 
 def groups(*sizes: int) -> list[Group]:
@@ -30,7 +30,7 @@ def test_the_newest_that_fit(budget: int, kept: list[int]) -> None:
 
 
 def test_no_gaps() -> None:
-    """A small group behind one that does not fit is not taken."""
+    """A small group after one that does not fit is not taken."""
     assert [group.index for group in newest_that_fit(groups(1, 50, 10), 30)] == [2]
 
 
@@ -70,7 +70,7 @@ LARGE = Group(index=0, tokens=101, tokens_last=100, savings={"a": 30, "b": 40, "
 
 
 @pytest.mark.parametrize("room", [100, 1_000])
-def test_a_group_that_fits_is_weighed_as_it_is(room: int) -> None:
+def test_a_group_that_fits_is_scored_as_it_is(room: int) -> None:
     """To the token."""
     assert LARGE.limited_to(room) is LARGE
 
@@ -91,3 +91,10 @@ def test_a_group_that_is_too_large_fills_the_room(room: int, savings: dict[str, 
 
     assert (weighed.tokens, weighed.tokens_last, weighed.excess) == (room, room, 100 - room)
     assert weighed.savings == savings
+
+
+def test_nothing_scores_higher_where_nothing_was_kept() -> None:
+    """An item scores less than others only if these were kept, and none that scores less."""
+    assert explain_ranking([2, 0, 1], (), ()) == dict.fromkeys(range(3), "no_room")
+    assert explain_ranking([2, 0, 1], {0}, ()) == {2: "no_room", 1: "score"}
+    assert explain_ranking([2, 0, 1], {2}, {1}) == {0: "score", 1: "no_room"}

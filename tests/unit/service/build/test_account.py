@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.wire.response import BuildFailure, BuildResponse, BuildSuccess
-from tests.support import SEARCH, MakeBuilder, MakeRequest
+from tests.support import SEARCH, MakeBuilder, MakeRequest, row
 from tests.validity.canonical import canonical
 from tests.validity.forms import VALIDATORS
 
@@ -21,7 +21,7 @@ def success(response: BuildResponse) -> BuildSuccess:
 async def test_the_canonical_form_comes_alone(
     asked: dict[str, Any], make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
-    """Whoever calls OpenAI's chat API takes messages and tools as they are."""
+    """Callers of OpenAI's chat API take messages and tools as they are."""
     content = success(await make_builder(tools=[SEARCH]).build(make_request(**asked)))
 
     assert content.provider_request is None
@@ -29,7 +29,7 @@ async def test_the_canonical_form_comes_alone(
 
 
 @pytest.mark.parametrize("form", sorted(VALIDATORS))
-async def test_another_form_comes_beside_it(
+async def test_another_form_comes_next_to_it(
     form: str, make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
     """What else is in the response stays what it is without it, but for the build's own id."""
@@ -47,7 +47,7 @@ async def test_another_form_comes_beside_it(
 async def test_cache_marks_stand_where_the_cacheable_prefix_ends(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
-    """The blocks behind it change from build to build."""
+    """The blocks after it change from build to build."""
     builder = make_builder(tools=[SEARCH])
     content = success(await builder.build(make_request(format="anthropic")))
     assert content.provider_request is not None
@@ -63,7 +63,7 @@ async def test_cache_marks_stand_where_the_cacheable_prefix_ends(
 async def test_the_prefix_ends_before_a_result_that_was_made_up(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
-    """The real one may come; what stands before the call is the same in the next build."""
+    """The real one may come; messages before the call are the same in the next build."""
     call = {"id": "c1", "name": "look", "arguments": {}}
     past = [
         {"id": "m1", "role": "human", "content": "Look"},
@@ -91,6 +91,43 @@ async def test_the_prefix_ends_before_a_result_that_was_made_up(
     )
     system = answered.usage.cacheable_prefix - answered.usage.blocks["HISTORY"]
 
-    assert content.messages[:2] == answered.messages[:2]
-    assert content.messages[3]["content"] != answered.messages[3]["content"]
+    assert content.messages[:3] == answered.messages[:3]
+    assert content.messages[4]["content"] != answered.messages[4]["content"]
     assert content.usage.cacheable_prefix == system + 5  # "Look", and four for its message
+
+
+@pytest.mark.parametrize(("available", "warns"), [(5_300, False), (5_200, True)])
+async def test_a_large_system_message_is_named(
+    available: int, warns: bool, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """From a third of what is available on."""
+    request = make_request(max_tokens=available, reserve_tokens=0)
+    content = success(await make_builder().build(request))
+    details = [each.detail for each in content.warnings if each.code == "identity_large"]
+
+    assert bool(details) is (content.usage.blocks["CORE_IDENTITY"] * 3 > available) is warns
+    assert all(f"of the {available} available" in detail for detail in details)
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_limit_of_rows_that_leaves_tokens_unused_is_named(
+    layout: str, stored: bool, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """With the number of messages that it left out, whether they were read or not."""
+    rows = [row(n, "human" if n % 2 else "ai", f"Row {n}") for n in range(1, 101)]
+    builder = make_builder()
+    if stored:
+        await builder.history.append("o", rows)
+
+    async def details(**options: Any) -> list[str]:
+        past = None if stored else rows
+        content = success(await builder.build(make_request(past=past, layout=layout, **options)))
+        return [each.detail for each in content.warnings if each.code == "memory_limited"]
+
+    (detail,) = await details(memory_limit=20)
+    assert "which is 20, left 80 messages out" in detail
+    assert not await details(memory_limit=100)
+    assert not await details(memory_limit=None)
+    assert not await details(memory_limit=0)
+    assert not await details(memory_limit=20, max_tokens=3_000, reserve_tokens=0)

@@ -8,7 +8,7 @@ import pytest
 
 from formatters.model import Message, Role
 from service.build.after_answer import BUILD_BYTES, ROW_BYTES, Backlog, build_bytes
-from service.build.history import History
+from service.build.gather import History
 from tests.support import MakeBuilder, MakeRequest
 
 
@@ -72,7 +72,7 @@ async def test_a_build_weighs_its_rows_and_their_texts(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
     """Each row that was read adds its own bytes, whether the context shows it or not."""
-    built = await make_builder().built(make_request())
+    built = await make_builder().build_or_raise(make_request())
     rows = tuple(Message(id=f"m{n}", role=Role.HUMAN, content="x" * 1000) for n in range(50))
     long = replace(built, gathered=replace(built.gathered, history=History(messages=rows)))
 

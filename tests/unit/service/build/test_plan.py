@@ -20,7 +20,7 @@ def budget(**given: object) -> BudgetSettings:
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4-turbo", "claude", "claude-opus-5"])
-def test_the_table_stands_where_the_settings_say_nothing(model: str) -> None:
+def test_the_table_applies_where_the_settings_say_nothing(model: str) -> None:
     """Other models' rows don't matter, nor do factors for what is exact."""
     settings = budget(model_limits={"other": {"max_input": 1}}, estimate_factors={"gpt": 2})
 
@@ -32,7 +32,7 @@ def test_a_model_that_nobody_knows_has_no_limits() -> None:
     assert limits_of("llama-3", MODELS, budget()) is None
 
 
-def test_a_row_of_the_settings_goes_before_the_tables() -> None:
+def test_a_row_of_the_settings_takes_precedence_over_the_tables() -> None:
     """What it leaves out is the table's; a longer name of the table isn't touched."""
     settings = budget(model_limits={"GPT-4": {"max_input": 5}})
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.budget.groups import Fit, Group, GroupDecision
+from service.budget.groups import Fit, Group, GroupDecision, Strategy
 from service.budget.strategies.oldest_first import OldestFirst
 from service.build import plugins
 from service.build.plugins import PluginStrategy, load_strategies
@@ -16,7 +16,7 @@ from service.recall.ranking import RANKING_STRATEGIES
 GROUPS = [Group(index=n, tokens=10, tokens_last=10) for n in range(4)]
 
 
-class FirstOnly:
+class FirstOnly(Strategy):
     """Keep the first group."""
 
     name = "first_only"
@@ -92,7 +92,7 @@ def test_a_shipped_name_is_taken(install: Callable[..., None]) -> None:
     assert logs[0]["event"] == "plugin.name_taken"
 
 
-class Returning:
+class Returning(Strategy):
     """A strategy that returns what it was given."""
 
     name = "returning"
@@ -134,7 +134,7 @@ def test_where_it_fails_the_oldest_go_first(result: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("summary", "told"),
+    ("summary", "reported"),
     [
         (lambda groups: f"{len(groups)} turns", "2 turns"),
         (lambda groups: groups[9], "Previous 0 turns"),
@@ -142,7 +142,7 @@ def test_where_it_fails_the_oldest_go_first(result: object) -> None:
         (lambda groups: "two\nlines", "Previous 0 turns"),
     ],
 )
-def test_its_summary_is_a_line_or_a_count(summary: Any, told: str) -> None:
+def test_its_summary_is_a_line_or_a_count(summary: Any, reported: str) -> None:
     """Whatever it does."""
     mine = Returning(Fit(kept=tuple(GROUPS[2:]), summary=summary))
 
@@ -150,7 +150,7 @@ def test_its_summary_is_a_line_or_a_count(summary: Any, told: str) -> None:
 
     assert fit.kept == tuple(GROUPS[2:])
     assert fit.summary
-    assert fit.summary(GROUPS[:2]).startswith(told)
+    assert fit.summary(GROUPS[:2]).startswith(reported)
 
 
 class Unreadable(FirstOnly):

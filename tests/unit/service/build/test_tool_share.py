@@ -1,4 +1,4 @@
-"""Where tools exceed their share, those that are asked for stay, and those in use."""
+"""If tools exceed their share, requested ones stay, and those in use."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.app import open_builder
-from service.config.content import ToolsSettings
+from service.config.content import PromptsSettings
 from service.config.settings import BudgetSettings, Settings
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
@@ -48,7 +48,8 @@ async def built(
         "tools": tools,
         "metadata": {"context": context},
     }
-    settings = Settings(budget=BudgetSettings(tools_share=share), tools=ToolsSettings())
+    prompts = PromptsSettings(capabilities=asked.pop("capabilities", "full"))
+    settings = Settings(budget=BudgetSettings(tools_share=share), prompts=prompts)
     async with open_builder(settings) as builder:
         registry = builder.sources.tools
         assert isinstance(registry, InMemoryToolRegistry)
@@ -73,7 +74,7 @@ def left_out(content: BuildSuccess) -> str:
 
 def taken(content: BuildSuccess) -> int:
     """Return what array and block take."""
-    return content.usage.tools + content.usage.blocks["CAPABILITIES"]
+    return content.usage.tools + content.usage.blocks.get("CAPABILITIES", 0)
 
 
 @pytest.mark.parametrize("limit", [0, 30, 100, 200, 300, 400, 500])
@@ -95,6 +96,17 @@ async def test_block_and_array_have_the_same_tools() -> None:
 
     assert "music" in names(content)
     assert all((f"### find_{each}\n" in block) == (each in names(content)) for each in SUBJECTS)
+
+
+async def test_more_tools_fit_with_less_text() -> None:
+    """Without the block, the limit is the array's; what was chosen is as unstable as with it."""
+    forms = ("full", "names", "none")
+    several = [await built("parcels", tools_tokens=250, capabilities=form) for form in forms]
+    counts = [len(names(content)) for content in several]
+
+    assert counts[0] < counts[1] <= counts[2]
+    assert all(taken(content) <= 250 for content in several)
+    assert [content.usage.cacheable_prefix for content in several] == [0, 0, 0]
 
 
 async def test_all_are_offered_where_they_fit() -> None:
@@ -161,7 +173,7 @@ async def test_calls_in_history_keep_their_tools(layout: str) -> None:
 
 
 async def test_the_choice_is_the_same_each_time() -> None:
-    """And tells that it may be another one next time: tools stand before all messages."""
+    """And reports that it may differ next time: tools precede all messages."""
     first, again = [await built("Any weather?", tools_tokens=250) for _ in range(2)]
     assert first.tools == again.tools
     assert first.messages[:2] == again.messages[:2]
@@ -171,7 +183,7 @@ async def test_the_choice_is_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
-async def test_no_mark_stands_behind_tools_that_the_next_input_changes(layout: str) -> None:
+async def test_no_mark_follows_tools_that_the_next_input_changes(layout: str) -> None:
     """The choice stays for a run, so marks are of use from its second build on."""
     options: dict[str, Any] = {"layout": layout, "format": "anthropic"}
     marks = []
@@ -181,6 +193,6 @@ async def test_no_mark_stands_behind_tools_that_the_next_input_changes(layout: s
         sent = {key: content.provider_request[key] for key in ("tools", "system", "messages")}
         marks.append([key for key, part in sent.items() if "cache_control" in json.dumps(part)])
         assert bool(content.usage.cacheable_prefix) == bool(marks[-1])
-    all_three = ["tools", "system", *(["messages"] if layout == "tagged" else [])]
+    all_three = ["tools", "system", "messages"]
 
     assert marks == [all_three, [], all_three]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from formatters.guard import GUARD
 from formatters.model import Tool
 from service.adapters.tools.registry import InMemoryToolRegistry
-from service.budget.toolset import Toolset, Toolsets
-from service.build.tools import read_tools, stale_tools
+from service.build.tools import MAX_SETS, Toolset, Toolsets, read_tools, stale_tools
 from service.errors import InvalidRequestError
 from service.wire.request import BuildRequest
 from tests.support import SEARCH
@@ -50,7 +50,9 @@ async def offered(
     """Return the names of the tools that are offered."""
     content = {"current_input": "Hi", "tools": None if asked is None else list(asked)}
     request = BuildRequest.model_validate({"owner_key": "o", "content": content})
-    found: Toolset = await read_tools(request, registry, toolsets or Toolsets())
+    found: Toolset = await read_tools(
+        request, registry, Toolsets(MAX_SETS) if toolsets is None else toolsets, GUARD
+    )
     return [tool["function"]["name"] for tool in json.loads(found.json)]
 
 
@@ -65,7 +67,7 @@ async def test_names_choose_in_their_order(registry: Registry) -> None:
     assert await offered(registry, ["c", "a", "c"]) == ["c", "a"]
 
 
-async def test_every_unknown_name_is_told(registry: Registry) -> None:
+async def test_every_unknown_name_is_reported(registry: Registry) -> None:
     """With its place among the names."""
     with pytest.raises(InvalidRequestError, match="no tool 'x'") as caught:
         await offered(registry, ["a", "x", "y"])
@@ -80,7 +82,7 @@ async def test_definitions_replace_the_registry(registry: Registry) -> None:
     assert registry.reads == 0
 
 
-async def test_every_bad_definition_is_told(registry: Registry) -> None:
+async def test_every_bad_definition_is_reported(registry: Registry) -> None:
     """One that is none, and one whose name is taken, each by a pointer into the request."""
     bad = named("b", required=["unknown"])
     with pytest.raises(InvalidRequestError) as caught:
@@ -93,7 +95,7 @@ async def test_every_bad_definition_is_told(registry: Registry) -> None:
 
 async def test_the_registry_is_read_once_for_each_version(registry: Registry) -> None:
     """A tool that is added is offered by the next build."""
-    toolsets = Toolsets()
+    toolsets = Toolsets(MAX_SETS)
     for _ in range(2):
         assert await offered(registry, toolsets=toolsets) == ["a", "b", "c"]
     assert registry.reads == 1
@@ -103,9 +105,9 @@ async def test_the_registry_is_read_once_for_each_version(registry: Registry) ->
     assert await offered(registry, toolsets=toolsets) == ["a", "b", "c", "d"]
 
 
-@pytest.mark.parametrize(("tools", "told"), [([], True), (["a"], True), (None, False)])
-def test_sources_that_do_not_answer_are_told(
-    registry: Registry, tools: list[str] | None, told: bool
+@pytest.mark.parametrize(("tools", "reported"), [([], True), (["a"], True), (None, False)])
+def test_sources_that_do_not_answer_are_reported(
+    registry: Registry, tools: list[str] | None, reported: bool
 ) -> None:
     """Where the request offers tools of the registry."""
     registry.replace("git", ())
@@ -114,5 +116,21 @@ def test_sources_that_do_not_answer_are_told(
     request = BuildRequest.model_validate({"owner_key": "o", "content": content})
 
     warnings = list(stale_tools(request, registry))
-    assert [warning.code for warning in warnings] == ["tools_stale"] * told
+    assert [warning.code for warning in warnings] == ["tools_stale"] * reported
     assert all("git" in warning.detail for warning in warnings)
+
+
+async def test_special_tokens_in_definitions_are_broken(registry: Registry) -> None:
+    """In descriptions and in the names of parameters."""
+    tool = named("own")
+    tool["function"] |= {
+        "description": "x</s>",
+        "parameters": {"type": "object", "properties": {"<|im_start|>": {"type": "string"}}},
+    }
+    content = {"current_input": "Hi", "tools": [tool]}
+    request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+
+    shown: Any = (await read_tools(request, registry, Toolsets(MAX_SETS), GUARD)).tools[0]
+
+    assert shown["function"]["description"] == "x<\\/s>"
+    assert [*shown["function"]["parameters"]["properties"]] == ["<\\|im_start|>"]

@@ -1,4 +1,4 @@
-"""Commands in this process, in an empty folder, with logging put back behind them."""
+"""Commands in this process, in an empty folder, with logging restored after them."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ from tests.support import logging_put_back
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run each test in an empty folder, without the variables of whoever runs it."""
+    """Run each test in an empty folder, without the variables of the user."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.upper().startswith("CTXB_"):

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from service.cli import config as config_commands
 from service.cli.exits import Exit
+from service.config.load import load_settings
 
 Ctxb = Callable[..., Result]
 
@@ -34,7 +36,7 @@ def test_build_prints_the_messages(ctxb: Ctxb) -> None:
 
 
 def test_build_prints_one_json_document(ctxb: Ctxb) -> None:
-    """With --json a build prints the response as it would stand on the bus."""
+    """With --json a build prints the response as it would be on the bus."""
     request = json.dumps({"owner_key": "ana", "content": {"current_input": "Hi"}})
     result = ctxb("build", "--request", "-", "--json", "--explain", stdin=request)
     response = json.loads(result.stdout)
@@ -76,7 +78,7 @@ def test_build_fails_with_the_cause(
 
 
 def test_errors_are_json_too(ctxb: Ctxb) -> None:
-    """With --json an error response is printed as well as told."""
+    """With --json an error response is printed on stdout as well."""
     result = ctxb("build", "-o", "ana", "-i", "Hi", "--max-tokens", "500", "--json")
     assert result.exit_code == Exit.BUDGET
     assert json.loads(result.stdout)["content"]["error"]["code"] == "budget_exceeded"
@@ -108,7 +110,7 @@ def test_a_store_in_memory_is_refused(command: list[str], ctxb: Ctxb) -> None:
 
 
 def test_a_dry_run_stores_nothing(ctxb: Ctxb) -> None:
-    """A dry run reads the file, tells what is wrong, and needs no store."""
+    """A dry run reads the file, reports errors, and needs no store."""
     Path("h.jsonl").write_text('{"role": "HUMAN"}\n{"role": 3}\n')
     result = ctxb("history", "import", "h.jsonl", "--owner", "a", "--dry-run")
     assert result.exit_code == Exit.FAILED
@@ -127,7 +129,7 @@ def test_history_is_nobodys_without_an_owner(ctxb: Ctxb) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "openai"])
 def test_roles_that_are_never_shown_are_not_stored(form: str, ctxb: Ctxb) -> None:
-    """In either form, instructions are left out and unknown roles refused, and both are told."""
+    """In either form, instructions are left out and unknown roles refused; both are reported."""
     rows = [{"role": role, "content": "a"} for role in ("system", "DEVELOPER", "alien", "user")]
     Path("h").write_text("\n".join(map(json.dumps, rows)))
     command = ["history", "import", "h", "--owner", "a", "--dry-run", "--format", form]
@@ -141,11 +143,35 @@ def test_roles_that_are_never_shown_are_not_stored(form: str, ctxb: Ctxb) -> Non
     assert left_out == "left out: 2 system messages"
 
 
-def test_a_past_without_its_instructions_is_told(ctxb: Ctxb) -> None:
-    """A build says on stderr what it left out of the history given."""
-    Path("h.jsonl").write_text('{"role": "system", "content": "Be kind."}\n{"role": "user"}\n')
-    result = ctxb("build", "-o", "a", "-i", "Hi", "--history", "h.jsonl")
-    assert (result.exit_code, result.stderr) == (Exit.OK, "left out: 1 system messages\n")
+def test_a_file_of_history_is_decided_on_as_in_a_request(ctxb: Ctxb) -> None:
+    """The same list gives the same ids and decisions by --history and in ``past``."""
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    past = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Where is my hat?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "in the hall"},
+        {"role": "assistant", "content": "In the hall."},
+        {"role": "assistant", "content": "Anything else?"},
+    ]
+    content = {"current_input": "No", "context": {"past": past, "memory_limit": 2}}
+    Path("h.json").write_text(json.dumps(past))
+    Path("h.jsonl").write_text("\n".join(map(json.dumps, past)))
+    Path("r.json").write_text(json.dumps({"owner_key": "ana", "content": content}))
+    by_file = ("build", "--owner", "ana", "--input", "No", "--memory-limit", "2", "--history")
+    results = [
+        ctxb(*command, "--explain", "--json")
+        for command in (
+            ("build", "--request", "r.json"),
+            (*by_file, "h.json"),
+            (*by_file, "h.jsonl"),
+        )
+    ]
+    one, *others = [json.loads(each.stdout)["content"]["decisions"] for each in results]
+
+    assert [each["message_ids"] for each in one][:2] == [["row_0"], ["row_1", "row_2", "row_3"]]
+    assert others == [one, one]
+    assert "Where is my hat?" in ctxb(*by_file, "h.json", "--explain").stdout
 
 
 @pytest.mark.parametrize("url", ["", "memory://"])
@@ -187,6 +213,9 @@ def test_tools_are_checked_one_by_one(ctxb: Ctxb) -> None:
     assert "ok: good.json: 1 tools" in result.stdout
     assert ctxb("tools", "check", "good.json").exit_code == Exit.OK
     assert "no tools in the settings" in ctxb("tools", "check").stderr
+    Path("none.json").write_text("[]")
+    empty = ctxb("tools", "check", "none.json", "good.json")
+    assert (empty.exit_code, "warning: none.json: no tools found" in empty.stderr) == (0, True)
 
 
 def test_models_are_listed(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,8 +237,8 @@ def test_models_are_listed(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.endswith(f"; shipped limits: {document['source']}, {document['date']}\n")
 
 
-def test_any_models_limits_can_be_asked_for(ctxb: Ctxb) -> None:
-    """A name without a row of its own shows what it gets; one that nobody knows is told."""
+def test_any_models_limits_can_be_requested(ctxb: Ctxb) -> None:
+    """A name without its own row shows what it gets; an unknown one is reported."""
     (row,) = json.loads(ctxb("models", "ls", "openai/gpt-5-2025", "--json").stdout)["models"]
     assert (row["name"], row["max_input"]) == ("openai/gpt-5-2025", 272_000)
     result = ctxb("models", "ls", "mystery")
@@ -275,13 +304,13 @@ def test_outdated_settings_are_reported(ctxb: Ctxb) -> None:
 
 
 def test_the_command_line_says_who_it_is(ctxb: Ctxb) -> None:
-    """The version is printed, and the exit codes stand in the help."""
-    assert ctxb("--version").stdout.startswith("context-builder ")
+    """The version is printed, and the exit codes are in the help."""
+    assert ctxb("--version").stdout.startswith("ctxb ")
     assert "4 no answer in time" in ctxb("--help").stdout
 
 
 def test_the_probe_is_a_command_too(ctxb: Ctxb) -> None:
-    """The probe works behind global options as well, with its own options."""
+    """The probe works after global options as well, with its own options."""
     Path("beat").touch()
     assert ctxb("--log-level", "debug", "healthcheck", "--file", "beat").exit_code == Exit.OK
     assert ctxb("healthcheck").exit_code == Exit.FAILED
@@ -301,8 +330,36 @@ def test_a_file_of_settings_is_written_once(ctxb: Ctxb) -> None:
     assert not Path("config.schema.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("terminal", "options", "answer", "preset"),
+    [
+        (True, [], "\n", "recall"),
+        (True, [], "n\n", "classic"),
+        (True, ["--preset", "classic"], "", "classic"),
+        (False, [], "", "classic"),
+        (False, ["--preset", "recall"], "", "recall"),
+    ],
+)
+def test_a_file_of_settings_is_for_a_preset(
+    ctxb: Ctxb,
+    terminal: bool,
+    options: list[str],
+    answer: str,
+    preset: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A terminal is asked, unless an option says which."""
+    monkeypatch.setattr(config_commands, "is_terminal", lambda: terminal)
+
+    result = ctxb("config", "init", *options, stdin=answer)
+
+    assert result.exit_code == Exit.OK
+    assert ("Use the preset recall" in result.stderr) is (terminal and not options)
+    assert load_settings(Path("config.yml")).preset == preset
+
+
 def test_a_file_of_settings_can_name_its_schema(ctxb: Ctxb) -> None:
-    """Which is written beside it, and is the one that is printed."""
+    """Which is written next to it, and is the one that is printed."""
     assert ctxb("config", "init", "my.yml", "--with-schema").exit_code == Exit.OK
     first = Path("my.yml").read_text().splitlines()[0]
     assert first == "# yaml-language-server: $schema=my.schema.json"

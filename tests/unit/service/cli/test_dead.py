@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from service.cli.dead import letter_dict, print_letter, print_summaries, summarize, summary_dict
+from service.cli.dead import letter_fields, list_fields, print_letter, print_rows
 from service.cli.exits import Exit
 from service.observe.logs import owner_hash
 from service.ports.bus import DeadLetter
@@ -65,11 +65,11 @@ LETTER = DeadLetter(
 
 def test_a_listed_entry_names_its_request_and_hides_its_owner() -> None:
     """The hash is the one of the logs; the key is shown on demand, what was said never."""
-    hidden = summary_dict(summarize(LETTER), owners=False)
+    hidden = list_fields(LETTER, owners=False)
 
     assert hidden == {
         "id": "1765353600000-0",
-        "at": "2025-12-10T08:00:00+00:00",
+        "at": LETTER.at,
         "source": "context.build.request",
         "request_id": "msg_1",
         "owner": owner_hash("ana"),
@@ -77,29 +77,31 @@ def test_a_listed_entry_names_its_request_and_hides_its_owner() -> None:
         "attempts": 4,
         "bytes": len(LETTER.payload),
     }
-    assert summary_dict(summarize(LETTER), owners=True)["owner_key"] == "ana"
+    assert list_fields(LETTER, owners=True)["owner_key"] == "ana"
 
 
 def test_a_request_without_an_id_has_the_name_that_logs_use() -> None:
     """It is made of the payload; a result has none."""
     nameless = replace(LETTER, payload=b"{}")
 
-    assert summarize(nameless).request_id == derive_id(b"{}")
-    assert summarize(replace(nameless, source=Topics.LLM_RESULTS)).request_id is None
+    assert list_fields(nameless, owners=False)["request_id"] == derive_id(b"{}")
+    row = replace(nameless, source=Topics.LLM_RESULTS)
+    assert list_fields(row, owners=False)["request_id"] is None
 
 
 @given(st.one_of(st.binary(), st.builds(lambda t: b'{"id": "%b"}' % t, st.binary())))
 def test_any_payload_can_be_listed(payload: bytes) -> None:
     """What can't be read has no names; what can, has names that a terminal takes."""
-    letter = summarize(replace(LETTER, payload=payload))
+    fields = list_fields(replace(LETTER, payload=payload), owners=True)
 
-    (letter.request_id or "").encode()
-    assert letter.bytes == len(payload)
+    (fields["request_id"] or "").encode()
+    assert fields["bytes"] == len(payload)
 
 
 def test_half_a_letter_is_a_whole_character() -> None:
     """Half of a surrogate pair in a name can be printed all the same."""
-    assert summarize(replace(LETTER, payload=b'{"id": "\\ud83d"}')).request_id == "\ufffd"
+    letter = replace(LETTER, payload=b'{"id": "\\ud83d"}')
+    assert list_fields(letter, owners=False)["request_id"] == "\ufffd"
 
 
 def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +109,7 @@ def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -
     odd = DeadLetter(
         id="1-1", payload=b"?", reason="\x1b[2J", source="", entry="", attempts=0, at=None
     )
-    print_summaries([summarize(LETTER), summarize(odd)], owners=False)
+    print_rows([list_fields(letter, owners=False) for letter in (LETTER, odd)])
 
     shown = capsys.readouterr().out
     for part in (LETTER.id, "2025-12-10 08:00", "msg_1", owner_hash("ana"), "Unknown time"):
@@ -120,7 +122,7 @@ def test_the_table_has_all_but_the_payload(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_table_shows_owners_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     """As their keys."""
-    print_summaries([summarize(LETTER)], owners=True)
+    print_rows([list_fields(LETTER, owners=True)])
 
     assert "ana" in capsys.readouterr().out
 
@@ -136,4 +138,4 @@ def test_a_shown_entry_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.endswith("\nab\ufffd\ufffd\n… 2 more bytes\n")
     print_letter(letter, 6)
     assert "more bytes" not in capsys.readouterr().out
-    assert letter_dict(letter, 4)["payload"] == "ab\ufffd\x1b"
+    assert letter_fields(letter, 4)["payload"] == "ab\ufffd\x1b"

@@ -2,15 +2,11 @@
 
 import shlex
 import sys
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from service.cli.demo.command import print_next_steps
-from service.cli.demo.requests import FULL, IMPOSSIBLE, PLAIN, SHORT_OF_MEMORY
-from service.cli.demo.stage import HISTORY, OWNER, DemoError, WorkerProcess
+from service.cli.demo.stage import HISTORY, OWNER, REQUESTS
 from service.cli.history_files import read_history
 from service.wire.request import BuildRequest
 
@@ -26,10 +22,10 @@ def test_the_history_is_whole() -> None:
     assert calls
 
 
-@pytest.mark.parametrize("request_", [PLAIN, FULL, SHORT_OF_MEMORY, IMPOSSIBLE])
-def test_the_requests_are_valid(request_: dict[str, object]) -> None:
+@pytest.mark.parametrize("name", ["question", "run", "short_of_memory", "impossible"])
+def test_the_requests_are_valid(name: str) -> None:
     """Requests that are to be built have the form of the wire."""
-    assert BuildRequest.model_validate(request_).owner_key == OWNER
+    assert BuildRequest.model_validate(REQUESTS[name]).owner_key == OWNER
 
 
 def test_the_next_steps_name_files_that_are_there(
@@ -42,14 +38,3 @@ def test_the_next_steps_name_files_that_are_there(
     words = shlex.split(build)
     assert words[:2] == ["/no where/ctxb", "build"]
     assert words[words.index("--history") + 1] == str(HISTORY)
-
-
-def test_a_worker_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
-    """The demo does not wait for a worker that is gone, and shows its last words."""
-    log = tmp_path / "worker.log"
-    log.write_text("first\n" * 50 + "no such bus\n")
-    process: Any = SimpleNamespace(returncode=5)
-    with pytest.raises(DemoError, match="ended with 5:\n") as raised:
-        WorkerProcess(process, log).check_running()
-    assert str(raised.value).endswith("no such bus")
-    assert len(str(raised.value).splitlines()) < 20

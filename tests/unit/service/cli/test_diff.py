@@ -46,8 +46,8 @@ def test_the_same_response_is_identical(ctxb: Ctxb) -> None:
     assert "identical: both send the same messages and tools" in result.stdout
 
 
-def test_two_budgets_tell_what_the_smaller_left_out(ctxb: Ctxb, request_file: str) -> None:
-    """Settings, tokens and the fate of the history are shown, and the exit code says it differs."""
+def test_two_budgets_report_what_the_smaller_left_out(ctxb: Ctxb, request_file: str) -> None:
+    """Settings, tokens and the history's outcomes are shown; the exit code reports differences."""
     budgets = ("--max-tokens", "8000", "--max-tokens", "3000")
     result = ctxb("diff", "--request", request_file, *budgets, "--text")
     assert result.exit_code == Exit.DIFFERENT
@@ -70,12 +70,12 @@ def test_the_comparison_is_one_json_document(ctxb: Ctxb, request_file: str) -> N
     found: dict[str, Any] = json.loads(result.stdout)
     assert result.exit_code == Exit.DIFFERENT
     assert set(found) == {
-        *("identical", "a", "b", "settings", "tokens", "tools", "explained", "history"),
-        *("messages", "warnings_a", "warnings_b"),
+        *("identical", "a", "b", "settings", "outcomes", "tokens", "tools", "explained"),
+        *("history", "messages", "warnings_a", "warnings_b"),
     }
     fates = {each["message_id"]: (each["a"], each["b"]) for each in found["history"]}
     assert [side["decision"] for side in fates["m0"]] == ["dropped", "kept"]
-    assert found["settings"] == []
+    assert found["settings"] == [{"name": "strategy", "a": "oldest_first", "b": "middle_out"}]
 
 
 def test_two_models_and_two_memories(ctxb: Ctxb, request_file: str) -> None:
@@ -113,7 +113,7 @@ def test_without_decisions_it_says_how_to_get_them(ctxb: Ctxb, request_file: str
         (["--request", "r.json", *(["--model", "m"] * 3)], "twice at most"),
     ],
 )
-def test_wrong_usage_is_told(
+def test_wrong_usage_is_reported(
     arguments: list[str], said: str, ctxb: Ctxb, request_file: str
 ) -> None:
     """Two builds have to be named, in one way or the other."""
@@ -124,7 +124,7 @@ def test_wrong_usage_is_told(
 
 
 def test_only_contexts_can_be_compared(ctxb: Ctxb) -> None:
-    """An error, or a file that holds something else, is no build."""
+    """An error, or a file with other content, is no build."""
     good, bad = response(ctxb, "a.json"), response(ctxb, "e.json", "--max-tokens", "500")
     result = ctxb("diff", good, bad)
     assert result.exit_code == Exit.FAILED

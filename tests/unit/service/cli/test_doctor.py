@@ -4,17 +4,25 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from typer.testing import Result
 
-from service.cli import checks, doctor
-from service.cli.checks import Finding, fail, ok, warn
+from service.cli import bus_checks, checks, doctor
 from service.cli.exits import Exit
+from service.cli.findings import Finding, fail, ok, print_findings, warn, without_secrets
 from service.config.settings import Settings
-from service.errors import BusError
-from service.ports.status import BusState, ServerState, StoreState, StreamState, WorkerState
+from service.errors import BusError, ForbiddenError
+from service.ports.status import (
+    BusState,
+    BusSurvey,
+    ServerState,
+    StoreState,
+    StreamState,
+    UnusableKey,
+    WorkerState,
+)
 
 Ctxb = Callable[..., Result]
 
@@ -36,7 +44,15 @@ STREAM = StreamState(
     oldest_pending_seconds=1.0,
     grouped=True,
 )
-BUS = BusState(shards=1, requests=[STREAM], results=[], workers=[], listening=1, dead_letters=0)
+BUS = BusState(
+    shards=1,
+    requests=[STREAM],
+    recalls=replace(STREAM, name="context.recall.request"),
+    results=[],
+    workers=[],
+    listening=1,
+    dead_letters=0,
+)
 
 
 def states(findings: Any) -> dict[str, str]:
@@ -46,7 +62,7 @@ def states(findings: Any) -> dict[str, str]:
 
 def test_a_server_that_is_set_up_as_documented_is_right() -> None:
     """Nothing is said against it."""
-    assert set(states(checks.check_server(SERVER)).values()) == {"ok"}
+    assert set(states(bus_checks.check_server(SERVER)).values()) == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -62,14 +78,16 @@ def test_a_server_that_is_set_up_as_documented_is_right() -> None:
 )
 def test_each_setting_of_a_server_matters(change: dict[str, Any], what: str, state: str) -> None:
     """It is named alone, with advice."""
-    found = [each for each in checks.check_server(replace(SERVER, **change)) if each.state != "ok"]
+    found = [
+        each for each in bus_checks.check_server(replace(SERVER, **change)) if each.state != "ok"
+    ]
     assert states(found) == {what: state}
     assert all(each.advice for each in found)
 
 
 def test_any_version_of_valkey_will_do() -> None:
     """Its numbers begin where those of Redis ended."""
-    assert states(checks.check_server(replace(SERVER, product="valkey", version="8.0.1")))[
+    assert states(bus_checks.check_server(replace(SERVER, product="valkey", version="8.0.1")))[
         "bus server"
     ] == ("ok")
 
@@ -84,28 +102,71 @@ def test_any_version_of_valkey_will_do() -> None:
 )
 def test_streams_that_are_stuck_are_named(change: dict[str, Any], what: str, state: str) -> None:
     """By how long something is in work, or that nobody reads."""
-    seen = replace(BUS, requests=[replace(STREAM, **change)])
-    assert states(checks.check_streams(seen, 5.0)) == {what: state}
+    changed = replace(STREAM, **change)
+    for seen in (replace(BUS, requests=[changed]), replace(BUS, recalls=changed)):
+        assert states(bus_checks.check_streams(seen, 5.0)) == {what: state}
 
 
-def test_streams_of_former_shards_are_told() -> None:
+def test_streams_of_former_shards_are_reported() -> None:
     """Somebody goes by an outdated number."""
     seen = replace(BUS, requests=[STREAM, replace(STREAM, name="context.build.request.{7}")])
-    (found,) = checks.check_streams(seen, 5.0)
+    (found,) = bus_checks.check_streams(seen, 5.0)
     assert (found.state, "context.build.request.{7}" in found.found) == ("warn", True)
 
 
-def test_workers_that_fell_silent_are_told() -> None:
+def test_workers_that_fell_silent_are_reported() -> None:
     """Only with something in work: one that has ended properly leaves nothing."""
     workers = [
         WorkerState(name="gone", pending=2, silent_seconds=99.0),
         WorkerState(name="busy", pending=2, silent_seconds=0.1),
         WorkerState(name="idle", pending=0, silent_seconds=99.0),
     ]
-    found = list(checks.check_workers(replace(BUS, workers=workers), 5.0))
+    found = list(bus_checks.check_workers(replace(BUS, workers=workers), 5.0))
     assert [each.state for each in found] == ["ok", "warn"]
     assert found[1].found.endswith(": gone")
-    assert states(checks.check_workers(replace(BUS, listening=0), 5.0)) == {"workers": "warn"}
+    assert states(bus_checks.check_workers(replace(BUS, listening=0), 5.0)) == {"workers": "warn"}
+
+
+@pytest.mark.parametrize(
+    ("key", "expected", "kind", "found", "advice"),
+    [
+        ("p.context.build.shards", "string", "list", "a list, not a string", "ctxb bus shards N"),
+        ("context.build.dead", "stream", "string", "a string, not a stream", "RENAME"),
+        ("llm.results", "stream", None, "the greatest possible id", "ctxb bus renumber"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_named(
+    key: str, expected: str, kind: str | None, found: str, advice: str
+) -> None:
+    """With its type, the type that it should have, and what to do."""
+    finding = bus_checks.describe_key(UnusableKey(key=key, expected=expected, found=kind))
+    assert (finding.what, finding.state) == (key, "fail")
+    assert found in finding.found
+    assert advice in finding.advice
+
+
+class Hidden:
+    """A bus with a key that can't be used, whose values can't be searched."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def unusable_keys(self) -> list[UnusableKey]:
+        """Return the key."""
+        return [UnusableKey(key="llm.results", expected="stream", found="set")]
+
+    async def unusable_values(self) -> AsyncIterator[UnusableKey]:
+        """Fail after one."""
+        yield UnusableKey(key="heard", expected="set", found="list")
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [ForbiddenError("no"), TimeoutError()])
+async def test_a_search_that_ends_early_is_a_warning(error: Exception) -> None:
+    """What was found until then is named."""
+    survey = cast(BusSurvey, cast(Any, Hidden(error)))
+    found = [each async for each in bus_checks.check_keys(survey)]
+    assert states(found) == {"bus keys": "warn", "llm.results": "fail", "heard": "fail"}
 
 
 @pytest.mark.parametrize(("workers", "state"), [(2, "ok"), (3, "fail")])
@@ -117,7 +178,7 @@ def test_workers_together_need_connections(workers: int, state: str) -> None:
     assert states(checks.check_database(seen, Settings(), workers)) == {"store connections": state}
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     """So is a folder that isn't there."""
     assert checks.check_disk("disk", tmp_path).state in {"ok", "warn"}
     assert checks.check_disk("disk", tmp_path / "nowhere").state == "fail"
@@ -137,12 +198,13 @@ async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch)
     found = await doctor.run_checks(Settings())
 
     assert states(found) == {"one": "ok", "bus": "fail", "two": "warn"}
-    assert "secret" not in json.dumps(doctor.findings_dicts(found))
+    assert "secret" not in repr(found)
 
 
 def test_findings_are_shown_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing in them steers a terminal, and the states are counted."""
-    doctor.print_findings([ok("a", "fine"), fail("b", "bad \x1b[2J", "mend it")])
+    findings = [ok("a", "fine"), fail("b", "bad \x1b[2J", "mend it")]
+    print_findings([without_secrets(finding) for finding in findings])
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "→ mend it" in shown
@@ -150,7 +212,7 @@ def test_findings_are_shown_with_what_to_do(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_an_installation_as_it_comes_has_nothing_that_fails(ctxb: Ctxb) -> None:
-    """But it is told what production needs: a bus and a store."""
+    """But the report names what production needs: a bus and a store."""
     looked = ctxb("doctor", "--json")
     assert looked.exit_code == Exit.OK
     found = json.loads(looked.stdout)
@@ -161,7 +223,9 @@ def test_an_installation_as_it_comes_has_nothing_that_fails(ctxb: Ctxb) -> None:
     }
 
 
-def test_what_fails_is_told_by_the_exit_code(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_reported_by_the_exit_code(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bus that isn't there, a folder that can't be written, a server of tools that is none."""
     monkeypatch.setenv("CTXB_BUS__URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///nowhere/ctxb.db")
@@ -183,3 +247,18 @@ def test_settings_that_cannot_be_read_end_it(ctxb: Ctxb) -> None:
     """With the exit code that they have everywhere."""
     Path("config.yml").write_text("bus: {ulr: x}\n")
     assert ctxb("doctor").exit_code == Exit.CONFIGURATION
+
+
+@pytest.mark.parametrize(("guard", "state"), [("gutter", "ok"), ("off", "warn")])
+async def test_a_guard_that_is_off_is_reported(guard: Any, state: str) -> None:
+    """It is for deployments in which all texts are their own."""
+    (found,) = [finding async for finding in checks.check_guard(Settings(guard=guard))]
+
+    assert (found.what, found.state) == ("guard", state)
+
+
+async def test_role_marks_that_are_off_are_reported() -> None:
+    """A server that reads special tokens in texts lets anybody open a role."""
+    found = [finding async for finding in checks.check_guard(Settings(role_marks=False))]
+
+    assert [(each.what, each.state) for each in found] == [("guard", "ok"), ("role_marks", "warn")]

@@ -33,11 +33,11 @@ from service.worker.client import NoAnswerError, NoWorkerError
     ],
 )
 def test_each_kind_of_error_has_its_code(error: ContextBuilderError, code: Exit) -> None:
-    """Scripts can tell by the exit code what went wrong."""
+    """The exit code identifies the kind of error for scripts."""
     assert exit_code(error) is code
 
 
-def test_errors_are_told_without_a_traceback() -> None:
+def test_errors_are_reported_without_a_traceback() -> None:
     """An error is a line with its cause, and a line for each place that it doesn't name itself."""
     app = typer.Typer(cls=ErrorsBecomeExits)
     problems = [Problem("/a", "is wrong"), Problem("/b", "is odd"), Problem("/c", "too")]

@@ -78,7 +78,9 @@ def test_the_env_file_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe([]) == HEALTHY
 
 
-def test_the_environment_goes_before_the_env_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_takes_precedence_over_the_env_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A variable counts more than the .env file, unless it is empty; null is no file."""
     _beat(0)
     Path(".env").write_text(f"{FILE_VARIABLE}=beat")
@@ -87,7 +89,7 @@ def test_the_environment_goes_before_the_env_file(monkeypatch: pytest.MonkeyPatc
         assert probe([]) == health
 
 
-def test_a_missing_env_file_is_told(
+def test_a_missing_env_file_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A .env file that is named has to be there, unless the heartbeat is named otherwise."""

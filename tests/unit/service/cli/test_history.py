@@ -31,7 +31,7 @@ def ctxb_with_history(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> Ctxb:
 
 
 def test_a_history_is_compacted_on_demand(ctxb_with_history: Ctxb) -> None:
-    """All but the newest turns get a summary, beside the history; then nothing is left to do."""
+    """All but the newest turns get a summary, next to the history; then nothing is left to do."""
     first = ctxb_with_history("history", "compact", "ana")
     again = ctxb_with_history("history", "compact", "ana")
 
@@ -58,7 +58,7 @@ def test_where_no_summaries_are_made_it_says_so(
     assert "summaries.enabled" in result.stderr
 
 
-def test_every_outcome_is_told() -> None:
+def test_every_outcome_is_reported() -> None:
     """In words for a person."""
     for unmade in SkipReason:
         assert describe_summary(unmade)

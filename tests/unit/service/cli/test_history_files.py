@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.history_files import HistoryFile, as_lines, as_openai, read_history
+from service.cli.history_files import HistoryFile, as_openai, read_history
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID
 
@@ -68,6 +68,22 @@ def test_instructions_are_left_out_of_lines_too() -> None:
     assert [row["role"] for row in found.rows] == ["Human"]
 
 
+def test_messages_a_line_keep_their_calls() -> None:
+    """Messages of OpenAI's API are rows as well, one per line."""
+    found = read_history(_lines(*MESSAGES))
+    assert [row["metadata"] for row in found.rows[1:3]] == [
+        {"tool_calls": CALLS},
+        {"tool_call_id": "c"},
+    ]
+
+
+def test_a_request_gets_the_messages_as_they_are() -> None:
+    """No id or run is made up, nothing is left out; only a time is put where rows have it."""
+    past = read_history(json.dumps(MESSAGES).encode()).past
+    assert past[:-1] == MESSAGES[:-1]
+    assert past[-1] == {**MESSAGES[-1], "timestamp": "2023-11-14T22:13:20+00:00"}
+
+
 def test_each_human_message_begins_a_run() -> None:
     """Messages belong to the run of the human message before them."""
     runs = [row["run_id"] for row in read_history(json.dumps(MESSAGES).encode()).rows]
@@ -98,13 +114,13 @@ def test_ids_are_the_same_each_time() -> None:
     ],
 )
 def test_the_form_shows_by_itself(data: bytes, rows: int) -> None:
-    """Arrays, objects with messages and lines of either are told apart."""
+    """Arrays, objects with messages and lines of either are distinguished."""
     found = read_history(data)
     assert (found.problems, len(found.rows)) == ([], rows)
 
 
 def test_lines_of_messages_need_the_form() -> None:
-    """A message a line looks like a row; with the form named it is read as a message."""
+    """One message per line looks like a row; with the form named it is read as a message."""
     found = read_history(_lines(*MESSAGES), "openai")
     assert (found.problems, len(found.rows)) == ([], 5)
 
@@ -131,13 +147,13 @@ def test_lines_of_messages_need_the_form() -> None:
         (b'{"role": "AI", "run_id": ""}', 'run_id: "" cannot be used'),
     ],
 )
-def test_bad_lines_are_told_with_their_number(line: bytes, problem: str) -> None:
+def test_bad_lines_are_reported_with_their_number(line: bytes, problem: str) -> None:
     """A line that is no row is named with its number, and the others are read."""
     first = b'{"role": "HUMAN", "id": "1", "owner_key": "ana"}\n\n'
     found = read_history(first + line + b'\n{"role": "AI"}', "jsonl", owner_key="ana")
-    (told,) = found.problems
-    assert told.startswith("line 3: ")
-    assert problem in told
+    (reported,) = found.problems
+    assert reported.startswith("line 3: ")
+    assert problem in reported
     assert len(found.rows) == 2
 
 
@@ -151,10 +167,10 @@ def test_bad_lines_are_told_with_their_number(line: bytes, problem: str) -> None
         (b'[{"role": "user", "timestamp": 1e300}]', "line 1, message 1: timestamp: 1e+300"),
     ],
 )
-def test_bad_messages_are_told_with_their_place(data: bytes, problem: str) -> None:
+def test_bad_messages_are_reported_with_their_place(data: bytes, problem: str) -> None:
     """A message that can't be read is named with its place."""
-    (told,) = read_history(data).problems
-    assert told.startswith(problem)
+    (reported,) = read_history(data).problems
+    assert reported.startswith(problem)
 
 
 def test_rows_that_stand_twice_count_once() -> None:
@@ -163,11 +179,11 @@ def test_rows_that_stand_twice_count_once() -> None:
     assert (found.problems, len(found.rows)) == ([], 1)
 
 
-def test_many_problems_are_not_all_told() -> None:
+def test_many_problems_are_not_all_reported() -> None:
     """A file that is something else altogether doesn't fill the screen."""
-    found = HistoryFile(rows=[], problems=["bad"] * 30, instructions=0)
+    found = HistoryFile(rows=[], problems=["bad"] * 30, instructions=0, past=[])
     with pytest.raises(InvalidRequestError, match="and 10 more") as raised:
-        found.check("a file")
+        found.report("a file")
     assert len(str(raised.value).splitlines()) == 22
 
 
@@ -188,7 +204,7 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, max_size=4), st.binary(max_size=8))
-def test_whatever_a_file_holds_is_read_or_told(values: list[object], tail: bytes) -> None:
+def test_whatever_a_file_holds_is_read_or_reported(values: list[object], tail: bytes) -> None:
     """No file is a surprise: every line is a row, a problem, or an instruction."""
     found = read_history(_lines(*values) + b"\n" + tail)
     assert all(1 <= len(row["id"]) <= MAX_ID for row in found.rows)
@@ -212,14 +228,6 @@ def test_messages_come_out_as_they_went_in() -> None:
     """What is read from messages can be written as the same messages."""
     rows = read_history(json.dumps(EXCHANGE).encode()).rows
     assert as_openai(rows) == EXCHANGE
-
-
-def test_lines_come_out_as_they_went_in() -> None:
-    """What is written as lines reads as the same rows."""
-    rows = read_history(json.dumps(EXCHANGE).encode()).rows
-    lines = "\n".join(as_lines(rows))
-    assert read_history(lines.encode()).rows == rows
-    assert "überraschender" in lines
 
 
 def test_other_roles_are_left_out_of_messages() -> None:

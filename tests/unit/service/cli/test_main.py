@@ -20,5 +20,5 @@ def test_what_a_command_loads_is_not_looked_through_for_garbage() -> None:
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
     )
     threshold, version, at_the_end = ran.stdout.splitlines()
-    assert version.startswith("context-builder ")
+    assert version.startswith("ctxb ")
     assert at_the_end == f"True {threshold}"

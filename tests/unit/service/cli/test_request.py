@@ -11,7 +11,7 @@ from service.errors import InvalidRequestError
 
 
 def test_options_make_a_request_in_the_short_form() -> None:
-    """What was given stands in the request, and nothing else."""
+    """The request contains only what was given."""
     asked = RequestOptions(
         owner="ana", text="Hi", conversation="c", model="gpt-5", memory_limit=0, explain=True
     )
@@ -87,11 +87,11 @@ def test_options_that_contradict_are_wrong_usage(asked: RequestOptions) -> None:
 
 
 def test_a_file_of_history_is_the_past() -> None:
-    """History from a file goes along in the request, and bad lines stop it."""
+    """The rows of a file go along in the request as they are, and bad lines stop it."""
     Path("h.jsonl").write_text('{"role": "HUMAN", "content": "Hi", "id": "1"}\n')
     options = RequestOptions(owner="a", text="Hi", history=Path("h.jsonl"))
     (row,) = make_request(options)["content"]["context"]["past"]
-    assert (row["id"], row["content"]) == ("1", "Hi")
+    assert row == {"role": "HUMAN", "content": "Hi", "id": "1"}
     Path("h.jsonl").write_text("{}\n")
     with pytest.raises(InvalidRequestError, match="line 1"):
         make_request(options)

@@ -45,7 +45,7 @@ def test_all_schemas_are_printed_by_their_names(ctxb: Ctxb) -> None:
     assert json.loads(ctxb("schema", "json").stdout) == schemas()
 
 
-def test_an_unknown_message_is_told_of(ctxb: Ctxb) -> None:
+def test_an_unknown_message_is_reported(ctxb: Ctxb) -> None:
     """With the names that there are, and nothing on stdout."""
     result = ctxb("schema", "json", "letter")
     assert result.exit_code == Exit.FAILED

@@ -1,6 +1,7 @@
 """The bus and the store at a glance."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -25,6 +26,7 @@ SEEN = Overview(
     bus=BusState(
         shards=1,
         requests=[STREAM],
+        recalls=replace(STREAM, name="context.recall.request"),
         results=[],
         workers=[WorkerState(name="w\x1b[2J", pending=2, silent_seconds=0.5)],
         listening=3,
@@ -47,12 +49,13 @@ SEEN = Overview(
 
 
 def test_all_that_is_seen_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a server doesn't tell is a question mark; a worker's name steers no terminal."""
+    """Values that the server lacks are a question mark; a worker's name steers no terminal."""
     print_overview(SEEN, as_json=False)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
-    row = next(line for line in shown.splitlines() if "context.build.request" in line)
-    assert row.split()[1:] == ["?", "2", "1.2", "s", "?"]
+    for name in ("context.build.request", "context.recall.request"):
+        row = next(line for line in shown.splitlines() if name in line)
+        assert row.split()[1:] == ["?", "2", "1.2", "s", "?"]
     for line in (
         "requests: 12.3 per second",
         "workers: 3 listening; shards: 1; dead letters: 4",
@@ -70,7 +73,7 @@ def test_one_look_is_one_line_for_programs(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(line)["at"] == "2026-11-20T17:30:00+00:00"
 
 
-async def test_a_store_that_is_away_is_told_of_while_watching(
+async def test_a_store_that_is_away_is_reported_while_watching(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the cause, in which nothing steers a terminal; looking once raises it."""
@@ -80,7 +83,7 @@ async def test_a_store_that_is_away_is_told_of_while_watching(
 
     monkeypatch.setattr(stats, "store_state", away)
     settings = Settings.model_validate({"store": {"url": "sqlite:///history.db"}})
-    found = await stats._read_available(settings)
+    found = await stats.read_overview(settings, watching=True)
     print_overview(found, as_json=False)
     assert found.away == {"store": "connect to\x1b[2J db: refused"}
     assert (
@@ -116,5 +119,5 @@ async def test_watching_ends_where_waiting_does_not_help(monkeypatch: pytest.Mon
 def test_a_rate_is_what_came_between_two_looks(
     before: tuple[float, int | None] | None, now: tuple[float, int | None], rate: float | None
 ) -> None:
-    """Where the server counts; a stream that was flushed counts anew."""
+    """Where the server counts; a stream that was flushed counts again."""
     assert stats._rate(before, now) == rate

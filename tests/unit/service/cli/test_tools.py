@@ -23,8 +23,8 @@ def test_a_servers_tools_stand_behind_the_others() -> None:
     git = ServerTools("git", [OWN, SEARCH], error="no answer in time")
     listed = read_tools(files, [git, ServerTools("again", [OWN])], len)
 
-    told = [(tool.name, tool.source, tool.stale) for tool in listed]
-    assert told == [("web_search", "tools.yml", False), ("git__log", "git", True)]
+    reported = [(tool.name, tool.source, tool.stale) for tool in listed]
+    assert reported == [("web_search", "tools.yml", False), ("git__log", "git", True)]
 
 
 def test_each_server_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +48,7 @@ def test_a_server_is_right_if_all_of_it_can_be_offered(capsys: pytest.CaptureFix
     assert shown.err == "invalid: git: tool 1: bad\ninvalid: web: refused\n"
 
 
-def test_a_server_that_is_away_is_told(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_is_reported(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it listed before is shown as stale; a check ends with 3."""
     Path("kept").mkdir()
     Path("kept/git.json").write_text(json.dumps({"allowed": [["*"], []], "tools": [OWN]}))

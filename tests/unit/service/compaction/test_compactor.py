@@ -1,4 +1,4 @@
-"""Summaries are made when answers are out; what fails is told, and harms no build."""
+"""Summaries are made when answers are out; failures are logged, and harm no build."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Telling:
         self.asked: list[Sequence[Message]] = []
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """Tell it, raise it, or tell how messages begin."""
+        """Return it, raise it, or return how messages begin."""
         self.asked.append(messages)
         if isinstance(self.tells, Exception):
             raise self.tells
@@ -47,7 +47,7 @@ class Telling:
 
 
 class Heard:
-    """Events as they were told."""
+    """Events as they were logged."""
 
     def __init__(self) -> None:
         self.told: dict[str, Mapping[str, Any]] = {}
@@ -79,10 +79,10 @@ class Frail(MemoryHistory):
 
 
 class Case:
-    """A builder with a long history, its compactor, and what both stand on."""
+    """A builder with a long history, its compactor, and the bus and store of both."""
 
     def __init__(self, make_builder: MakeBuilder, tokenizers: TiktokenTokenizers) -> None:
-        self.history = Frail(tokenizers.counter("o200k_base"), lambda: NOW)
+        self.history = Frail(lambda: tokenizers.counter("o200k_base"), lambda: NOW)
         self.summaries = MemorySummaries(self.history, lambda: NOW)
         self.summarizer = Telling()
         self.events = Heard()
@@ -160,15 +160,15 @@ async def test_in_chat_the_summary_is_a_stable_message(case: Case) -> None:
     await case.build(layout="chat")
     first, second = await case.build(layout="chat"), await case.build(layout="chat")
 
-    assert first.messages[1] == second.messages[1]
-    assert first.messages[1]["role"] == "user"
-    assert str(first.messages[1]["content"]).startswith("[CONTEXT SUMMARY - Generated: ")
+    assert first.messages[2] == second.messages[2]
+    assert first.messages[2]["role"] == "user"
+    assert str(first.messages[2]["content"]).startswith("[CONTEXT SUMMARY - Generated: ")
     blocks = list(first.usage.blocks)
     assert blocks.index("SUMMARY") == blocks.index("HISTORY") - 1
     assert first.usage.cacheable_prefix >= first.usage.blocks["SUMMARY"] + 1_000
 
 
-async def test_every_summary_that_is_asked_for_is_counted(case: Case) -> None:
+async def test_every_summary_that_is_requested_is_counted(case: Case) -> None:
     """By what came of it: it was made, its summariser failed, or others were first."""
     await case.build()
     assert case.metrics.counted == ["summarized made"]
@@ -179,7 +179,7 @@ async def test_every_summary_that_is_asked_for_is_counted(case: Case) -> None:
     assert case.metrics.counted[1:] == ["summarized failed"]
 
 
-async def test_both_events_are_told(case: Case) -> None:
+async def test_both_events_are_reported(case: Case) -> None:
     """With the ids, the stretch of time, and what was saved."""
     await case.build()
     (summary,) = await case.summaries.read("o")
@@ -266,7 +266,7 @@ async def test_a_summariser_that_breaks_its_word_ends_nothing(case: Case) -> Non
     assert len(await case.summaries.read("o")) == 1
 
 
-async def test_a_store_that_is_away_is_told(case: Case) -> None:
+async def test_a_store_that_is_away_is_reported(case: Case) -> None:
     """Rows that can't be read are a failure like any other."""
     job = find_job(await built(case))
     assert job
@@ -283,7 +283,7 @@ async def built(case: Case) -> Any:
     context = {"strategy": "summarization", "memory_tokens": 600, "memory_limit": None}
     content = {"current_input": "Well?", "context": context}
     named = {"id": "q", "run_id": "run_q", "owner_key": "o", "content": content}
-    return await case.builder.built(BuildRequest.model_validate(named))
+    return await case.builder.build_or_raise(BuildRequest.model_validate(named))
 
 
 async def test_what_could_not_be_done_is_not_tried_each_time(case: Case) -> None:
@@ -385,7 +385,7 @@ async def test_what_changes_meanwhile_is_made_again(
 
 
 async def test_the_newest_turn_is_never_summarised(case: Case) -> None:
-    """Not even where it is all that there is, and it is asked for."""
+    """Not even where it is all that there is, and it is requested."""
     await case.history.erase("o")
     await case.append(ROWS[0])
     job = find_job(await built(case), force=True)

@@ -2,7 +2,7 @@ import pytest
 
 from service.compaction import compactor
 from service.compaction.compactor import MAX_SKIPPED, Backoff
-from service.ports.summaries import Scope
+from service.ports.stores import Scope
 
 OURS, OTHERS = Scope("o"), Scope("o", "c")
 

@@ -51,7 +51,7 @@ def make(make_builder: MakeBuilder) -> Any:
         content = {"current_input": "Well?", "context": options}
         named = {"id": "q", "run_id": "run_q", "owner_key": "o", "conversation_id": None}
         request = BuildRequest.model_validate({**named, "content": content})
-        return find_job(await builder.built(request), force=force)
+        return find_job(await builder.build_or_raise(request), force=force)
 
     return asked
 
@@ -75,7 +75,7 @@ async def test_rows_beyond_the_limit_and_unread_ones_need_a_summary(make: Any) -
     assert await make(range(35), memory_limit=5) is None
 
 
-async def test_a_job_tells_what_the_build_had(make: Any) -> None:
+async def test_a_job_reports_what_the_build_had(make: Any) -> None:
     """The tokens that history could have had, its layout, and the run that goes on."""
     job = await make(memory_tokens=500)
     assert (job.room, job.layout, job.rows, job.run_id) == (500, "tagged", 40, "run_q")

@@ -13,7 +13,7 @@ from service.compaction.job import Job
 from service.compaction.summarize import NewSummary, SkipReason, SummaryMaker
 from service.config.content import SummariesSettings
 from service.errors import SummarizerError
-from service.ports.summaries import Scope
+from service.ports.stores import Scope
 from tests.openings import Openings
 from tests.support import NOW, row
 
@@ -64,7 +64,7 @@ class Hanging(Openings):
 @pytest.fixture
 async def maker(tokenizers: TiktokenTokenizers) -> SummaryMaker:
     """Give a maker over forty rows."""
-    history = MemoryHistory(tokenizers.counter("o200k_base"), lambda: NOW)
+    history = MemoryHistory(lambda: tokenizers.counter("o200k_base"), lambda: NOW)
     await history.append("o", ROWS)
     return SummaryMaker(
         history=history,
@@ -120,7 +120,7 @@ async def test_one_is_made_at_a_time(maker: SummaryMaker) -> None:
 
 
 async def test_a_history_that_changed_meanwhile_gets_none(maker: SummaryMaker) -> None:
-    """A summary would tell of what is no longer shown."""
+    """A summary would contain text that is no longer shown."""
     assert isinstance(maker.history, MemoryHistory)
     meddling = replace(maker, summarizer=Meddling(maker.history))
 
@@ -140,7 +140,7 @@ async def test_what_is_no_use_is_not_kept(maker: SummaryMaker, text: str, said: 
 
 
 async def test_a_summariser_has_its_time(maker: SummaryMaker) -> None:
-    """Behind it there is no summary, and another may try."""
+    """After it there is no summary, and another may try."""
     settings = maker.settings.model_copy(update={"timeout_seconds": 0.01})
     with pytest.raises(SummarizerError, match=r"within 0\.01 seconds"):
         await replace(maker, summarizer=Hanging(), settings=settings).make(JOB)

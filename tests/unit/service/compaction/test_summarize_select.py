@@ -3,20 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from formatters.model import MemoryView, Row
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.compaction.job import Job
-from service.compaction.summarize import (
-    Segment,
-    allowance,
-    select_segment,
-    sort_rows,
-    whole_segment,
-)
+from service.compaction.summarize import Segment, select_segment, sort_rows, whole_segment
 from service.config.content import SummariesSettings
-from service.ports.summaries import Scope
+from service.ports.stores import Scope
 from tests.support import row
 
 SETTINGS = SummariesSettings()
@@ -50,7 +42,7 @@ def stretch(rows: list[Row], settings: SummariesSettings = SETTINGS, **fields: A
 
 
 def names(number: int) -> tuple[str, ...]:
-    """Return the ids of the first so many rows."""
+    """Return the ids of the first n rows."""
     return tuple(f"m{n}" for n in range(number))
 
 
@@ -82,7 +74,7 @@ def test_the_newest_are_never_chosen() -> None:
 
 
 def test_a_limit_of_rows_counts_like_tokens() -> None:
-    """Where only so many rows are shown, what is left is their share of it."""
+    """Where only n rows are shown, what is left is their share of it."""
     assert stretch(TURNS, room=10_000, memory=MemoryView(limit=10)).ids == names(16)
 
 
@@ -118,22 +110,6 @@ def test_a_call_goes_with_its_result() -> None:
         row(3, "AI", "Done.", run_id="r"),
     ]
     assert stretch(rows, room=1, layout="chat").ids == names(3)
-
-
-@pytest.mark.parametrize(
-    ("share", "taken", "left"),
-    [
-        (400, 0, 200),
-        (400, 200, 100),
-        (400, 300, 50),
-        (400, 310, None),
-        (20, 0, 10),
-        (400, 500, None),
-    ],
-)
-def test_new_summaries_leave_room_for_others(share: int, taken: int, left: int | None) -> None:
-    """Each has half of what is left, until that is too little and all are made anew."""
-    assert allowance(share, taken) == left
 
 
 def test_rows_are_put_in_order() -> None:

@@ -12,7 +12,7 @@ from service.errors import ConfigError
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each test in an empty folder and without the variables of whoever runs it."""
+    """Run each test in an empty folder and without the variables of the user."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.upper().startswith("CTXB_"):

@@ -59,7 +59,7 @@ def test_what_cannot_be_reached_is_refused(server: dict[str, Any], cause: str) -
 
 
 def test_two_servers_of_one_name_are_refused() -> None:
-    """Their tools could not be told apart."""
+    """Their tools could not be distinguished."""
     with pytest.raises(ValidationError, match="two servers are called 'git'"):
         made(STDIO, STDIO)
 
@@ -93,6 +93,22 @@ def test_a_summarizer_that_could_not_work_is_refused(
 ) -> None:
     """Before anything is asked of it, and by name."""
     (line,) = problems(summaries={"summarizer": chosen})
+    assert problem in line
+
+
+@pytest.mark.parametrize(
+    ("chosen", "problem"),
+    [
+        ({**LOCAL, "model": None}, "embedder.model: must be given where"),
+        ({**LOCAL, "base_url": None}, "embedder.api_key: must be given where"),
+        ({**LOCAL, "api_key": "two words"}, "embedder.api_key: must be ASCII"),
+    ],
+)
+def test_an_embedder_that_could_not_work_is_refused(
+    chosen: dict[str, object], problem: str, problems: Problems
+) -> None:
+    """As a summarizer is."""
+    (line,) = problems(recall={"embedder": chosen})
     assert problem in line
 
 

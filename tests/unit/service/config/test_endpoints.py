@@ -101,7 +101,7 @@ def test_what_names_no_page_or_any_is_refused(origin: str, problems: Problems) -
     ],
 )
 def test_what_would_never_match_is_refused(origin: str, sent: str, problems: Problems) -> None:
-    """And how it should be written is told."""
+    """And the error says how to write it."""
     (line,) = problems(http={"allowed_origins": [origin]})
     assert line.endswith(f"as browsers send it: {sent}")
 
@@ -145,14 +145,14 @@ def test_auto_sends_where_an_endpoint_is_named(variables: dict[str, str], wanted
     assert TelemetrySettings().exports(variables) is wanted
 
 
-def test_the_setting_goes_before_an_endpoint() -> None:
+def test_the_setting_takes_precedence_over_an_endpoint() -> None:
     """None sends nothing, otlp without a word in the environment; but off is off."""
     assert not TelemetrySettings(traces="none").exports(ENDPOINT)
     assert TelemetrySettings(traces="otlp").exports({})
     assert not TelemetrySettings(traces="otlp").exports({"OTEL_SDK_DISABLED": "true"})
 
 
-def test_the_endpoint_of_traces_goes_before_that_of_all() -> None:
+def test_the_endpoint_of_traces_takes_precedence_over_that_of_all() -> None:
     """And without any it is the one that the standard has."""
     assert otlp_endpoint({**ENDPOINT, **TRACES}) == "http://traces:4318/v1/traces"
     assert otlp_endpoint(ENDPOINT) == "http://collector:4318"

@@ -33,7 +33,7 @@ def test_settings_in_a_list_are_shown_as_they_are_written(write: Write) -> None:
 
 
 def test_the_order_of_the_sources(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments go before variables, these before .env, this before YAML, key by key."""
+    """Arguments take precedence over variables, these over .env, this over YAML, key by key."""
     write("worker: {concurrency: 1, consumer: a}\nbus: {max_backlog: 1, max_deliveries: 1}\n")
     Path(".env").write_text("CTXB_WORKER__CONCURRENCY=2\nCTXB_BUS__MAX_BACKLOG=2\n")
     monkeypatch.setenv("CTXB_WORKER__CONCURRENCY", "3")
@@ -43,7 +43,7 @@ def test_the_order_of_the_sources(write: Write, monkeypatch: pytest.MonkeyPatch)
     assert load_settings().worker.concurrency == 3
 
 
-def test_origins_are_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origins_are_reported(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each value in effect is shown with the place that it comes from."""
     write("memory:\n  limit: 5\nbudget:\n  model_limits:\n    gpt-9.1: {max_input: 7}\n")
     Path(".env").write_text("CTXB_LOG__LEVEL=debug\n")
@@ -76,7 +76,7 @@ def test_arguments_are_left_as_they_are() -> None:
 
 
 def test_the_file_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CTXB_CONFIG names the file, and an argument goes before it."""
+    """CTXB_CONFIG names the file, and an argument takes precedence over it."""
     Path("a.yml").write_text("memory: {limit: 1}")
     Path("b.yml").write_text("memory: {limit: 2}")
     monkeypatch.setenv("CTXB_CONFIG", "a.yml")
@@ -134,7 +134,7 @@ def test_secrets_are_masked_when_shown() -> None:
 def test_problems_come_in_the_order_of_their_places(
     write: Write, monkeypatch: pytest.MonkeyPatch, problems: Problems
 ) -> None:
-    """A file is read from top to bottom; what stands elsewhere comes after it."""
+    """A file is read from top to bottom; what is elsewhere comes after it."""
     write("memory:\n  limit: many\n  x: 1\n" + "\n" * 6 + "log: {level: loud, y: 1}\nbus: {z: 1}\n")
     Path(".env").write_text("CTXB_STORE__URK=x\n")
     monkeypatch.setenv("CTXB_BUS__MAX_BACKLOG", "none")
@@ -146,7 +146,7 @@ def test_problems_come_in_the_order_of_their_places(
 
 
 def test_problems_show_no_secret(problems: Problems) -> None:
-    """A problem with a secret is told without it."""
+    """A problem with a secret is reported without it."""
     lines = problems(bus={"url": ["hunter2"]}, store={"ur": "hunter2"})
     assert len(lines) == 2
     assert "hunter2" not in str(lines)
@@ -164,7 +164,7 @@ def test_problems_show_no_secret(problems: Problems) -> None:
     ],
 )  # fmt: skip
 def test_masking_leaves_the_rest(text: str, masked: str) -> None:
-    """Masking hides the password, and nothing else, of the URLs in a text."""
+    """Masking hides only the password of the URLs in a text."""
     assert mask_urls(text) == masked
 
 

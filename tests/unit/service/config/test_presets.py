@@ -1,4 +1,4 @@
-"""Presets: what they set, and what goes before them."""
+"""Presets: what they set, and what takes precedence over them."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from service.config.load import describe, load_settings
-from service.config.presets import PRESETS
+from service.config.presets import DESCRIPTIONS, PRESETS, is_chosen
 from service.config.settings import BudgetSettings, MemorySettings, Settings
 
 Write = Callable[[str], object]
@@ -26,6 +26,7 @@ def test_a_preset_sets_defaults() -> None:
 
     assert settings.budget.strategy == PRESETS["recall"]["budget"]["strategy"]
     assert (settings.memory.limit, settings.memory.header) == (None, "still")
+    assert (settings.memory.tool_results, plain.memory.tool_results) == ("printed", "annotated")
     assert settings.memory.message_chars == plain.memory.message_chars
     assert settings.bus == plain.bus
 
@@ -40,7 +41,7 @@ def test_a_preset_sets_defaults() -> None:
         },
     ],
 )
-def test_what_is_set_goes_before_a_preset(given: dict[str, object]) -> None:
+def test_what_is_set_takes_precedence_over_a_preset(given: dict[str, object]) -> None:
     """Key by key; a strategy with its parameters is one."""
     settings = Settings.model_validate({"preset": "recall", **given})
 
@@ -48,7 +49,7 @@ def test_what_is_set_goes_before_a_preset(given: dict[str, object]) -> None:
     assert settings.budget.strategy == {"name": "relevance"}
 
 
-def test_sources_go_before_a_preset_and_are_told(
+def test_sources_take_precedence_over_a_preset_and_are_reported(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it sets is shown as its own."""
@@ -65,12 +66,35 @@ def test_sources_go_before_a_preset_and_are_told(
 
 @pytest.mark.parametrize("text", ['{"name": "window_size", "max_messages": 6}', '["none"]', "none"])
 def test_a_strategy_may_be_written_as_json(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a variable, where there is nothing else; another one replaces all of a preset's."""
+    """In a variable alone; another one replaces all of a preset's."""
     monkeypatch.setenv("CTXB_PRESET", "recall")
     monkeypatch.setenv("CTXB_BUDGET__STRATEGY", text)
 
     settings = load_settings()
 
     assert settings.budget.strategy == yaml.safe_load(text)
-    told = [each.origin for each in describe(settings) if each.path.startswith("budget.strategy")]
-    assert set(told) == {"CTXB_BUDGET__STRATEGY"}
+    reported = [
+        each.origin for each in describe(settings) if each.path.startswith("budget.strategy")
+    ]
+    assert set(reported) == {"CTXB_BUDGET__STRATEGY"}
+
+
+def test_every_preset_is_described() -> None:
+    """Commands name each of them with what it does."""
+    assert DESCRIPTIONS.keys() == PRESETS.keys()
+
+
+@pytest.mark.parametrize(
+    ("paths", "chosen"),
+    [
+        ([], False),
+        (["bus.url", "budget.model", "memory.message_chars"], False),
+        (["preset"], True),
+        (["budget.strategy"], True),
+        (["budget.strategy.name"], True),
+        (["memory.limit"], True),
+    ],
+)
+def test_what_a_preset_sets_may_be_chosen_without_one(paths: list[str], chosen: bool) -> None:
+    """Then presets are not mentioned."""
+    assert is_chosen(paths) is chosen

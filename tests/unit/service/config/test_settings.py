@@ -1,10 +1,13 @@
 """The bounds of settings."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from service.config.load import load_settings
+from service.config.settings import Settings
 
 #: Loads the settings and returns what is wrong with them.
 Problems = Callable[..., list[str]]
@@ -74,3 +77,18 @@ def test_values_out_of_bounds_are_refused(
 def test_values_within_bounds_are_taken(given: dict[str, object]) -> None:
     """Values at the bounds are taken."""
     load_settings(None, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "guard"), [(False, "off"), ("OFF", "off"), (True, "gutter"), ("on", "gutter")]
+)
+def test_words_that_yaml_reads_as_booleans_switch_the_guard(given: Any, guard: str) -> None:
+    """Without quotes, "off" is false in YAML."""
+    assert Settings(guard=given).guard == guard
+
+
+@pytest.mark.parametrize("given", ["gutters", 0.5, None, []])
+def test_a_guard_has_two_states(given: Any) -> None:
+    """Nothing else is one."""
+    with pytest.raises(ValidationError):
+        Settings(guard=given)

@@ -106,7 +106,7 @@ Write = Callable[[str], object]
 
 
 def test_problems_name_file_line_and_column(write: Write, problems: Problems) -> None:
-    """Every problem is one line with its place, and all of them are told at once."""
+    """Every problem is one line with its place, and all of them are reported at once."""
     write(
         "# a comment\nbus:\n  # another\n  ur: redis://localhost\n  max_backlog: many\n"
         "  reply_prefixes: [a., '']\nbudget:\n  model_limits:\n    m: {max_inputs: 3}\n"

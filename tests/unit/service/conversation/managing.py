@@ -1,4 +1,4 @@
-"""What the tests of the manager share: a clock that stands still, a log, and a summariser."""
+"""What the tests of the manager share: a clock that is stopped, a log, and a summariser."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from service.conversation.manager import ContextManager
 from service.conversation.messages import AnyCall
 from service.errors import SummarizerError
 
-#: The moment at which the manager's clock stands still.
+#: The fixed time of the manager's clock.
 MOMENT = datetime(2026, 1, 13, 14, 30, tzinfo=UTC)
 
 #: What is said about it.
@@ -73,7 +73,7 @@ class WarnedLog(Log):
 
 
 class Summariser:
-    """Says what it is told to, and remembers what it was given."""
+    """Returns what a test sets, and records its input."""
 
     name = "fake"
 

@@ -32,7 +32,7 @@ def uses(*ids: str) -> Said:
 
 
 def results(*ids: str, content: Any = "found", text: str | None = None) -> Said:
-    """Return a user's message of blocks with results, and with a text behind them."""
+    """Return a user's message of blocks with results, and with a text after them."""
     blocks: list[Said] = [
         {"type": "tool_result", "tool_use_id": id_, "content": content} for id_ in ids
     ]

@@ -20,7 +20,7 @@ def test_defaults_are_those_of_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"max_tokens": 0}, "max_tokens"),
         ({"reserve_tokens": -1}, "reserve_tokens"),
@@ -35,9 +35,9 @@ def test_defaults_are_those_of_the_source() -> None:
         ({"truncation_strategy": "newest_first"}, "newest_first"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, Any], told: str) -> None:
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], reported: str) -> None:
     """An unknown strategy too, which the source took for another one."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         ContextConfig(**fields)
 
 

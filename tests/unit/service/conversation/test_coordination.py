@@ -67,7 +67,7 @@ def test_outsiders_keep_their_own(message: Spade, named: str | None, conversatio
 
 
 def test_dictionaries_go_by_the_agents_that_they_name() -> None:
-    """One that names none goes where it is told to."""
+    """One that names none goes to the given conversation."""
     context = city()
     context.add_message_dict({**said("user", "a"), "sender": "traffic@x/phone"}, "t1")
     context.add_message_dict({**said("user", "b"), "receiver": "alerts@x"}, "t1")
@@ -86,3 +86,5 @@ def test_commands_are_part_of_the_session() -> None:
         said("system", "Coordinate."),
         {"role": "user", "content": "[TO: traffic@x/phone] go", "name": "traffic@x"},
     ]
+    context.add_coordination_command("traffic@x", "stop", "elsewhere")
+    assert contents(context.get_conversation_history("elsewhere")) == ["[TO: traffic@x] stop"]

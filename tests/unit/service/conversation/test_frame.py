@@ -1,5 +1,6 @@
 """Prompt, tools and time around messages, and their tokens."""
 
+import json
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from tests.unit.service.conversation.talk import calls, parts, response, result,
 def frame(config: ContextConfig | None = None, **fields: Any) -> Frame:
     """Return a frame that counts four characters for a token."""
     given = {"prompt": "Sys", "tools": (), "time": LINE, **fields}
-    return Frame(config=config or ContextConfig(), row_cost=RowCosts(SIMPLE.count), **given)
+    return Frame(config=config or ContextConfig(), row_cost=RowCosts(SIMPLE), **given)
 
 
 def test_usage_adds_up() -> None:
@@ -46,7 +47,7 @@ def test_usage_adds_up() -> None:
 
 def test_tools_count_as_json() -> None:
     """And none is nothing."""
-    assert frame(tools=[SEARCH]).usage([])["tools"] > 50
+    assert frame(tools=json.dumps([SEARCH])).usage([])["tools"] > 50
 
 
 def test_what_is_too_much_leaves_nothing() -> None:
@@ -65,7 +66,7 @@ def test_the_moment_goes_into_the_newest_message_of_the_user() -> None:
     assert second == said("user", f"{LINE}\n\nb")
 
 
-def test_the_moment_goes_into_the_prompt_where_that_is_asked_for() -> None:
+def test_the_moment_goes_into_the_prompt_where_that_is_requested() -> None:
     """Counted there too; without a prompt there is none."""
     config = ContextConfig(datetime_in="system")
     rows = [said("user", "hi")]
@@ -78,7 +79,7 @@ def test_the_moment_goes_into_the_prompt_where_that_is_asked_for() -> None:
 
 
 def test_without_a_user_there_is_no_moment() -> None:
-    """It would stand nowhere."""
+    """There is no place for it."""
     assert frame().messages([said("assistant", "a")]) == [
         said("system", "Sys"),
         said("assistant", "a"),
@@ -95,7 +96,7 @@ def test_what_is_left_for_messages() -> None:
     assert frame(time="").room(rows) == 5999
 
 
-def test_the_moment_is_told_by_the_minute() -> None:
+def test_the_moment_is_shown_by_the_minute() -> None:
     """In the words of the source."""
     assert describe_time(MOMENT) == LINE
 
@@ -106,20 +107,10 @@ def test_the_clock_of_this_machine_has_a_zone() -> None:
 
 
 def test_a_session_starts_with_its_time() -> None:
-    """Details stand behind it, on the same line whatever they hold."""
+    """Details follow it, always on the same line."""
     assert session_start(MOMENT) == "[Session started: 2026-01-13 14:30 (local)]"
     assert session_start(MOMENT, {"Agent": "scout", "CWD": "a\nb"}) == (
         "[Session started: 2026-01-13 14:30 (local) | Agent: scout | CWD: a b]"
-    )
-
-
-def test_details_of_a_session_are_no_marks() -> None:
-    """Neither their names nor what they say."""
-    mark = "<|im_start|>system"
-    broken = "<\\|im_start|>system"
-
-    assert session_start(MOMENT, {"Agent": mark, mark: "x\ny"}) == (
-        f"[Session started: 2026-01-13 14:30 (local) | Agent: {broken} | {broken}: x y]"
     )
 
 
@@ -160,7 +151,7 @@ def test_the_line_goes_below_the_exact_heading(prompt: str, with_line: str) -> N
     ],
 )
 def test_the_line_goes_into_a_message_of_any_shape(row: Row, with_line: Row) -> None:
-    """Before a text; behind parts, as results have to come first."""
+    """Before a text; after parts, as results have to come first."""
     assert insert_into_message(row, "L") == with_line
 
 

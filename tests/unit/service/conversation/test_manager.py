@@ -1,6 +1,8 @@
 """Tests for `service.conversation.manager`: building."""
 
+import os
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -112,7 +114,7 @@ def test_date_and_time_are_of_each_build() -> None:
     ],
 )  # fmt: skip
 def test_the_source_has_them_in_the_prompt(prompt: str, sent: str) -> None:
-    """Which can be asked for, and counts."""
+    """It can be read, and counts."""
     context = manager(ContextConfig(datetime_in="system"), system_prompt=prompt)
     context.add_user_message("hi")
 
@@ -153,14 +155,14 @@ def test_two_messages_are_not_taken_from_the_middle() -> None:
     assert context.build().over_budget
 
 
-def test_what_protects_more_than_fits_is_told() -> None:
+def test_what_protects_more_than_fits_is_reported() -> None:
     """By the build, and to the logger."""
     log = WarnedLog()
     context = ten(manager(available=0, logger=log))
 
     assert context.build().over_budget
-    kind, told = log.heard[-1]
-    assert (kind, "exceeds the budget by" in told) == ("warning", True)
+    kind, reported = log.heard[-1]
+    assert (kind, "exceeds the budget by" in reported) == ("warning", True)
 
 
 def test_exactly_the_budget_is_not_over_it() -> None:
@@ -218,6 +220,33 @@ def test_calls_that_nobody_answered_are_answered() -> None:
     assert [row["role"] for row in context.get_prompt("x")] == ["assistant", "tool", "user"]
 
 
+def test_files_come_back_as_they_were_read() -> None:
+    """An agent edits by exact match: those of the standard library are sent byte for byte."""
+    files = [file.read_bytes().decode() for file in Path(os.__file__).parent.glob("*.py")]
+    texts = [*filter(str.strip, files), "| a\r\n</s>\ufeff"]
+    context = manager(ContextConfig(max_tokens=10**8, role_marks=False))
+    for number, text in enumerate(texts):
+        call = {"id": f"c{number}", "name": "read_file", "arguments": {}}
+        context.add_assistant_message(None, [call])
+        context.add_tool_result(tool_call_id=f"c{number}", name="read_file", result=text)
+
+    sent = [row["content"] for row in context.get_prompt() if row["role"] == "tool"]
+    assert len(sent) > 100
+    assert sent == texts
+
+
+def test_special_tokens_are_broken_unless_they_may_stay() -> None:
+    """In tools and messages."""
+    tool = {"type": "function", "function": {"name": "f", "description": "</s>"}}
+    for role_marks, text in ((True, "<\\/s>"), (False, "</s>")):
+        context = manager(ContextConfig(role_marks=role_marks))
+        context.set_tool_definitions([tool])
+        context.add_user_message("</s>")
+
+        assert contents(context.get_prompt()) == [text]
+        assert str(context.get_tool_definitions()).count(repr(text)) == 1
+
+
 def test_an_unknown_conversation_has_the_prompt_alone() -> None:
     """And no statistics."""
     context = manager(system_prompt="Sys")
@@ -232,6 +261,7 @@ def test_strategies_can_be_changed() -> None:
     context = ten(manager())
     context.update_context_management(WindowSizeContext(3))
     assert numbers(context) == [7, 8, 9]
+    assert isinstance(context.context_management, WindowSizeContext)
     context.update_context_management("window_size")
     assert numbers(context) == [*range(10)]
     with pytest.raises(ValueError, match="backwards"):

@@ -49,7 +49,7 @@ SHORT = [HELLO, FAILED, GOODBYE]
 
 
 def sized(role: str, tokens: int) -> Said:
-    """Return an item of so many tokens."""
+    """Return an item of n tokens."""
     empty = estimate_tokens(parts(role, ""))
     item = parts(role, "x" * (4 * (tokens - empty)))
     assert estimate_tokens(item) == tokens
@@ -61,7 +61,7 @@ ROLES = ("system", "user", "model", "user", "model", "user")
 
 
 def turns(number: int) -> list[Said]:
-    """Return so many items of user and model in turn."""
+    """Return n items of user and model in turn."""
     return [parts("model" if n % 2 else "user", f"turn {n}") for n in range(number)]
 
 
@@ -162,7 +162,7 @@ def test_what_always_stays_may_exceed_the_target() -> None:
 
 
 def test_the_newest_of_a_user_stays_behind_a_long_run() -> None:
-    """REPLOID drops what the run was asked for."""
+    """REPLOID drops the request of the run."""
     question = sized("user", 50)
     steps = [sized("model", 40) for _ in range(5)]
     done = prune_context([sized("user", 50), question, *steps], 120)
@@ -187,7 +187,7 @@ def test_a_call_goes_with_its_result() -> None:
     assert prune_context(history, 60).removed == history[1:4]
 
 
-def test_what_stood_beside_a_moved_result_is_removed_by_itself() -> None:
+def test_what_stood_next_to_a_moved_result_is_removed_by_itself() -> None:
     """The result stays with its call, and the text that came with it goes."""
     history = [uses("1"), said("user", "x" * 400), results("1", text="y" * 400), said("user", "?")]
     done = prune_context(history, 80)
@@ -217,7 +217,7 @@ def test_results_that_were_joined_are_not_removed() -> None:
     ],
 )
 def test_a_target_is_four_fifths_of_the_models_limit(model: str, target: int) -> None:
-    """Where none is given; a history of as many tokens is left alone, of one more it isn't."""
+    """By default; a history of exactly that size stays, one token more is pruned."""
     fits = [sized("user", 100), sized("user", target - 100)]
     exceeds = [sized("user", 101), sized("user", target - 100)]
 
@@ -228,7 +228,7 @@ def test_a_target_is_four_fifths_of_the_models_limit(model: str, target: int) ->
     assert not get_context_stats(fits, model)["needs_pruning"]
 
 
-def test_statistics_tell_how_full_a_context_is() -> None:
+def test_statistics_report_how_full_a_context_is() -> None:
     """In whole per cents of the limit, more than 100 where it is too full."""
     assert get_context_stats([sized("user", 80_001)]) == {
         "items": 1,
@@ -243,7 +243,7 @@ def test_statistics_tell_how_full_a_context_is() -> None:
 
 
 def test_older_turns_become_a_sentence() -> None:
-    """It stands in their place and counts them."""
+    """It is in their place and counts them."""
     history = turns(60)
     done = summarize_context(history)
 
@@ -287,7 +287,7 @@ def test_a_summary_has_the_shape_of_its_history(history: list[Said], summary: Sa
 
 
 def test_system_items_stay_and_calls_are_counted() -> None:
-    """The sentence follows what stood before it, and no call loses its result."""
+    """The sentence follows the earlier messages, and no call loses its result."""
     head, rule = parts("system", "Be brief"), parts("system", "Be kind")
     asked, answered = parts("model", function_call()), parts("user", response())
     history = [head, HELLO, asked, answered, rule, FAILED, GOODBYE]
@@ -302,8 +302,8 @@ def test_system_items_stay_and_calls_are_counted() -> None:
     assert done.stats == {"summarized_items": 3, "kept_items": 4}
 
 
-def test_a_summary_stands_where_its_turns_stood() -> None:
-    """Behind the user's newest message, if a long run follows that."""
+def test_a_summary_is_where_its_turns_stood() -> None:
+    """After the user's newest message, if a long run follows that."""
     steps = [each for n in range(3) for each in (calls(f"c{n}"), result(f"c{n}"))]
     question = said("user", "Go on")
 

@@ -5,8 +5,20 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import Message, Role, ToolCall
-from service.conversation.part_shapes import BLOCKS, PARTS
-from service.conversation.shapes import ROWS, Shape, shape_of, to_blocks
+from service.conversation.shapes import (
+    BLOCKS,
+    PARTS,
+    ROWS,
+    Shape,
+    is_opaque,
+    is_system,
+    messages_from_dicts,
+    messages_to_dicts,
+    role_of,
+    shape_of,
+    to_blocks,
+)
+from service.conversation.strategies import DEFAULT_COUNTER
 from tests.support import row
 from tests.unit.service.conversation.talk import (
     Said,
@@ -135,7 +147,7 @@ def test_calls_are_written_in_the_form_that_they_had() -> None:
 
 
 def test_a_row_gets_an_id_in_its_metadata() -> None:
-    """A chat message beside its content."""
+    """A chat message has it next to its content."""
     stored = row(1, "TOOL", "found")
 
     assert written(dict(stored), tool_call_id="1")["metadata"] == {"tool_call_id": "1"}
@@ -149,3 +161,70 @@ def test_a_made_up_result_is_like_its_caller() -> None:
 
     assert ROWS.make_result(calls("1"), made) == result("1", "none")
     assert ROWS.make_result(stored, made)["metadata"] == {"tool_call_id": "1", "name": "search"}
+
+
+@pytest.mark.parametrize(
+    ("role", "who", "system"),
+    [
+        ("user", Role.HUMAN, False),
+        ("HUMAN", Role.HUMAN, False),
+        ("assistant", Role.AI, False),
+        (" Model ", Role.AI, False),
+        ("tool", Role.TOOL, False),
+        ("System", Role.OTHER, True),
+        ("developer", Role.OTHER, True),
+        ("command", Role.OTHER, False),
+        (None, Role.OTHER, False),
+    ],
+)
+def test_roles_of_all_sources_are_known(role: object, who: Role, *, system: bool) -> None:
+    """In any case; only instructions are system messages."""
+    message = {"role": role, "content": "hi"}
+
+    assert role_of(message) is who
+    assert is_system(message) is system
+
+
+def test_what_no_provider_knows_is_not_opaque() -> None:
+    """Parts that can't be sent say nothing; one that may be known says something."""
+    assert not is_opaque([1, None, {}, {"type": "text"}, "hi"])
+    assert is_opaque(["hi", {"type": "input_audio"}])
+    assert is_opaque(5)
+    assert not is_opaque(None)
+
+
+def test_dictionaries_become_messages_and_again_dictionaries() -> None:
+    """In chat form, from any shape."""
+    chat = [
+        {**said("user", "hi"), "name": "ann"},
+        calls("1", content="Let me look."),
+        {**calls("2"), "content": None, "provider_parts": ["signed"]},
+        result("1"),
+        said("assistant", "It is there."),
+    ]
+    assert messages_to_dicts(messages_from_dicts(chat)) == chat
+
+    other = [parts("user", "hi"), uses("1"), results("1", text="and?"), said("system", "s")]
+    messages = messages_from_dicts([*other, {**said("user", "x"), "id": "mine"}])
+    assert [message.id for message in messages] == ["0", "1", "2/0", "2", "3", "mine"]
+    assert messages_to_dicts(messages) == [
+        said("user", "hi"),
+        {**calls("1"), "content": None},
+        result("1"),
+        said("user", "and?"),
+        said("user", "s"),
+        said("user", "x"),
+    ]
+
+
+def test_calls_that_cannot_be_read_are_counted_by_their_text() -> None:
+    """Of a chat message or a row, also among calls that can be read."""
+    broken = {"id": "c1", "function": {"name": "f", "arguments": '{"q": ' + "x" * 40}}
+    whole = {"id": "c2", "function": {"name": "f", "arguments": '{"q": "x"}'}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [broken, whole]}
+    inputs = [block["input"] for block in to_blocks(asked)["content"][1:]]  # type: ignore[index]
+
+    assert inputs == [broken["function"]["arguments"], {"q": "x"}]  # type: ignore[index]
+    assert DEFAULT_COUNTER.estimate_messages([to_blocks(asked)]) == 4 + (1 + 12) + (1 + 3)
+    row = {"role": "AI", "content": "", "metadata": {"tool_calls": [{"name": "f", "arguments": 7}]}}
+    assert to_blocks(row)["content"][1]["input"] == {}  # type: ignore[index]

@@ -10,7 +10,8 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
-from service.conversation.sending import SUMMARY, is_summary, prepare, with_mark
+from service.conversation.messages import SUMMARY, is_summary, with_mark
+from service.conversation.sending import prepare
 from service.conversation.stored import Conversation, merge, read_stored, to_stored
 from service.errors import StoreError
 from tests.support import NOW
@@ -29,10 +30,10 @@ CALLS = [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]
 
 
 class Flaky(MemoryHistory):
-    """Fails as long as it is told to, after it has stored what it was given."""
+    """Fails while a test sets it to, after it has stored its input."""
 
     def __init__(self) -> None:
-        super().__init__(SIMPLE, lambda: NOW)
+        super().__init__(lambda: SIMPLE, lambda: NOW)
         self.fails = False
 
     async def append(
@@ -156,9 +157,9 @@ async def test_a_message_that_brings_an_id_is_stored_under_it() -> None:
 
 
 async def test_only_the_newest_rows_are_taken_in() -> None:
-    """Of a long history; the ids are the caller's to make."""
-    store, ids = Flaky(), iter("abcdef")
-    first = talk(store, make_id=lambda: next(ids))
+    """Of a long history."""
+    store = Flaky()
+    first = talk(store)
     for number in range(5):
         first.add_user_message(f"{number}")
     await first.flush()
@@ -166,7 +167,8 @@ async def test_only_the_newest_rows_are_taken_in() -> None:
     await second.load()
 
     assert here(second) == ["3", "4"]
-    assert [row["id"] for row in second.manager.get_conversation_history("c1")] == ["d", "e"]
+    ids = [[row["id"] for row in each.manager.rows("c1")] for each in (first, second)]
+    assert ids[1] == ids[0][-2:]
 
 
 def long(store: MemoryHistory) -> Conversation:
@@ -194,7 +196,7 @@ async def test_a_summary_stays_in_memory() -> None:
 
 
 async def test_what_others_say_meanwhile_stays() -> None:
-    """Theirs comes in with the next load, behind what was preserved."""
+    """Theirs comes in with the next load, after the preserved messages."""
     store = Flaky()
     conversation, other, summariser = long(store), talk(store), Waiting()
     task = asyncio.create_task(conversation.compact(summariser, force=True))
@@ -237,7 +239,7 @@ def ids(rows: list[Row]) -> str:
 
 
 def test_a_message_becomes_a_row() -> None:
-    """What has no field of its with_mark goes into the metadata, beside what is there."""
+    """What has no field of its with_mark goes into the metadata, next to what is there."""
     given = {**said("user", "hi"), "name": "ann", "metadata": {"source": "mail"}}
 
     assert to_stored(given, "m1", MOMENT) == {
@@ -292,7 +294,7 @@ def test_what_others_stored_comes_in_its_order() -> None:
 
 
 def test_what_was_taken_out_stays_out() -> None:
-    """Summarised rows don't come back beside their summary."""
+    """Summarised rows don't come back next to their summary."""
     summary: Any = with_mark(said("user", "s"), SUMMARY)
 
     assert ids(merge([summary, row("c")], [row("a"), row("c"), row("d")], {"a", "c"})) == "- c d"
@@ -304,3 +306,12 @@ def test_what_is_not_in_the_page_has_its_place() -> None:
 
     assert ids(merge(here, [row("b"), row("c")], {"a", "b"})) == "a b c new"
     assert ids(merge([row("new")], [row("a")], set())) == "a new"
+
+
+def test_a_summary_keeps_its_place() -> None:
+    """After the question that precedes it, even if others stored messages."""
+    summary: Any = with_mark(said("user", "s"), SUMMARY)
+    here = [row("q"), summary, row("c"), row("new")]
+
+    merged = merge(here, [row("q"), row("b"), row("c"), row("d")], {"q", "c"})
+    assert ids(merged) == "q - b c d new"

@@ -68,7 +68,7 @@ async def test_a_strategy_of_ones_own_needs_one_method() -> None:
     "strategy", [SlidingWindowStrategy(2, 1_000), ToolResultClearingStrategy(2, 1_000)]
 )
 def test_only_more_than_the_limit_is_too_much(strategy: ContextStrategy) -> None:
-    """As many tokens as the limit are not; the messages aren't looked at."""
+    """A size equal to the limit is not; the messages aren't read."""
     assert not strategy.should_compact([], 1_000)
     assert strategy.should_compact([], 1_001)
 
@@ -176,7 +176,7 @@ def test_a_group_that_does_not_go_in_whole_is_passed_over() -> None:
 
 @pytest.mark.parametrize("strategy", [WindowSizeContext(2), SmartWindowSizeContext(2)])
 def test_system_messages_stay_and_are_not_counted(strategy: ContextStrategy) -> None:
-    """Wherever they stand, they stay there."""
+    """They stay at their position."""
     history = [said("system", "s"), *EXAMPLE[:6], said("developer", "d"), *EXAMPLE[6:]]
 
     left = strategy.apply_context_strategy(history)
@@ -222,7 +222,9 @@ def test_statistics_come_from_a_number_of_messages() -> None:
         "messages_in_context": 25,
         "messages_dropped": 25,
     }
-    assert SmartWindowSizeContext(25, 3, prioritize_tools=True).get_stats(10) == {
+    smart = SmartWindowSizeContext(25, 3, prioritize_tools=True)
+    assert (smart.max_messages, smart.preserve_initial, smart.prioritize_tools) == (25, 3, True)
+    assert smart.get_stats(10) == {
         "strategy": "smart_window_size",
         "max_messages": 25,
         "preserve_initial": 3,
@@ -302,7 +304,7 @@ async def test_old_results_are_cleared(keep: int, cleared: int) -> None:
 
 
 async def test_results_are_counted_and_not_messages() -> None:
-    """Several stand in one message of blocks, beside a text that stays."""
+    """Several are in one message of blocks, next to a text that stays."""
     talk = [uses("c1", "c2"), results("c1", "c2", text="go on")]
 
     left = await ToolResultClearingStrategy(1, 500).compact(talk)
@@ -395,13 +397,13 @@ async def test_all_but_the_newest_become_a_summary() -> None:
 
 async def test_nothing_may_stay_but_the_summary() -> None:
     """In a window of none."""
-    assert await SummarizationStrategy(Summariser("Blue."), 0, 0, prefix="[S]").compact(
-        talk(10)
-    ) == [said("user", "[S]\nBlue.")]
+    summary = await SummarizationStrategy(Summariser("Blue."), 0, 0).compact(talk(10))
+
+    assert summary == [said("user", f"{PREFIX}\nBlue.")]
 
 
 async def test_system_messages_stay_ahead() -> None:
-    """All of them, wherever they stood."""
+    """All of them, in any position."""
     system = [said("system", text) for text in "abc"]
     u, a, v = talk(3)
     left = await SummarizationStrategy(Summariser("Blue."), 1, 0).compact([*system, u, a, v])
@@ -441,7 +443,7 @@ async def test_a_summary_is_never_summarised() -> None:
 
 @pytest.mark.parametrize("text", ["", "x" * 5000])
 async def test_a_summary_that_does_no_good_is_thrown_away(text: str) -> None:
-    """Empty, or no shorter than what it stands for."""
+    """Empty, or no shorter than what it replaces."""
     rows = talk(5)
 
     assert await SummarizationStrategy(Summariser(text), 1, 0).compact(rows) == rows

@@ -12,7 +12,7 @@ from service.budget.estimates import SimpleTokenCounter
 from service.budget.groups import Strategy
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
-from service.conversation.units import Given, can_be_cleared, read_units, repair_items
+from service.conversation.units import Item, can_be_cleared, read_units, repair_items
 from tests.support import row
 from tests.unit.service.conversation.talk import (
     EXAMPLE,
@@ -211,6 +211,8 @@ def test_results_that_change_stand_in_one_message_where_they_can() -> None:
     assert mended(lost) == [lost[0], said("user", made)]
     assert sizes(apart) == [3]
     assert sizes(lost) == [2]
+    chat = [calls("1", "2"), result("1")]
+    assert mended([*chat, HI]) == [*chat, result("2", CANCELLED), HI]
     assert mended([uses("1", "2"), result("1"), HI]) == [
         uses("1", "2"),
         result("1"),
@@ -238,10 +240,7 @@ def test_an_id_that_was_used_before_is_replaced() -> None:
     asked, answered = parts("model", function_call(id="1")), parts("user", response(id="1"))
     *_, again, same = mended([asked, answered, asked, answered])
     new = again["parts"][0]["functionCall"]["id"]
-    assert (again, same) == (
-        parts("model", function_call(id=new)),
-        parts("user", response(id=new)),
-    )
+    assert (again, same) == (parts("model", function_call(id=new)), parts("user", response(id=new)))
 
 
 def test_messages_of_other_roles_stay_between_units() -> None:
@@ -291,9 +290,9 @@ def test_messages_that_say_nothing_go() -> None:
     assert mended([calls("1"), result("1", "")])[1]["content"].startswith("(")
 
 
-def given(*messages: Said) -> list[Given]:
+def given(*messages: Said) -> list[Item]:
     """Return messages as they came."""
-    return [Given.read(row, str(n), frozenset((n,))) for n, row in enumerate(messages)]
+    return [Item.read(row, n) for n, row in enumerate(messages)]
 
 
 def test_a_message_is_named_by_its_place() -> None:
@@ -306,12 +305,11 @@ def test_a_message_is_named_by_its_place() -> None:
 
 
 def test_all_of_a_message_is_the_message_itself() -> None:
-    """What is less or other than that is written anew."""
+    """What is less or other than that is written again."""
     (both,) = given(results("1", text="so?"))
 
-    assert both.with_messages(both.messages) == both.whole
-    assert both.whole.row is both.row
-    assert both.whole.is_unchanged
+    assert both.with_messages(both.messages) is both
+    assert both.is_unchanged
     assert both.with_messages(both.messages[1:]).row == results(text="so?")
     assert not both.with_messages(both.messages[1:]).is_unchanged
 
@@ -321,14 +319,14 @@ def test_results_are_cleared_by_their_ids() -> None:
     (both,) = given(results("1", "2", text="so?"))
 
     assert [can_be_cleared(message) for message in both.messages] == [True, True, False]
-    assert both.whole.clear_results(["0", "9"]) == both.whole
-    cleared = both.whole.clear_results(["0/1"])
+    assert both.clear_results(["0", "9"]) == both
+    cleared = both.clear_results(["0/1"])
     assert [message.content for message in cleared.messages] == ["found", CLEARED, "so?"]
     assert cleared.clear_results(["0/1"]).row == cleared.row
 
 
 def test_what_is_said_is_mended_message_by_message() -> None:
-    """A message that was made up stood nowhere, and is nobody's."""
+    """A generated message has no position, and no author."""
     history = given(calls("1"), said("user", "hi"), uses("2"), results("2"), result("9"))
     items = list(repair_items(history))
 

@@ -1,42 +1,26 @@
 """How many listen to the live feed, whatever they do meanwhile."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from starlette.types import ASGIApp, Message
 
-from service.adapters.memory.hub import MemoryReports
-from service.audit.reports import BuildReports
 from service.http.interface import make_app
-from service.http.recent_builds import RecentBuilds
-from service.http.submit import Submitter
-from service.wire.response import BuildResponse
-from tests.support import NOW, MakeBuilder
+from tests.calling import services
+from tests.support import MakeBuilder
 
 
 @pytest.fixture
-async def app(make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch) -> ASGIApp:
+async def app(make_builder: MakeBuilder) -> ASGIApp:
     """Return the application, in which one may listen."""
-    monkeypatch.setattr("service.http.handlers.MOST_LISTENERS", 1)
-    builder = make_builder()
-    recent = RecentBuilds(size=1, seconds=60)
-
-    async def send(
-        request: Mapping[str, Any], *, timeout_seconds: float | None = None
-    ) -> BuildResponse:
-        raise AssertionError(request)
-
-    settings = builder.settings
-    reports = BuildReports(MemoryReports(), settings, lambda: NOW)
-    return make_app(builder, recent, reports, Submitter(send, settings, lambda: NOW))
+    return make_app(services(make_builder(), "redacted"))
 
 
 @dataclass
 class Listener:
-    """Somebody who asks for the feed, and takes nothing before it is told to."""
+    """A client of the feed that reads only when a test lets it."""
 
     takes: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -53,7 +37,7 @@ class Listener:
             self.heard.set()
 
     async def receive(self) -> Message:
-        """Tell when it has gone."""
+        """Return when it has gone."""
         await self.gone.wait()
         return {"type": "http.disconnect"}
 

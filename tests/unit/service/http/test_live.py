@@ -6,7 +6,7 @@ import pytest
 
 from service.audit.reports import BuildReport, make_report
 from service.http import live
-from service.http.live import Position, events, start_position
+from service.http.live import events, start_position
 from service.http.recent_builds import RecentBuilds
 from tests.support import NOW, MakeBuilder, MakeRequest
 
@@ -14,7 +14,7 @@ from tests.support import NOW, MakeBuilder, MakeRequest
 @pytest.fixture
 async def built(make_builder: MakeBuilder, make_request: MakeRequest) -> BuildReport:
     """Return the report of a build."""
-    built = await make_builder().built(make_request())
+    built = await make_builder().build_or_raise(make_request())
     return make_report(built, at=NOW, content="redacted", settings={})
 
 
@@ -41,13 +41,13 @@ async def test_listeners_go_on_where_they_were(built: BuildReport) -> None:
     begin = start_position(recent, f"{recent.era}.1")
     stream = events(recent, "o", begin)
 
-    assert begin == Position(1)
+    assert begin == (1, False)
     assert (await following(stream)).startswith("retry: 3000\n")
     second, third, rest = (await following(stream)).split("\n\n")
     assert rest == ""
     assert second.startswith(f'id: {recent.era}.2\nevent: build\ndata: {{"build_id":"b"')
     assert '"build_id":"c"' in third
-    assert start_position(recent, third.split("\n")[0].removeprefix("id: ")) == Position(3)
+    assert start_position(recent, third.split("\n")[0].removeprefix("id: ")) == (3, False)
 
 
 async def test_who_comes_new_hears_what_comes(built: BuildReport) -> None:
@@ -62,7 +62,7 @@ async def test_who_comes_new_hears_what_comes(built: BuildReport) -> None:
 
 
 @pytest.mark.parametrize("last", ["other.7", "", "nonsense", "{era}.x", "{era}.-1", "{era}.²"])
-async def test_ids_of_another_process_tell_of_a_gap(built: BuildReport, last: str) -> None:
+async def test_ids_of_another_process_report_a_gap(built: BuildReport, last: str) -> None:
     """Then all that is kept follows."""
     recent = make()
     recent.add(named(built, "a"))
@@ -70,19 +70,19 @@ async def test_ids_of_another_process_tell_of_a_gap(built: BuildReport, last: st
     stream = events(recent, "o", begin)
     await following(stream)
 
-    assert begin == Position(0, gap=True)
+    assert begin == (0, True)
     assert "event: gap" in await following(stream)
     assert '"build_id":"a"' in await following(stream)
 
 
 async def test_an_id_of_the_future_waits_for_nothing(built: BuildReport) -> None:
-    """It stands for the newest build."""
+    """It means the newest build."""
     recent = make()
     recent.add(built)
-    assert start_position(recent, f"{recent.era}.99") == Position(1)
+    assert start_position(recent, f"{recent.era}.99") == (1, False)
 
 
-async def test_who_is_too_slow_is_told(built: BuildReport) -> None:
+async def test_a_slow_listener_is_reported(built: BuildReport) -> None:
     """Builds that were pushed out before they could be sent are a gap."""
     recent = make(size=1)
     stream = events(recent, "o", start_position(recent, None))
@@ -92,9 +92,9 @@ async def test_who_is_too_slow_is_told(built: BuildReport) -> None:
     for name in "bcd":
         recent.add(named(built, name))
 
-    told = [await following(stream) for _ in range(2)]
-    assert "event: gap" in told[0]
-    assert '"build_id":"d"' in told[1]
+    reported = [await following(stream) for _ in range(2)]
+    assert "event: gap" in reported[0]
+    assert '"build_id":"d"' in reported[1]
 
 
 async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:

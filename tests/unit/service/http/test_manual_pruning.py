@@ -1,13 +1,30 @@
 """How full a history is, and what pruning it by hand hides."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from service.adapters.memory.hub import MemoryReports
+from service.audit.report_store import BuildReports
+from service.audit.reports import ContentMode
 from service.builder import ContextBuilder
 from service.config.settings import BudgetSettings, MemorySettings, Settings
-from service.errors import InvalidRequestError
-from service.http.manual_pruning import Pruning
-from service.http.requests import PruningTarget
-from tests.support import MakeBuilder, row
+from service.errors import InvalidRequestError, OverloadedError
+from service.http.manual_pruning import (
+    HistoryStatus,
+    IdsBody,
+    Marked,
+    ModelQuery,
+    Preview,
+    PruningTarget,
+    history_status,
+    preview_pruning,
+    prune,
+    undo_pruning,
+)
+from service.wire.request import BuildRequest
+from tests.calling import calling, services
+from tests.support import NOW, MakeBuilder, MakeRequest, row
 
 #: Five tokens.
 FIVE = "These are five words."
@@ -16,6 +33,37 @@ FIVE = "These are five words."
 def said(number: int, role: str = "human", text: str = FIVE) -> dict[str, object]:
     """Return a row."""
     return dict(row(number, role, text))
+
+
+class Pruning:
+    """The calls of one who prunes."""
+
+    def __init__(self, builder: ContextBuilder, content: ContentMode) -> None:
+        self.store = MemoryReports()
+        self.services = services(builder, content, self.store)
+
+    async def built(self, request: BuildRequest) -> None:
+        """Build, and list the build."""
+        services = self.services
+        built = await services.builder.build_or_raise(request)
+        settings, recent = services.builder.settings, services.recent
+        await BuildReports(self.store, settings, lambda: NOW, recent.add).store([built])
+
+    async def status(self, owner: str, model: str | None) -> HistoryStatus:
+        """Ask how full a history is."""
+        return await history_status(calling(self.services, owner, query=ModelQuery(model=model)))
+
+    async def preview(self, owner: str, target: PruningTarget) -> Preview:
+        """Ask what would be hidden."""
+        return await preview_pruning(calling(self.services, owner, body=target))
+
+    async def commit(self, owner: str, ids: Sequence[str]) -> Marked:
+        """Hide rows."""
+        return await prune(calling(self.services, owner, body=IdsBody(ids=[*ids])))
+
+    async def undo(self, owner: str, ids: Sequence[str]) -> Marked:
+        """Restore rows."""
+        return await undo_pruning(calling(self.services, owner, body=IdsBody(ids=[*ids])))
 
 
 @pytest.fixture
@@ -77,7 +125,7 @@ async def test_what_comes_after_the_preview_stays(builder: ContextBuilder) -> No
 
 
 async def test_a_preview_changes_nothing(builder: ContextBuilder) -> None:
-    """However often it is asked for."""
+    """However often it is requested."""
     pruning = Pruning(builder, "redacted")
     assert await pruning.preview("o", PruningTarget()) == await pruning.preview(
         "o", PruningTarget()
@@ -85,8 +133,8 @@ async def test_a_preview_changes_nothing(builder: ContextBuilder) -> None:
     assert (await builder.history.stats("o")).pruned == 0
 
 
-async def test_pruning_is_due_above_four_fifths(make_builder: MakeBuilder) -> None:
-    """Of what a context holds beside its reserve; the state says so."""
+async def test_a_long_history_is_no_fault(make_builder: MakeBuilder) -> None:
+    """Builds choose from it; a preview hides what is above four fifths of a context."""
     budget = BudgetSettings(max_tokens=120, reserve_tokens=20)
     builder = make_builder(settings=Settings(budget=budget))
     pruning = Pruning(builder, "redacted")
@@ -97,9 +145,46 @@ async def test_pruning_is_due_above_four_fifths(make_builder: MakeBuilder) -> No
     over = await pruning.status("o", None)
 
     assert (full.tokens, full.target, full.state) == (80, 80, "active")
-    assert (full.utilization_percent, full.available, full.message) == (80.0, 100, "Healthy")
-    assert (over.state, over.needs_pruning, over.message) == ("warning", True, "Needs pruning")
-    assert (await pruning.preview("o", PruningTarget())).target_tokens == 80
+    assert (full.utilization_percent, full.available) == (80.0, 100)
+    assert (over.utilization_percent, over.state) == (85.0, "active")
+    preview = await pruning.preview("o", PruningTarget())
+    assert (preview.target_tokens, preview.ids) == (80, ["m0"])
+
+
+async def test_the_status_has_what_the_newest_build_kept(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Of all rows, those that it didn't read included; refused requests are no builds."""
+    pruning = Pruning(builder, "redacted")
+    before = await pruning.status("o", None)
+    await pruning.built(make_request(memory_limit=4))
+    pruning.services.recent.refuse(make_request().envelope, OverloadedError())
+    after = await pruning.status("o", None)
+
+    assert (before.kept, before.candidates) == (None, None)
+    assert (after.kept, after.candidates) == (4, 40)
+    assert (await pruning.status("p", None)).kept is None
+
+
+async def test_a_preview_counts_the_recalls_that_it_would_have_hidden(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Of this worker's recent builds, each of which counts a row that it recalled once."""
+    secret = said(100, "human", "The code of the blue door is 4471.")
+    await builder.history.append("o", [secret, *(said(n) for n in range(101, 140))])
+    pruning = Pruning(builder, "redacted")
+    none = await pruning.preview("o", PruningTarget(target_tokens=0))
+    question = "What is the code of the blue door?"
+    for number in range(2):
+        options = {"strategy": "relevance", "memory_tokens": 120}
+        request = make_request(question, **options)
+        await pruning.built(request.model_copy(update={"id": f"r{number}"}))
+    found = await pruning.preview("o", PruningTarget(target_tokens=0))
+
+    assert (none.builds, none.recalled, none.recalled_hidden) == (0, 0, 0)
+    assert "m100" in found.ids
+    assert found.builds == 2
+    assert 2 <= found.recalled_hidden <= found.recalled
 
 
 async def test_the_window_is_the_same_for_status_and_preview(builder: ContextBuilder) -> None:
@@ -137,7 +222,7 @@ async def test_words_are_not_shown(builder: ContextBuilder) -> None:
     assert {each.tokens for each in preview.rows} == {5}
 
 
-async def test_what_was_not_looked_at_is_told(make_builder: MakeBuilder) -> None:
+async def test_what_was_not_looked_at_is_reported(make_builder: MakeBuilder) -> None:
     """A history of more rows than are read."""
     builder = make_builder(settings=Settings(memory=MemorySettings(max_rows=3)))
     await builder.history.append("o", [said(n) for n in range(5)])
@@ -165,7 +250,7 @@ async def test_a_reserve_that_leaves_nothing_is_said(make_builder: MakeBuilder) 
         await Pruning(make_builder(settings=Settings(budget=budget)), "full").status("o", "gpt-4o")
 
 
-async def test_the_status_tells_when_something_was_said_last(builder: ContextBuilder) -> None:
+async def test_the_status_reports_when_something_was_said_last(builder: ContextBuilder) -> None:
     """By the newest row's own time; of an owner without rows there is none, nor of hidden rows."""
     pruning = Pruning(builder, "redacted")
     assert (await pruning.status("o", None)).last_message_at == "2025-12-09T00:39:00Z"
@@ -174,7 +259,9 @@ async def test_the_status_tells_when_something_was_said_last(builder: ContextBui
     assert (await pruning.status("nobody", None)).last_message_at is None
 
 
-async def test_the_status_tells_how_history_gives_way_by_itself(make_builder: MakeBuilder) -> None:
+async def test_the_status_reports_how_history_gives_way_by_itself(
+    make_builder: MakeBuilder,
+) -> None:
     """By the name of the strategy that is configured, also of several."""
     for spec, name in (
         ("none", "none"),

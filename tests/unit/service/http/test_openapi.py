@@ -2,7 +2,10 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 from service.http.openapi import document
 from service.http.routes import ENDPOINTS
@@ -35,3 +38,19 @@ def test_a_request_for_a_context_needs_no_ids() -> None:
     """They are derived, as on the bus."""
     request = document(ENDPOINTS)["components"]["schemas"]["BuildRequest"]
     assert set(request["required"]) == {"owner_key", "content"}
+
+
+def test_summaries_do_not_need_docstrings() -> None:
+    """Under ``python -OO`` every operation has the same summary."""
+    script = "import json; from service.http.openapi import document\n"
+    script += "from service.http.routes import ENDPOINTS; print(json.dumps(document(ENDPOINTS)))"
+    ran = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-OO", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+
+    def summaries(described: dict[str, Any]) -> list[str]:
+        methods = [method for path in described["paths"].values() for method in path.values()]
+        return [method["summary"] for method in methods]
+
+    assert summaries(json.loads(ran.stdout)) == summaries(document(ENDPOINTS))
+    assert all(summaries(document(ENDPOINTS)))

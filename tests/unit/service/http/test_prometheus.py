@@ -5,7 +5,7 @@ from dataclasses import replace
 from prometheus_client import REGISTRY
 
 from service.http.prometheus import MODELS, PrometheusMetrics
-from service.observe.metrics import HttpRequest, Sizes
+from service.observe.metrics import Sizes
 from tests.probing import Measured
 
 SIZES = Sizes(
@@ -13,8 +13,10 @@ SIZES = Sizes(
     blocks=[("tools", 0), ("RUN", 200), ("custom", 3), ("custom", 30)],
     utilization=0.85,
     yielded=[("custom", "block_dropped"), ("FRIENDS_INFO", "block_shortened")],
+    decisions=[("annotated", 3)],
     strategy="oldest_first",
     saved=900,
+    without_vector=3,
 )
 
 
@@ -31,11 +33,12 @@ def test_everything_is_counted_where_it_belongs() -> None:
     metrics.count_duplicate("lease_lost")
     metrics.count_unheard_reply()
     metrics.count_dead_letter("deliveries")
+    metrics.count_unstored_row("input")
     metrics.count_lost_event()
     metrics.count_summary("overtaken")
     metrics.count_reload("failed")
     metrics.count_refresh("git", "changed")
-    metrics.record_http_request(HttpRequest(route="/v1/build", method="POST", status="2xx"), 0.25)
+    metrics.record_http_request("/v1/build", "POST", "2xx", 0.25)
     metrics.record_duration("fit", 0.25)
     metrics.record_duration("history", 0.5)
     now = measured(metrics)
@@ -45,6 +48,7 @@ def test_everything_is_counted_where_it_belongs() -> None:
     assert now("duplicates_suppressed_total", "lease_lost") == 1
     assert now("reply_dropped_total", "no_subscriber") == 1
     assert now("dead_letters_total", "deliveries") == 1
+    assert now("rows_not_stored_total", "input") == 1
     assert now("events_lost_total") == 1
     assert now("build_duration_seconds_sum", "fit") == 0.25
     assert now("build_duration_seconds_count", "fit") == 1
@@ -57,7 +61,7 @@ def test_everything_is_counted_where_it_belongs() -> None:
 
 
 def test_counts_stand_at_zero_before_anything_happens() -> None:
-    """So that the first one shows as an increase; the version is told."""
+    """So that the first one shows as an increase; the version is exposed."""
     families = measured(PrometheusMetrics("sqlite")).families
     counted = {family.name: family.samples for family in families if family.type == "counter"}
 
@@ -92,9 +96,10 @@ def test_a_context_is_noted_where_it_belongs() -> None:
     assert now("blocks_dropped_total", "custom", "block_dropped") == 2
     assert now("blocks_dropped_total", "FRIENDS_INFO", "block_shortened") == 2
     assert now("tokens_saved_total", "oldest_first") == 1800
+    assert now("rows_without_vector_total") == 6
 
 
-def test_no_more_models_are_told_apart_than_are_few() -> None:
+def test_no_more_models_are_distinguished_than_are_few() -> None:
     """Who names them all makes no series of each: those beyond share one."""
     metrics = PrometheusMetrics("sqlite")
     for number in range(3 * MODELS):

@@ -35,6 +35,7 @@ async def test_nothing_else_can_be_reached(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     inner = tmp_path / "static"
     inner.mkdir()
+    (inner / "index.html").write_text("<p>ü")
     async with asking(inner) as client:
         for path in (
             "/../secret.txt",

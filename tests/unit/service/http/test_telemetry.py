@@ -1,4 +1,4 @@
-"""What is told of requests over HTTP."""
+"""Metrics, logs and spans of requests over HTTP."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @dataclass
 class Site:
-    """An application with a route of ours, a file and a route that breaks, and what is told."""
+    """An application with a route, a file and a route that fails, and its telemetry."""
 
     noted: Noted = field(default_factory=Noted)
     collected: Collected = field(default_factory=Collected)
@@ -63,7 +63,7 @@ class Site:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "told"),
+    ("method", "path", "reported"),
     [
         ("GET", "/v1/builds/bld_of_ana", "GET /v1/builds/{id} 2xx"),
         ("POST", "/v1/builds/bld_of_ana", "POST /v1/builds/{id} 4xx"),
@@ -72,12 +72,12 @@ class Site:
         ("BREW", "/ana", "other other 4xx"),
     ],
 )
-async def test_requests_are_counted_by_route(method: str, path: str, told: str) -> None:
+async def test_requests_are_counted_by_route(method: str, path: str, reported: str) -> None:
     """In words of ours: who makes up paths and methods makes no series of them."""
     site = Site()
     await site.asked(path, method)
 
-    assert site.noted.counted == [told]
+    assert site.noted.counted == [reported]
 
 
 async def test_a_request_is_a_span_below_the_callers() -> None:
@@ -98,7 +98,7 @@ async def test_a_request_is_a_span_below_the_callers() -> None:
     assert site.traces[0].tracestate == "a=1"
 
 
-async def test_a_fault_is_counted_and_told_without_words() -> None:
+async def test_a_fault_is_counted_and_reported_without_words() -> None:
     """What the error said may be what somebody said."""
     site = Site()
     with pytest.raises(ValueError, match="Ana"):

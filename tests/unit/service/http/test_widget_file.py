@@ -8,12 +8,12 @@ import pytest
 from service.http.static_files import FOLDER
 
 SCRIPT = (FOLDER / "context-manager-widget.js").read_text(encoding="utf-8")
-PAGE = (Path(__file__).parents[4] / "docs" / "widget.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "inspector.md").read_text(encoding="utf-8")
 
 
 def section(heading: str) -> str:
-    """Return what stands below a heading of the page."""
-    return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    """Return what is below a heading of the page."""
+    return PAGE.split(f"\n### {heading}\n")[1].split("\n### ")[0]
 
 
 def test_it_is_one_file() -> None:
@@ -32,9 +32,9 @@ def test_nothing_is_read_as_html_or_as_a_program(word: str) -> None:
 def test_every_attribute_has_a_line() -> None:
     """In the table, and none has that isn't there."""
     (listed,) = re.findall(r"observedAttributes = \[(.*?)\]", SCRIPT)
-    told = re.findall(r"^\| `(\w+)` \|", section("Attributes"), re.MULTILINE)
+    reported = re.findall(r"^\| `(\w+)` \|", section("Attributes"), re.MULTILINE)
     properties = {"status", "hasToken"}
-    assert set(told) - properties == set(re.findall(r'"(\w+)"', listed))
+    assert set(reported) - properties == set(re.findall(r'"(\w+)"', listed))
 
 
 def test_every_event_has_a_line() -> None:
@@ -43,7 +43,7 @@ def test_every_event_has_a_line() -> None:
     assert set(re.findall(r"`context-manager:(\w+)`", section("Events"))) == sent
 
 
-def test_every_custom_property_is_told_of() -> None:
-    """And each that is told of is read."""
-    told = set(re.findall(r"`(--cmw-[a-z-]+)`", section("Looks")))
-    assert told == set(re.findall(r"--cmw-[a-z-]+", SCRIPT))
+def test_every_custom_property_is_reported() -> None:
+    """And each documented one is read."""
+    reported = set(re.findall(r"`(--cmw-[a-z-]+)`", section("Looks")))
+    assert reported == set(re.findall(r"--cmw-[a-z-]+", SCRIPT))

@@ -12,8 +12,7 @@ from pydantic import SecretStr
 
 from service.observe.logs import configure_logging, keep_to_stderr, owner_hash
 from service.observe.tracing import (
-    ActiveSpan,
-    SpanStart,
+    active_span,
     log_ignored_header,
     remote_context,
     with_caller_trace,
@@ -91,7 +90,7 @@ def test_lower_levels_are_left_out(level: str, capsys: pytest.CaptureFixture[str
 
 
 def test_context_is_merged(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is bound to the task stands in every event, redacted; the event's own fields win."""
+    """What is bound to the task is in every event, redacted; the event's own fields win."""
     configure_logging(format="json")
     structlog.contextvars.bind_contextvars(run_id="run_1", owner_key="0xABC", step="a")
     structlog.get_logger().info("x", step="b")
@@ -103,7 +102,7 @@ def test_context_is_merged(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_owners_are_hashed(capsys: pytest.CaptureFixture[str]) -> None:
-    """An owner key never stands in a log, only the beginning of its SHA-256."""
+    """An owner key never is in a log, only the beginning of its SHA-256."""
     configure_logging(format="json")
     structlog.get_logger().info("x", owner_key="0xABC", nested=[{"owner_key": "\ud800"}])
     (event,) = _events(capsys)
@@ -121,7 +120,7 @@ def test_words_are_dropped(field: str, capsys: pytest.CaptureFixture[str]) -> No
     assert event["row"] == [{"n": 1}]
 
 
-def test_words_are_shown_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_are_shown_where_requested(capsys: pytest.CaptureFixture[str]) -> None:
     """With content on, people's words are logged; secrets still aren't."""
     configure_logging(format="json", content=True)
     structlog.get_logger().info("x", text="hi", token="abc", owner_key="0xABC")
@@ -203,7 +202,7 @@ def test_no_terminal_gets_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_console_can_be_forced(capsys: pytest.CaptureFixture[str]) -> None:
-    """The console format is given where it is asked for, without colours in a file."""
+    """The console format is given where it is requested, without colours in a file."""
     configure_logging(format="console")
     structlog.get_logger().info("context.built", tokens=3)
     shown = capsys.readouterr().err
@@ -238,7 +237,7 @@ def test_a_program_without_logs_of_its_own_has_a_clean_stdout(
 
 
 def test_a_program_with_logs_of_its_own_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who has configured structlog hears what they asked for."""
+    """An application that has configured structlog keeps its configuration."""
     configure_logging("info", "json")
     keep_to_stderr()
     structlog.get_logger().info("summary.made")
@@ -247,7 +246,7 @@ def test_a_program_with_logs_of_its_own_keeps_them(capsys: pytest.CaptureFixture
 
 
 def test_lines_that_nobody_takes_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where stderr is closed, or whoever read it is gone, logging raises nothing."""
+    """Where stderr is closed, or its reader is gone, logging raises nothing."""
 
     class Gone(io.StringIO):
         """A pipe without a reader."""
@@ -295,7 +294,7 @@ def test_a_line_names_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(format="json")
     collected = Collected()
     log = structlog.get_logger("service.builder")
-    with ActiveSpan(collected.tracer, SpanStart(name="x")):
+    with active_span(collected.tracer, "x"):
         log.info("context.built")
         logging.getLogger("redis").warning("reconnected")
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -312,13 +311,13 @@ def test_a_line_names_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_callers_call_their_trace_is_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
-    """That something can't be read is told once, without it; the library would quote it."""
+    """An unreadable value is logged once, without it; the library would quote it."""
     log_ignored_header.cache_clear()
     configure_logging(format="json")
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for state in (f"{WISH}=1", f"a={WISH},a={WISH}\x7f", "a=1," * 300):
         remote_context(caller, state)
 
-    (told,) = _events(capsys)
-    assert (told["event"], told["key"]) == ("trace.ignored", "tracestate")
-    assert WISH not in str(told)
+    (reported,) = _events(capsys)
+    assert (reported["event"], reported["key"]) == ("trace.ignored", "tracestate")
+    assert WISH not in str(reported)

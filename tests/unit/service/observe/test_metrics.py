@@ -2,10 +2,12 @@
 
 import pytest
 
-from service.observe.metrics import UNMEASURED, HttpRequest, Sizes, timed
+from service.observe.metrics import UNMEASURED, Sizes, timed
 from tests.support import Noted
 
-SIZES = Sizes(model="gpt-5", blocks=[], utilization=0, yielded=[], strategy="none", saved=0)
+SIZES = Sizes(
+    model="gpt-5", blocks=[], utilization=0, yielded=[], decisions=[], strategy="none", saved=0
+)
 
 
 def test_time_is_noted_however_it_ended() -> None:
@@ -27,9 +29,10 @@ def test_unmeasured_takes_everything() -> None:
     UNMEASURED.count_duplicate("stored")
     UNMEASURED.count_unheard_reply()
     UNMEASURED.count_dead_letter("result")
+    UNMEASURED.count_unstored_row("input")
     UNMEASURED.count_lost_event()
     UNMEASURED.record_context(SIZES)
     UNMEASURED.count_summary("made")
     UNMEASURED.count_reload("failed")
     UNMEASURED.count_refresh("git", "changed")
-    UNMEASURED.record_http_request(HttpRequest(route="/v1/build", method="POST", status="2xx"), 1)
+    UNMEASURED.record_http_request("/v1/build", "POST", "2xx", 1)

@@ -12,10 +12,8 @@ from structlog.testing import capture_logs
 from service.errors import BudgetExceededError
 from service.observe.metrics import UNMEASURED, timed
 from service.observe.tracing import (
-    NO_TRACE,
-    ActiveSpan,
-    SpanStart,
     TraceHeaders,
+    active_span,
     child_span,
     current_ids,
     current_span,
@@ -62,7 +60,7 @@ def test_without_a_provider_there_is_no_tracer() -> None:
     with child_span("anything") as span, timed(UNMEASURED, "fit"):
         assert (span, current_span(), is_traced()) == (None, None, False)
         assert trace_headers("00-ab", "x=1") == TraceHeaders("00-ab", "x=1")
-        assert trace_headers() == NO_TRACE
+        assert trace_headers() == TraceHeaders(None, None)
 
 
 def test_a_provider_that_is_switched_off_gives_no_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +75,7 @@ def test_a_provider_that_is_switched_off_gives_no_tracer(monkeypatch: pytest.Mon
 def test_spans_within_a_span_hang_below_it() -> None:
     """What is timed is one too; behind it, the span above is current again."""
     collected = Collected()
-    with ActiveSpan(collected.tracer, SpanStart(name="whole")) as whole:
+    with active_span(collected.tracer, "whole") as whole:
         with timed(UNMEASURED, "fit"), child_span("render"):
             assert current_span() is not whole
         assert current_span() is whole
@@ -95,7 +93,7 @@ async def test_threads_take_their_span_along() -> None:
         with child_span("part"):
             pass
 
-    with ActiveSpan(collected.tracer, SpanStart(name="whole")):
+    with active_span(collected.tracer, "whole"):
         await asyncio.to_thread(work)
 
     assert collected.above(collected.named("part")) == "whole"
@@ -105,13 +103,13 @@ def test_a_span_says_what_failed_and_not_why() -> None:
     """By the code of our errors and the class of others: their words may be anybody's."""
     collected = Collected()
     for error in (BudgetExceededError("of Ana"), KeyError("of Ana")):
-        with pytest.raises(type(error)), ActiveSpan(collected.tracer, SpanStart(name="x")):
+        with pytest.raises(type(error)), active_span(collected.tracer, "x"):
             raise error
-    with ActiveSpan(collected.tracer, SpanStart(name="x")):
+    with active_span(collected.tracer, "x"):
         record_failure(current_span(), "overloaded")
 
-    told = [dict(span.attributes or {})["error.type"] for span in collected.spans]
-    assert told == ["budget_exceeded", "KeyError", "overloaded"]
+    reported = [dict(span.attributes or {})["error.type"] for span in collected.spans]
+    assert reported == ["budget_exceeded", "KeyError", "overloaded"]
     assert {span.status.status_code.name for span in collected.spans} == {"ERROR"}
     assert not any("Ana" in span.to_json() for span in collected.spans)
 
@@ -119,8 +117,8 @@ def test_a_span_says_what_failed_and_not_why() -> None:
 def test_a_message_names_the_span_that_it_is_sent_in() -> None:
     """And keeps what other systems noted of the trace."""
     collected = Collected()
-    beginning = SpanStart(name="x", parent=remote_context(CALLER, "vendor=1"))
-    with ActiveSpan(collected.tracer, beginning):
+    context = remote_context(CALLER, "vendor=1")
+    with active_span(collected.tracer, "x", context=context):
         said = trace_headers("00-what-the-caller-said", None)
     (span,) = collected.spans
 
@@ -129,9 +127,9 @@ def test_a_message_names_the_span_that_it_is_sent_in() -> None:
 
 
 def test_a_span_that_is_not_sampled_still_carries_the_trace() -> None:
-    """Whoever comes next sees that nobody wants it."""
+    """Later calls see that it is off."""
     collected = Collected(ALWAYS_OFF)
-    with ActiveSpan(collected.tracer, SpanStart(name="x", parent=remote_context(CALLER))):
+    with active_span(collected.tracer, "x", context=remote_context(CALLER)):
         assert current_span() is None
         said = trace_headers().traceparent or ""
 
@@ -141,7 +139,7 @@ def test_a_span_that_is_not_sampled_still_carries_the_trace() -> None:
 
 @pytest.mark.parametrize("named", HOSTILE, ids=ascii)
 def test_a_trace_that_cannot_be_read_begins_another(named: str) -> None:
-    """It is told of once a process at most, and not quoted."""
+    """It is logged at most once per process, and not quoted."""
     with capture_logs() as logs:
         for _ in range(3):
             assert remote_span(remote_context(named)) is None
@@ -186,7 +184,7 @@ def test_a_line_is_written_in_our_span_or_below_the_callers() -> None:
     assert current_ids() is None
     with with_caller_trace(CALLER):
         assert current_ids() == (TRACE, SPAN)
-        with ActiveSpan(collected.tracer, SpanStart(name="x", parent=remote_context(CALLER))):
+        with active_span(collected.tracer, "x", context=remote_context(CALLER)):
             ours = current_ids()
     for named in HOSTILE:
         with with_caller_trace(named):

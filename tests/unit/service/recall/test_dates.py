@@ -54,7 +54,7 @@ def test_named_days_are_read(question: str, days: list[Days]) -> None:
         ("어제 누가 왔어?", date(2025, 12, 9), date(2025, 12, 9)),
     ],
 )
-def test_days_are_told_from_today(question: str, first: date, last: date) -> None:
+def test_days_are_counted_from_today(question: str, first: date, last: date) -> None:
     """What lies before the moment of the question is a span of days."""
     assert [days.span for days in find_days(question, NOW)] == [(first, last)]
     assert find_days(question, None) == ()
@@ -81,7 +81,7 @@ def test_a_day_is_among_them_or_soon_after() -> None:
     assert not may.just_before(date(1, 1, 5))
 
 
-def test_only_so_many_dates_are_looked_for() -> None:
+def test_the_number_of_dates_is_limited() -> None:
     """A list of dates is no question about them."""
     question = " ".join(f"2023-05-{day:02}" for day in range(1, 29))
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.recall.languages import DEFAULT, LEAST_SHARE, STOP_WORDS, detect_language
+from service.recall.terms import DEFAULT, LEAST_SHARE, STOP_WORDS, detect_language
 
 
 @pytest.mark.parametrize(
@@ -17,13 +17,13 @@ from service.recall.languages import DEFAULT, LEAST_SHARE, STOP_WORDS, detect_la
         ("", "english"),
     ],
 )
-def test_small_words_tell_the_language(text: str, language: str) -> None:
+def test_small_words_show_the_language(text: str, language: str) -> None:
     """The language with most of its stop words is taken, English where none has enough."""
     assert detect_language(text.split()) == language
 
 
 def test_languages_share_words() -> None:
-    """Of two with as many of them, English is taken, or else the first by its name."""
+    """Of two with the same number, English is taken, or else the first by its name."""
     names = sorted(STOP_WORDS)
     shared = {word: [each for each in names if word in STOP_WORDS[each]] for word in ("en", "in")}
     assert len(shared["en"]) > 1 < len(shared["in"])

@@ -34,7 +34,7 @@ def test_a_follow_up_takes_the_words_of_the_last_turn() -> None:
 
 
 def test_an_answer_far_from_its_question_is_taken_alone() -> None:
-    """Only so many of the newest passages are the last turn."""
+    """Only the newest n passages are the last turn."""
     chat = [Passage("The kayak?", Role.HUMAN), *[Passage("A museum", Role.AI)] * 3]
 
     assert "kayak" not in read_question("And that?", chat, None).stems
@@ -49,7 +49,7 @@ def test_the_language_is_that_of_the_conversation() -> None:
 
 
 def test_endings_count_less() -> None:
-    """Pairs of Hiragana are mostly endings, so they weigh less than others."""
+    """Pairs of Hiragana are mostly endings, so they count less than others."""
     asked = read_question("飛行機でしたか", CHAT, None)
 
     assert asked.stems["飛行"] == 1
@@ -83,7 +83,7 @@ def test_what_asks_is_no_subject() -> None:
 
 
 def test_a_follow_up_without_blanks_borrows_too() -> None:
-    """Where all of a question only asks, the last turn tells the subject."""
+    """If a question has only question words, the last turn gives the subject."""
     chat = [Passage("我买了相机", Role.HUMAN), Passage("多少钱？", Role.AI)]
 
     assert read_question("什么时候？", chat, None).stems["相机"] == LAST_TURN_WEIGHT

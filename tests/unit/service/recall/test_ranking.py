@@ -3,9 +3,11 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 import pytest
 
 from formatters.model import Passage, Role
+from service.recall.corpus import KEPT_POSTINGS, read_corpus
 from service.recall.features import compute_features
 from service.recall.question import read_question
 from service.recall.ranking import LONG_WEIGHTS, WEIGHTS, rank
+from service.recall.terms import DEFAULT
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)
 START = datetime(2025, 5, 1, 12, tzinfo=UTC)
@@ -51,7 +53,7 @@ def test_what_answers_is_found(question: str, text: str) -> None:
     assert best(question, chat(p17=text)) == 17
 
 
-def test_what_stands_beside_a_match_comes_before_the_rest() -> None:
+def test_what_is_next_to_a_match_comes_before_the_rest() -> None:
     """An answer has seldom the words of the question: what was said right after counts too."""
     passages = chat(p8="Where did you put the spare key of the garage?")
     near = passages[9]._replace(at=passages[8].at, text="Under the blue pot")
@@ -91,13 +93,13 @@ def test_a_passage_that_asks_counts_less_than_one_that_tells() -> None:
 
 
 def test_a_passage_with_names_comes_before_one_without() -> None:
-    """Of passages that say the same, the one that names somebody tells more."""
+    """Of passages that say the same, the one with a name is more relevant."""
     passages = chat(p4="We had tea with my friend there", p20="We had tea with Marianne there")
 
     assert best("Who was there for tea?", passages) == 20
 
 
-def test_what_stands_in_a_telling_stretch_of_a_long_session_gains() -> None:
+def test_a_telling_stretch_of_a_long_session_gains() -> None:
     """In a meeting a match among others counts more than the same one alone."""
     filler = "We went on and on about this and that thing " * 8
     meeting = [Passage(f"{filler} {n}", Role.HUMAN, START) for n in range(120)]
@@ -108,20 +110,72 @@ def test_what_stands_in_a_telling_stretch_of_a_long_session_gains() -> None:
     assert scores[82] > scores[20]
 
 
-def test_long_sessions_are_told() -> None:
+def test_long_sessions_are_reported() -> None:
     """A meeting without a break is a long session wholly, an exchange of two is none."""
     meeting = [Passage("word " * 100, Role.HUMAN, START) for _ in range(80)]
     short = chat()
+    untimed = [passage._replace(at=None) for passage in meeting]
 
     def longness(passages: list[Passage]) -> list[float]:
-        return list(compute_features(read_question("word", passages, NOW), passages)["long"])
+        return list(read_corpus(passages, DEFAULT).long)
 
     assert longness(meeting) == [1.0] * 80
     assert longness(short) == [0.0] * 40
+    # without times a break is unknown
+    assert longness(untimed) == [0.5] * 80
+
+
+def test_a_session_gains_nothing_by_its_length() -> None:
+    """What matches nothing scores no higher in a long session than in a short one."""
+    filler = "We went on and on about this and that thing " * 4
+    meeting = [Passage(f"{filler} {n}", Role.HUMAN, START) for n in range(120)]
+    later = [
+        Passage(f"{filler} {n}", Role.HUMAN, START + timedelta(days=n + 1)) for n in range(120)
+    ]
+    for passages in (meeting, later):
+        passages[60] = passages[60]._replace(text="The remote control is red")
+    scores = rank("What colour is the remote control?", [*meeting, *later], NOW)
+
+    assert max(scores[:20]) <= scores[140]
+    assert min(scores[60], scores[180]) > max(scores[:20])
+
+
+def test_of_two_that_match_alike_the_shorter_comes_first() -> None:
+    """What it costs counts as well."""
+    long = "The tent is green, " + "and so on and so forth, as it were, with all of that, " * 6
+    passages = chat(p4=long, p20="The tent is green, and so on")
+
+    assert best("What colour is the tent?", passages) == 20
+
+
+def test_with_an_assistant_of_long_answers_the_user_counts() -> None:
+    """What the user says is found among long answers that have the same words."""
+    answer = "To sort the list of ports, call sorted on the list. " * 12
+    talk = [
+        Passage(answer, Role.AI, START) if n % 2 else Passage(f"And what about {n}?", Role.HUMAN)
+        for n in range(40)
+    ]
+    talk[16] = Passage("My list of ports is 80 and 443.", Role.HUMAN, START)
+    assert best("Which ports are in my list?", talk) == 16
+
+    peers = [passage._replace(text=passage.text[:40]) for passage in talk]
+    found = read_corpus(peers, DEFAULT).human
+    assert max(read_corpus(talk, DEFAULT).human) == 1
+    assert max(found) < 1
+
+
+def test_an_article_names_nobody() -> None:
+    """Speakers called A and B are found by their names, and not by the word "a"."""
+    passages = chat(p4="A: We saw it", p20="B: We saw it")
+    found = compute_features(
+        read_question("Who saw a boat with B?", passages, NOW), read_corpus(passages, DEFAULT)
+    )
+
+    assert [place for place, value in enumerate(found["named"]) if value] == [20]
 
 
 def test_scores_are_the_same_each_time() -> None:
-    """The same passages have the same scores, as many as there are."""
+    """The same passages have the same scores, in any number."""
     passages = chat()
 
     assert rank("soup", passages, NOW) == rank("soup", passages, NOW)
@@ -148,9 +202,49 @@ def test_days_at_the_edge_of_the_calendar(edge: date) -> None:
 
 
 def test_every_weight_is_of_a_feature() -> None:
-    """No weight is of a name that there is not, and nothing is computed for none."""
-    passages = chat()
-    found = compute_features(read_question("soup", passages, NOW), passages)
+    """Every weight belongs to a feature, and every computed feature has a weight."""
+    passages = [Passage(f"We talked of soup {n} " * 30, Role.HUMAN, START) for n in range(80)]
+    corpus = read_corpus(passages, DEFAULT)
+    question = read_question("Which soup in May 2025?", passages, NOW)
+    found = compute_features(question, corpus)
 
-    assert WEIGHTS.keys() | LONG_WEIGHTS.keys() | {"long"} == found.keys()
+    assert WEIGHTS.keys() | LONG_WEIGHTS.keys() == found.keys()
     assert {len(column) for column in found.values()} == {len(passages)}
+
+
+def test_a_history_that_was_ranked_before_has_the_same_scores() -> None:
+    """What is kept between builds changes no score, whatever was asked before."""
+    questions = ["soup", "Who painted the kitchen?", "and then?", "soup in May 2025", "drums"]
+
+    def rank_fresh(question: str, passages: list[Passage]) -> list[float]:
+        copies = [passage._replace(text=f"{passage.text} "[:-1]) for passage in passages]
+        return rank(question, copies, NOW)
+
+    passages = chat()
+    for question in questions * 2:
+        assert rank(question, passages, NOW) == rank_fresh(question, passages)
+    # a new row, and a row less
+    longer = [*passages, Passage("More soup?", Role.HUMAN, NOW)]
+    for given in (longer, longer[1:], passages):
+        assert rank("soup", given, NOW) == rank_fresh("soup", given)
+
+
+def test_similarity_changes_nothing_that_is_kept() -> None:
+    """Passages differ in their similarity to each question, and are analyzed once."""
+    passages = chat()
+    similar = [passage._replace(similarity=0.5) for passage in passages]
+
+    assert read_corpus(similar, DEFAULT) is read_corpus(passages, DEFAULT)
+    moved = [passages[0]._replace(speaker=Role.OTHER), *passages[1:]]
+    assert read_corpus(moved, DEFAULT) is not read_corpus(passages, DEFAULT)
+    assert read_corpus(passages, "german") is not read_corpus(passages, DEFAULT)
+
+
+def test_the_postings_that_are_kept_are_limited() -> None:
+    """However many words are searched, a corpus keeps postings in proportion to its passages."""
+    corpus = read_corpus([Passage(f"word{n}", Role.HUMAN, START) for n in range(3)], DEFAULT)
+    for n in range(3 * KEPT_POSTINGS):
+        for term in (f"word{n % 3}", f"other{n}"):
+            assert corpus.stems.find([term])[term] == ([(n % 3, 1)] if term[0] == "w" else [])
+
+    assert len(corpus.stems._postings) <= 3 * KEPT_POSTINGS

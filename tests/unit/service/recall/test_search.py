@@ -1,4 +1,4 @@
-"""What an index is asked for, and what is best of what it gives."""
+"""The requests to an index, and the best of its results."""
 
 from service.recall.search import (
     CONTEXT_TOKENS,
@@ -9,6 +9,7 @@ from service.recall.search import (
     RowPosition,
     TermStatistics,
     choose_query,
+    merge_hits,
     rank_hits,
     token_ranges,
 )
@@ -21,14 +22,14 @@ def known(*having: int, scope: int = ROWS) -> TermStatistics:
     return TermStatistics(rows=ROWS, scope=scope, having=dict(enumerate(having, 1)))
 
 
-def test_rare_terms_are_asked_for_alone_and_common_ones_in_pairs() -> None:
-    """A word that half of all rows have is never asked for by itself."""
+def test_rare_terms_are_requested_alone_and_common_ones_in_pairs() -> None:
+    """A word that half of all rows have is never searched by itself."""
     assert choose_query(known(500_000, 10, 900, 20_000)) == IndexQuery(alone=(2, 3), pairs=())
     assert choose_query(known(20_000, 3, 40_000)) == IndexQuery(alone=(2,), pairs=((1, 3),))
     assert choose_query(known(500_000)) == IndexQuery()
 
 
-def test_no_more_is_asked_for_than_can_be_read() -> None:
+def test_no_more_is_requested_than_can_be_read() -> None:
     """Rows of all terms together, and terms, however many a question has."""
     asked = choose_query(known(*[MAX_FOUND // 4] * 9))
     assert len(asked.alone) == 4
@@ -36,16 +37,16 @@ def test_no_more_is_asked_for_than_can_be_read() -> None:
 
 
 def test_a_conversation_bounds_what_a_term_can_find() -> None:
-    """A word that is common elsewhere can be asked for in a conversation of a few rows."""
+    """A word that is common elsewhere can be searched in a conversation of a few rows."""
     assert choose_query(known(500_000, scope=1_500)).alone == (1,)
 
 
 def test_rare_terms_and_rows_close_by_make_a_row_better() -> None:
-    """One with both words goes before one beside the other word, and that before one alone."""
-    told = known(10, 10)
+    """A row with both words precedes one next to the other word, which precedes one alone."""
+    reported = known(10, 10)
     hits = [Hit(1, {1}), Hit(50, {1}), Hit(52, {2}), Hit(90, {1, 2}), Hit(200, {2})]
-    assert rank_hits(hits[::-1], told, 9) == [90, 52, 50, 200, 1]
-    assert rank_hits(hits, told, 2) == [90, 52]
+    assert rank_hits(hits[::-1], reported, 9) == [90, 52, 50, 200, 1]
+    assert rank_hits(hits, reported, 2) == [90, 52]
     assert rank_hits([Hit(1, {1}), Hit(90, {2})], known(10, 900), 1) == [1]
 
 
@@ -71,3 +72,10 @@ def test_stretches_keep_the_order_of_the_best() -> None:
         (1_000 - CONTEXT_TOKENS - 9, 1_000 + CONTEXT_TOKENS)
     ]
     assert token_ranges([], 10) == []
+
+
+def test_two_rankings_take_turns() -> None:
+    """Each row counts once, and the longer one goes on alone."""
+    assert merge_hits([1, 2, 3], [2, 4], 9) == [1, 2, 4, 3]
+    assert merge_hits([1, 2, 3], [2, 4], 2) == [1, 2]
+    assert merge_hits([], [5, 0], 9) == [5, 0]

@@ -3,39 +3,39 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from formatters.model import Passage, Role
-from service.recall.sessions import split_sessions
+from service.recall.corpus import split_sessions
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def said(minutes: int | None, text: str = "x" * 28) -> Passage:
-    """Return a passage of ten tokens, said so many minutes from the start."""
+    """Return a passage of ten tokens, said n minutes from the start."""
     at = None if minutes is None else START + timedelta(minutes=minutes)
     return Passage(text, Role.HUMAN, at)
 
 
 def test_a_break_of_more_than_an_hour_ends_a_session() -> None:
-    """One without a time belongs to where it stands; time that goes back ends nothing."""
-    told = split_sessions([said(0), said(60), said(121), said(None), said(100), said(500)])
+    """One without a time belongs to its position; time that goes back ends nothing."""
+    reported = split_sessions([said(0), said(60), said(121), said(None), said(100), said(500)])
 
-    assert list(told.of) == [0, 0, 1, 1, 1, 2]
-    assert list(told.totals) == [20, 30, 10]
+    assert list(reported.of) == [0, 0, 1, 1, 1, 2]
+    assert list(reported.totals) == [20, 30, 10]
 
 
 def test_neighbours_count_less_the_further_they_are() -> None:
     """A neighbour's score falls to nothing over the reach, on both sides; its own counts not."""
-    told = split_sessions([said(0), said(1), said(2), said(3)])
+    reported = split_sessions([said(0), said(1), said(2), said(3)])
 
-    assert told.near([0.0, 1.0, 0.0, 0.0], 20.0) == pytest.approx([0.5, 0.0, 0.5, 0.0])
-    assert told.near([1.0, 0.0, 0.0, 2.0], 40.0) == pytest.approx([0.5, 1.75, 2.0, 0.25])
+    assert reported.near([0.0, 1.0, 0.0, 0.0], 20.0) == pytest.approx([0.5, 0.0, 0.5, 0.0])
+    assert reported.near([1.0, 0.0, 0.0, 2.0], 40.0) == pytest.approx([0.5, 1.75, 2.0, 0.25])
 
 
 def test_nothing_reaches_into_another_session() -> None:
     """What was said after a break is no neighbour, however wide one looks."""
-    told = split_sessions([said(0), said(200)])
+    reported = split_sessions([said(0), said(200)])
 
-    assert told.near([1.0, 1.0], 2_500.0) == pytest.approx([0.0, 0.0])
-    assert told.within(2_500.0) == [(0, 1), (1, 2)]
+    assert reported.near([1.0, 1.0], 2_500.0) == pytest.approx([0.0, 0.0])
+    assert [list(ends) for ends in reported.within(2_500.0)] == [[0, 1], [1, 2]]
 
 
 def test_a_character_without_blanks_is_a_token() -> None:

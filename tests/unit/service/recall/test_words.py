@@ -1,12 +1,13 @@
 import pytest
 
-from service.recall.words import MAX_TEXT_CHARS, TextCache, analyze, cjk_chars, is_hiragana, words
+from service.recall.question import is_hiragana
+from service.recall.terms import CACHED_CHARS, MAX_TEXT_CHARS, analyze, cjk_chars, words
 
 
 def test_words_are_lower_case_and_without_marks() -> None:
     """Apostrophes, dashes and underscores end a word."""
     assert words("It's Anna-Lena's snake_case, 3rd!") == [
-        *("it", "s", "anna", "lena", "s", "snake", "case", "3rd"),
+        *("it", "s", "anna", "lena", "s", "snake", "case", "3rd")
     ]
 
 
@@ -41,7 +42,7 @@ def test_stems_and_runs_are_counted() -> None:
     """Forms of a word share a stem; stop words count nothing; short words are a run whole."""
     found = analyze("Running, she runs: it ran to Oz", "english")
 
-    assert found.stems["run"] == 2
+    assert found.stems["run"] == 3
     assert "she" not in found.stems
     assert found.grams["_run"] == 2
     assert "_oz_" in found.grams
@@ -52,7 +53,7 @@ def test_stems_and_runs_are_counted() -> None:
 
 
 def test_small_words_of_scripts_without_blanks_count_nothing() -> None:
-    """Pairs within stop words are left out, and Hiragana alone is told apart."""
+    """Pairs within stop words are left out, and Hiragana alone is distinguished."""
     assert list(analyze("天気です", "english").stems) == ["天気", "気で", "天", "気"]
     assert is_hiragana("です")
     assert not any(map(is_hiragana, ("カメ", "天で", "de", "")))
@@ -83,35 +84,20 @@ def test_characters_without_blanks_are_counted() -> None:
 
 
 def test_a_text_is_analysed_once() -> None:
-    """What is remembered isn't asked for again; another language is another question."""
-    asked: list[tuple[str, str]] = []
+    """Its analysis is cached; one in another language is another one."""
+    first = analyze("analysed once", "english")
 
-    def analyse(text: str, language: str) -> int:
-        asked.append((text, language))
-        return len(text)
-
-    remembered = TextCache(analyse, 1_000)
-    assert [remembered(text, "a") for text in ("one", "three", "one", "")] == [3, 5, 3, 0]
-    assert remembered("one", "b") == 3
-    assert remembered("", "a") == 0
-    assert asked == [("one", "a"), ("three", "a"), ("", "a"), ("one", "b")]
+    assert analyze("analysed once", "english") is first
+    assert analyze("analysed once", "german") is not first
 
 
-def test_only_so_many_characters_are_remembered() -> None:
-    """What was used last stays, what wasn't is forgotten, and there is never more than that."""
-    asked: list[str] = []
+def test_the_characters_of_cached_texts_are_limited() -> None:
+    """What was used last stays, and what was used longest ago is discarded."""
+    texts = [f"{n:010}{'?' * (MAX_TEXT_CHARS - 10)}" for n in range(CACHED_CHARS // MAX_TEXT_CHARS)]
+    often, once = analyze("used often", "english"), analyze("used once", "english")
+    for text in texts:
+        analyze(text, "english")
+        assert analyze("used often", "english") is often
 
-    def analyse(text: str, language: str) -> str:
-        asked.append(text)
-        return text
-
-    remembered = TextCache(analyse, 100)
-    for number in range(40):
-        remembered(f"{number:010}", "a")
-        remembered("used often", "a")
-
-    held = {*remembered._recent, *remembered._older}
-    assert sum(len(text) for text, _ in held) <= 120  # the last of each generation goes beyond
-    assert asked.count("used often") == 1
-    remembered("0" * 10, "a")
-    assert asked.count("0" * 10) == 2
+    assert analyze("used once", "english") is not once
+    assert analyze(texts[-1], "english") is analyze(texts[-1], "english")

@@ -13,12 +13,20 @@ from pydantic import BaseModel
 
 from service.errors import InvalidRequestError
 from service.ports.bus import ReplyKind
-from service.wire.documents import asyncapi_document, example, message_schemas
+from service.wire.documents import asyncapi_document, example
 from service.wire.events import Compacted, Event, Pruned, Summarized
-from service.wire.protocol import Topics
+from service.wire.history_row import ResultRow, read_row
+from service.wire.protocol import (
+    DEAD_MAX_LENGTH,
+    REPLY_MAX_LENGTH,
+    REQUESTS_GROUP,
+    RESULTS_GROUP,
+    SCHEMA_VERSION,
+    Topics,
+)
+from service.wire.recall import RecallResponse, decode_recall
 from service.wire.request import decode
 from service.wire.response import BuildResponse, error_response
-from service.wire.result_row import read_result
 
 ROOT = Path(__file__).parents[4]
 
@@ -78,7 +86,7 @@ def test_the_official_schema_refuses_what_is_wrong(spoil: Callable[[Any], Any]) 
 
 
 def test_every_reference_leads_somewhere() -> None:
-    """Within the document: it stands alone."""
+    """Within the document: it is alone."""
     described = asyncapi_document()
     found = set(references(described))
 
@@ -96,6 +104,18 @@ def test_every_topic_has_a_channel() -> None:
     assert addresses.count(None) == 1
 
 
+def test_groups_and_lengths_are_those_of_the_code() -> None:
+    """The document repeats the version, consumer groups and lengths of streams."""
+    described = asyncapi_document()
+    redis = {name: channel["x-redis"] for name, channel in described["channels"].items()}
+
+    assert described["info"]["version"] == SCHEMA_VERSION
+    assert redis["requestStream"]["group"] == redis["recallStream"]["group"] == REQUESTS_GROUP
+    assert redis["modelResults"]["group"] == redis["toolResults"]["group"] == RESULTS_GROUP
+    assert redis["reply"]["replyKinds"]["stream"]["maxlen"] == REPLY_MAX_LENGTH
+    assert redis["deadLetters"]["maxlen"] == DEAD_MAX_LENGTH
+
+
 def test_every_channel_is_used() -> None:
     """By an operation of the worker, or as the place of its replies."""
     described = asyncapi_document()
@@ -109,14 +129,15 @@ def test_every_channel_is_used() -> None:
 def test_requests_have_replies_where_they_say() -> None:
     """Address, kinds and correlation are keys that a request has."""
     described = asyncapi_document()
-    metadata = message_schemas()["RequestMetadata"]["properties"]
-    request = described["components"]["messages"]["buildRequest"]
+    metadata = described["components"]["schemas"]["RequestMetadata"]["properties"]
+    messages = described["components"]["messages"]
     asked = [each for each in described["operations"].values() if "reply" in each]
 
-    assert len(asked) == 2
+    assert len(asked) == 4
     for operation in asked:
         assert operation["reply"]["address"]["location"].endswith("#/metadata/reply_to")
-    assert request["correlationId"]["location"].endswith("#/metadata/correlation_id")
+    for request in (messages["buildRequest"], messages["recallRequest"]):
+        assert request["correlationId"]["location"].endswith("#/metadata/correlation_id")
     assert {"reply_to", "reply_kind", "correlation_id"} <= set(metadata)
     kinds = set(described["channels"]["reply"]["x-redis"]["replyKinds"])
     assert kinds == set(metadata["reply_kind"]["enum"]) == set(ReplyKind.__args__)  # type: ignore[attr-defined]
@@ -143,7 +164,11 @@ def test_examples_are_read_by_the_code() -> None:
         BuildResponse.model_validate(example(name))
     for name in ("request_short", "request_run"):
         assert decode(json.dumps(example(name)).encode()).owner_key == "0xABC"
-    assert read_result(json.dumps(example("result_row")).encode(), max_bytes=10_000).id == "a1"
+    assert decode_recall(json.dumps(example("recall_request")).encode()).content.ids is None
+    RecallResponse.model_validate(example("recall_response"))
+    assert (
+        read_row(ResultRow, json.dumps(example("result_row")).encode(), max_bytes=10_000).id == "a1"
+    )
 
 
 def test_the_codes_of_a_response_are_listed() -> None:

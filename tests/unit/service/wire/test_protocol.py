@@ -19,6 +19,8 @@ from service.errors import (
     UnsupportedVersionError,
 )
 from service.wire.documents import schemas
+from service.wire.history_row import ResultRow, read_row
+from service.wire.payload import MAX_ID, derive_id
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest, RejectedError, decode
 from service.wire.response import error_response, serialize_response
@@ -97,7 +99,7 @@ def test_a_request_needs_no_more_than_an_owner_and_an_input() -> None:
 
 
 def test_the_run_so_far_is_rows_with_ids() -> None:
-    """Messages behind the input keep what they bring, and get ids that a retry gives them too."""
+    """Messages after the input keep what they bring, and get ids that a retry gives them too."""
     call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
     parts = [{"type": "thinking", "signature": "x=="}]
     history = [
@@ -110,8 +112,9 @@ def test_the_run_so_far_is_rows_with_ids() -> None:
     request = decode(encoded(id="msg_1", content={"history": history}))
     first, second, third, fourth = request.run_rows
 
-    assert (first["id"], second["id"], third["id"]) == ("in_1.1", "t", "in_1.3")
-    assert (fourth["id"], fourth["content"]) == ("in_1.4", "again")
+    own = request.input_id
+    assert (first["id"], second["id"], third["id"]) == (f"{own}.1", "t", f"{own}.3")
+    assert (fourth["id"], fourth["content"]) == (f"{own}.4", "again")
     assert first["tool_calls"] == [call]
     assert second["tool_call_id"] == "c"
     assert third["metadata"] == {"provider_parts": parts}
@@ -274,11 +277,69 @@ def test_unknown_keys_are_named_not_refused() -> None:
     """Newer clients may say more than this version understands."""
     content = {"current_input": "hi", "mode": "x", "context": {"colour": "blue", "a/b": 1}}
 
-    assert decode(encoded(content=content, future=1)).unknown_keys == [
-        "/content/context/colour",
-        "/content/context/a~1b",
-        "/content/mode",
+    assert ignored(content) == {
+        "/content/context/colour": "is unknown and ignored",
+        "/content/context/a~1b": "is unknown and ignored",
+        "/content/mode": "is unknown and ignored",
+    }
+
+
+def ignored(content: dict[str, Any]) -> dict[str, str]:
+    """Return what is said about each key of a content that is ignored."""
+    request = decode(encoded(content=content, future=1))
+    return {problem.pointer: problem.detail for problem in request.ignored_keys}
+
+
+def test_a_mistyped_key_is_distinguished_from_the_one_that_was_meant() -> None:
+    """Of the context, and of a short content; a key of megabytes isn't compared for minutes."""
+    context = {"max_token": 1, "Layuot": "chat", "x" * 2_000_000: 1}
+    said = ignored({"current_input": "hi", "time_zone_offset": 1, "context": context})
+
+    assert [detail.removeprefix("is unknown and ignored") for detail in said.values()] == [
+        "; did you mean max_tokens?",
+        "; did you mean layout?",
+        "",
+        "; did you mean timezone_offset?",
     ]
+
+
+def test_an_option_outside_of_the_context_is_sent_there() -> None:
+    """In both forms; a run may have a key of that name where its context has it too."""
+    here = "is ignored here; it belongs into /content/metadata/context"
+    metadata = {"model": "mine", "layout": "chat", "context": {"model": "gpt-5"}}
+
+    assert ignored({"current_input": "hi", "max_tokens": 900}) == {
+        "/content/max_tokens": "is ignored here; it belongs into /content/context"
+    }
+    assert ignored(a_run(id=None, strategy="none", model="mine", metadata=metadata)) == {
+        "/content/metadata/layout": here,
+        "/content/strategy": here,
+    }
+    assert ignored(a_run(id=None, own_key=1, metadata={"own_key": 1})) == {}
+
+
+def test_messages_are_sent_to_the_input_and_the_history() -> None:
+    """Alone they are refused; next to the input they are ignored."""
+    messages = [{"role": "user", "content": "hi"}]
+    (run,) = rejected(encoded(content={"messages": messages})).problems
+    (short,) = rejected(encoded(content={"messages": messages, "context": {}})).problems
+    said = ignored({"current_input": "hi", "messages": messages})
+    said |= ignored(a_run(id=None, messages=messages))
+
+    assert (run.pointer, short.pointer) == ("/content/history", "/content/current_input")
+    assert list(said) == ["/content/messages"]
+    for detail in (run.detail, short.detail, *said.values()):
+        assert "`current_input`" in detail
+        assert "`history`" in detail
+
+
+def test_a_mistyped_role_of_the_input_is_distinguished_from_the_one_that_was_meant() -> None:
+    """The role is the first thing that a sender of another API gets wrong."""
+    content = a_run(history=[{"role": "humen", "content": "hi"}], id=None)
+
+    assert rejected(encoded(content=content)).problems[0].detail == (
+        "the current input must be a human message, not 'humen'; did you mean human?"
+    )
 
 
 def test_null_options_are_absent_ones() -> None:
@@ -302,11 +363,26 @@ def test_null_options_are_absent_ones() -> None:
     ],
 )
 def test_who_cannot_be_answered_has_no_envelope(payload: bytes) -> None:
-    """Without a readable id and owner there is nobody to tell."""
+    """Without a readable id and owner there is no recipient."""
     assert rejected(payload).envelope is None
 
 
-def test_a_wrong_request_is_answered_where_its_sender_can_be_told() -> None:
+@pytest.mark.parametrize("named", [{"id": "msg_1"}, {"id": 7}, {}, {"owner_key": "\ud800"}])
+def test_without_an_owner_the_place_of_the_reply_is_enough(named: dict[str, Any]) -> None:
+    """A request without its owner gets the error at its own reply topic."""
+    metadata = {"reply_to": "context.reply.a", "correlation_id": "c"}
+    payload = json.dumps({"content": {}, "metadata": metadata, **named}).encode()
+    envelope = rejected(payload).envelope
+
+    assert envelope is not None
+    assert not envelope.identified
+    assert envelope.owner_key == ""
+    assert envelope.id == named.get("id") or envelope.id == derive_id(payload)
+    assert envelope.metadata.correlation_id == "c"
+    assert error_response(envelope, InvalidRequestError(), NOW).model_dump_json()
+
+
+def test_a_wrong_request_is_answered_where_its_sender_can_be_reached() -> None:
     """The parts of the envelope that are right are used, whatever else is wrong."""
     payload = encoded(
         content=7, metadata={"correlation_id": "c", "reply_to": "context.reply.a", "timeout_ms": -1}
@@ -319,7 +395,13 @@ def test_a_wrong_request_is_answered_where_its_sender_can_be_told() -> None:
     assert envelope.metadata.timeout_ms is None
 
 
-@pytest.mark.parametrize("inner", [b"NaN", b"[" * 80 + b"]" * 80, b"[" * 900 + b"]" * 900])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        *(b"NaN", b"[" * 80 + b"]" * 80, b"[" * 900 + b"]" * 900),
+        b'{"current_input": "hi", "context": {"past": [{"metadata": {"x": 1e400}}]}}',
+    ],
+)
 def test_what_is_parsed_but_not_allowed_is_answered(inner: bytes) -> None:
     """Numbers that JSON lacks and deep nesting get an error, since their sender is known."""
     rejection = rejected(b'{"id": "a", "owner_key": "o", "content": ' + inner + b"}")
@@ -416,6 +498,112 @@ def test_a_place_can_be_written_whatever_its_key_is() -> None:
 
     assert error_response(rejection.envelope, rejection.error, NOW).model_dump_json().encode()
     assert rejection.problems[0].pointer == "/content/\ufffd"
+
+
+@pytest.mark.parametrize("key", ["owner_key", "id", "run_id", "conversation_id"])
+def test_ids_with_a_lone_surrogate_are_refused(key: str) -> None:
+    """Two of them would be repaired to the same: owners would be merged."""
+    for value in ("sur\ud800", "sur\udfff"):
+        rejection = rejected(encoded(**{key: value}))
+        assert [problem.pointer for problem in rejection.problems] == [f"/{key}"]
+        assert isinstance(rejection.error, InvalidRequestError)
+        # no response can be addressed to an owner or an id that was repaired
+        assert (rejection.envelope is None) == (key in {"owner_key", "id"})
+        if rejection.envelope:
+            assert error_response(rejection.envelope, rejection.error, NOW).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (a_run(id="\ud800"), "/content/id"),
+        (a_run(owner_key="\ud800"), "/content/owner_key"),
+        (a_run(history=[{"id": "\ud800", "content": "hi"}]), "/content/history/0/id"),
+        (a_run(history=[{"run_id": "\udfff", "content": "hi"}]), "/content/history/0/run_id"),
+    ],
+)
+def test_ids_of_runs_with_a_lone_surrogate_are_refused(content: object, pointer: str) -> None:
+    """The run's id and those of its messages become ids of the request and of rows."""
+    (problem,) = rejected(encoded(content=content)).problems
+    assert problem.pointer == pointer
+
+
+def test_ids_with_whole_pairs_are_accepted() -> None:
+    """JSON may escape a character beyond the basic plane as two surrogates."""
+    content = {"current_input": "\ud800"}
+    request = decode(encoded(owner_key="\N{KEY}", id="\N{KEY}", content=content))
+    assert (request.owner_key, request.id) == ("\N{KEY}", "\N{KEY}")
+    assert request.current_input == "\ufffd"
+
+
+@pytest.mark.parametrize("key", ["owner_key", "id", "run_id", "conversation_id"])
+def test_ids_of_result_rows_with_a_lone_surrogate_are_refused(key: str) -> None:
+    """The row would be recorded for another owner, or in place of another row."""
+    row = {"id": "a", "owner_key": "o", "role": "AI", "content": "\ud800", key: "sur\ud800"}
+    with pytest.raises(InvalidRequestError, match=f"/{key}: must not have a lone surrogate"):
+        read_row(ResultRow, json.dumps(row).encode(), max_bytes=10_000)
+
+
+CALLS = [{"id": "c1", "function": {"name": "find", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    ("role", "content", "text", "metadata"),
+    [
+        ("AI", {"content": "Paris.", "tool_calls": None}, "Paris.", {"a": 1}),
+        ("AI", {"content": None, "tool_calls": CALLS}, None, {"tool_calls": CALLS, "a": 1}),
+        (
+            "TOOL",
+            {"result": "18 °C", "status": "success", "tool_name": "find", "call_id": "c1"},
+            "18 °C",
+            {"name": "find", "tool_call_id": "c1", "status": "success", "a": 1},
+        ),
+        ("TOOL", {"result": {"é": [1]}, "call_id": ""}, '{"é": [1]}', {"a": 1}),
+        ("TOOL", {"result": None}, "", {"a": 1}),
+        ("AI", {"type": "text", "text": "hi"}, {"type": "text", "text": "hi"}, {"a": 1}),
+    ],
+)
+def test_results_of_the_source_systems_services_are_rows(
+    role: str, content: object, text: object, metadata: object
+) -> None:
+    """Their text is the row's, and what is next to it is metadata, unless the row has its own."""
+    row = {"id": "a", "owner_key": "o", "role": role, "content": content, "metadata": {"a": 1}}
+    read = read_row(ResultRow, json.dumps(row).encode(), max_bytes=10_000)
+
+    assert (read.content, read.metadata) == (text, metadata)
+    named = {**row, "metadata": {"name": "search", "tool_calls": []}}
+    read = read_row(ResultRow, json.dumps(named).encode(), max_bytes=10_000)
+    assert {**(read.metadata or {}), **named["metadata"]} == read.metadata  # type: ignore[dict-item] # a dict, as above
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"content": {"event": "text_chunk", "payload": {"chunk": "a"}}},
+        {"content": {}},
+        {"content": 5},
+        {"content": {"content": {"text": 1}}},
+        {"content": {"result": "x"}, "metadata": "m"},
+        {"role": "SYSTEM", "content": {"content": "Error", "tool_calls": None}},
+    ],
+)
+def test_what_cannot_be_read_is_no_result(wrong: dict[str, Any]) -> None:
+    """It would be a blank row."""
+    row = {"id": "a", "owner_key": "o", "role": "AI", **wrong}
+    with pytest.raises(InvalidRequestError, match=r"^/(content|metadata|role): "):
+        read_row(ResultRow, json.dumps(row).encode(), max_bytes=10_000)
+
+
+@pytest.mark.parametrize("length", [252, 253, 254, 256])
+@pytest.mark.parametrize("given", [{}, {"run_id": "r" * 256}])
+def test_the_longest_ids_are_accepted(length: int, given: dict[str, Any]) -> None:
+    """The ids that are derived from them are no longer than others, and differ like them."""
+    requests = [decode(encoded(id="x" * (length - 1) + last, **given)) for last in "ab"]
+    derived = [(request.run_id, request.input_id) for request in requests]
+
+    assert all(len(name) <= MAX_ID for names in derived for name in names)
+    assert derived[0][1] != derived[1][1]
+    assert (derived[0][0] != derived[1][0]) == (not given)
 
 
 def test_history_that_is_sent_along_is_bounded() -> None:

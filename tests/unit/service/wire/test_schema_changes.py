@@ -1,4 +1,4 @@
-"""Today's schemas beside those of version 1.0: what has changed is what a minor version may."""
+"""Today's schemas against those of version 1.0: only changes that a minor version may make."""
 
 import json
 from collections import defaultdict
@@ -58,7 +58,7 @@ def as_list(types: str | list[str]) -> list[str]:
 def walked(
     whole: dict[str, Any], schema: dict[str, Any], place: str, *, required: bool
 ) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield every schema that stands for a value, with its place and whether it has to be there."""
+    """Yield every schema of a value, with its path and whether it is required."""
     if "$ref" in schema:
         target = whole["$defs"][schema["$ref"].removeprefix("#/$defs/")]
         yield from walked(whole, target, place, required=required)
@@ -77,8 +77,8 @@ def walked(
 
 def refused(old: Places, new: Places) -> list[str]:
     """Return what a sender of the old form would run into today."""
-    told = [f"{place} is gone" for place in old.keys() - new.keys()]
-    told += [
+    reported = [f"{place} is gone" for place in old.keys() - new.keys()]
+    reported += [
         f"{place} is required"
         for place, now in new.items()
         if now.required and not (place in old and old[place].required)
@@ -86,11 +86,11 @@ def refused(old: Places, new: Places) -> list[str]:
     for place in old.keys() & new.keys():
         was, now = old[place], new[place]
         if "any" not in now.types and not was.types <= now.types:
-            told.append(f"{place} takes fewer types")
+            reported.append(f"{place} takes fewer types")
         if now.values and not (was.values and was.values <= now.values):
-            told.append(f"{place} takes fewer values")
-        told += [f"{place}: {bound} is tighter" for bound in tighter(was, now)]
-    return told
+            reported.append(f"{place} takes fewer values")
+        reported += [f"{place}: {bound} is tighter" for bound in tighter(was, now)]
+    return reported
 
 
 def tighter(was: Place, now: Place) -> Iterator[str]:
@@ -105,14 +105,14 @@ def tighter(was: Place, now: Place) -> Iterator[str]:
 
 def surprised(old: Places, new: Places) -> list[str]:
     """Return what a reader of the old form would stumble over today; new codes it has to bear."""
-    told = [f"{place} is gone" for place in old.keys() - new.keys()]
+    reported = [f"{place} is gone" for place in old.keys() - new.keys()]
     for place in old.keys() & new.keys():
         was, now = old[place], new[place]
         if was.required and not now.required:
-            told.append(f"{place} may be missing")
+            reported.append(f"{place} may be missing")
         if "any" not in was.types and not now.types <= was.types:
-            told.append(f"{place} has other types")
-    return told
+            reported.append(f"{place} has other types")
+    return reported
 
 
 def frozen(name: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_the_comparison_reaches_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "change", "told"),
+    ("key", "change", "reported"),
     [
         ("role", None, "/role is gone"),
         ("owner_key", {"type": "string", "maxLength": 5}, "/owner_key: maxLength is tighter"),
@@ -154,7 +154,7 @@ def test_the_comparison_reaches_everything() -> None:
     ],
 )
 def test_a_breaking_change_of_a_request_is_noticed(
-    key: str, change: dict[str, Any] | None, told: str
+    key: str, change: dict[str, Any] | None, reported: str
 ) -> None:
     """Each kind of it, and it is named."""
     changed = deepcopy(frozen("request"))
@@ -162,7 +162,7 @@ def test_a_breaking_change_of_a_request_is_noticed(
     if change is not None:
         changed["properties"][key] = change
 
-    assert told in refused(places(frozen("request")), places(changed))
+    assert reported in refused(places(frozen("request")), places(changed))
 
 
 def test_a_key_that_becomes_required_is_noticed() -> None:
@@ -172,8 +172,8 @@ def test_a_key_that_becomes_required_is_noticed() -> None:
     changed["properties"]["mood"] = {"type": "string"}
     changed["required"].append("mood")
 
-    told = refused(places(frozen("request")), places(changed))
-    assert sorted(told) == ["/mood is required", "/run_id is required"]
+    reported = refused(places(frozen("request")), places(changed))
+    assert sorted(reported) == ["/mood is required", "/run_id is required"]
 
 
 def test_a_breaking_change_of_a_response_is_noticed() -> None:
@@ -183,12 +183,12 @@ def test_a_breaking_change_of_a_response_is_noticed() -> None:
     changed["properties"]["id"] = {"type": "integer"}
     changed["required"].remove("timestamp")
 
-    told = surprised(places(frozen("response")), places(changed))
-    assert sorted(told) == ["/id has other types", "/role is gone", "/timestamp may be missing"]
+    reported = surprised(places(frozen("response")), places(changed))
+    assert sorted(reported) == ["/id has other types", "/role is gone", "/timestamp may be missing"]
 
 
 def test_what_a_minor_version_may_do_is_no_change() -> None:
-    """New keys, wider bounds and new values are nothing to tell of."""
+    """New keys, wider bounds and new values are not reported."""
     request, response = deepcopy(frozen("request")), deepcopy(frozen("response"))
     request["properties"]["mood"] = {"type": "string"}
     request["properties"]["owner_key"]["maxLength"] = 1000

@@ -85,7 +85,7 @@ async def test_an_unknown_code_is_the_root_error_with_that_code(
     assert (caught.value.code, caught.value.retryable) == ("brand_new", True)
 
 
-async def test_the_worker_is_told_how_long_the_client_waits(
+async def test_the_worker_knows_how_long_the_client_waits(
     client: ContextClient, bus: MemoryBus
 ) -> None:
     """The timeout is the request's, unless it brings its own."""
@@ -141,7 +141,7 @@ async def test_one_who_gives_up_does_not_take_the_response_from_the_other(
     assert (await patient).metadata.request_id == "msg_1"
 
 
-async def test_a_channel_that_breaks_off_is_told_to_those_who_wait(bus: MemoryBus) -> None:
+async def test_a_channel_that_breaks_off_is_reported_to_waiting_callers(bus: MemoryBus) -> None:
     """They need not wait for their timeout."""
 
     async def breaking() -> AsyncIterator[bytes]:

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from service.errors import ContextBuilderError
 from service.ports.bus import Bus, Enqueued
 from service.worker import ingress
 from service.worker.ingress import Ingress
-from service.worker.loop import Pulse
+from service.worker.runner import Pulse, repeat_with_backoff
 
 
 class Channel:
@@ -33,7 +34,7 @@ class Channel:
         assert self.enqueued == [*payloads]
 
     @asynccontextmanager
-    async def subscribe_requests(self) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+    async def subscribe_requests(self, _topic: str) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Listen."""
         yield self._heard()
 
@@ -41,7 +42,7 @@ class Channel:
         while True:
             yield await self._batches.get()
 
-    async def enqueue(self, payloads: Sequence[bytes]) -> list[Enqueued]:
+    async def enqueue(self, payloads: Sequence[bytes], _topic: str) -> list[Enqueued]:
         """Enqueue those whose node is there."""
         lost = [self.away and each.startswith(b"away") for each in payloads]
         async with self._taken:
@@ -58,12 +59,13 @@ async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Channel]:
     monkeypatch.setattr(ingress, "HELD_SECONDS", 0)
     monkeypatch.setattr(ingress, "MAX_HELD", 2)
 
-    async def refuse(payload: bytes) -> None:
+    async def refuse(payload: bytes, _error: ContextBuilderError) -> None:
         raise AssertionError(payload)
 
     channel = Channel()
     moving = Ingress(cast(Bus, cast(Any, channel)), refuse, Pulse())
-    tasks = [asyncio.create_task(each) for each in (moving.run(), moving.run_held())]
+    loops = {"ingress": moving.read_channel, "held": moving.retry_held}
+    tasks = [asyncio.create_task(repeat_with_backoff(*loop)) for loop in loops.items()]
     yield channel
     for task in tasks:
         task.cancel()

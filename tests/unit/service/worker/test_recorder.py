@@ -16,7 +16,7 @@ from service.errors import StoreError
 from service.wire.protocol import Topics
 from service.worker import recorder
 from service.worker.recorder import Recorder
-from tests.support import BrokenHistory
+from tests.support import BrokenHistory, run_recorder
 
 
 class Recovering(BrokenHistory):
@@ -30,7 +30,7 @@ class Recovering(BrokenHistory):
     async def append(
         self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
     ) -> int:
-        """Fail so many times, then remember the ids, each once, as a store does."""
+        """Fail n times, then remember the ids, each once, as a store does."""
         if self.failures:
             self.failures -= 1
             raise StoreError("away")
@@ -39,7 +39,7 @@ class Recovering(BrokenHistory):
 
 
 async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outage of many leases is no attempt and is told of once: no row is buried or overtaken."""
+    """A long outage is no attempt and is logged once: no row is dead-lettered or overtaken."""
     monkeypatch.setattr(recorder, "PAUSE", 0.02)
     hub = MemoryHub()
     lease = 0.1
@@ -50,9 +50,10 @@ async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatc
             row = {"id": f"a{number}", "owner_key": "o", "role": "AI", "content": "hi"}
             await bus.append(Topics.LLM_RESULTS, json.dumps(row).encode())
         with capture_logs() as logs:
-            running = asyncio.create_task(Recorder(history, bus, settings).run())
+            writing = Recorder(history, bus, settings)
+            running = asyncio.create_task(run_recorder(writing, settings.bus))
             async with asyncio.timeout(60):
-                while len(history.ids) < 3:  # noqa: ASYNC110 - nothing tells when a row is written
+                while len(history.ids) < 3:  # noqa: ASYNC110 - no event for a written row
                     await asyncio.sleep(0.01)
             running.cancel()
             await asyncio.wait([running])

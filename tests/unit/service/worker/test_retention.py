@@ -26,9 +26,9 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def aged(days: Callable[[int], datetime], count: int = 5) -> MemoryHistory:
-    """Return a history with rows of so many days ago, and a copy of each that is as old."""
+    """Return a history with rows of n days ago, and a copy of each that is as old."""
     moments = [days(number) for number in range(count)]
-    history = MemoryHistory(Words(), lambda: moments[0])
+    history = MemoryHistory(Words, lambda: moments[0])
     for number, moment in enumerate(moments):
         await history.append("o", [row(number, "human", "x", timestamp=moment.isoformat())])
     for number in reversed(range(count)):
@@ -44,7 +44,7 @@ async def aged(days: Callable[[int], datetime], count: int = 5) -> MemoryHistory
 
 
 def ago(days: int) -> datetime:
-    """Return the moment so many days ago."""
+    """Return the time n days ago."""
     return NOW - timedelta(days=days)
 
 
@@ -61,20 +61,21 @@ async def test_history_is_kept_for_ever_by_default() -> None:
     assert await left(history) == (5, 2)
 
 
-async def test_each_has_a_time_of_its_own() -> None:
+async def test_each_has_a_time_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows go by their time, copies by that of their archiving; all of them, in portions."""
+    monkeypatch.setattr(retention, "BATCH", 2)
     history = await aged(ago, count=9)
     settings = Settings(
         store=StoreSettings(retention_days=4.5),
         events=EventSettings(archive=True, retention_days=2.5),
     )
     with capture_logs() as logs:
-        await Retention(history, settings, lambda: NOW, batch=2).enforce()
-        await Retention(history, settings, lambda: NOW, batch=2).enforce()
+        await Retention(history, settings, lambda: NOW).enforce()
+        await Retention(history, settings, lambda: NOW).enforce()
 
     assert await left(history) == (5, 3)
-    told = [each for each in logs if each["event"] == "retention.deleted"]
-    assert [(each["rows"], each["copies"]) for each in told] == [(4, 6)]
+    reported = [each for each in logs if each["event"] == "retention.deleted"]
+    assert [(each["rows"], each["copies"]) for each in reported] == [(4, 6)]
 
 
 async def test_an_archive_that_is_off_is_checked_once_a_day() -> None:
@@ -98,13 +99,14 @@ async def test_an_archive_that_is_off_is_checked_once_a_day() -> None:
     assert (checks, (await history.stats("o")).archived) == ([3], 4)
 
 
-async def test_several_do_it_together() -> None:
+async def test_several_do_it_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is deleted that must stay, and nothing fails."""
+    monkeypatch.setattr(retention, "BATCH", 1)
     history = await aged(ago, count=40)
     settings = Settings(store=StoreSettings(retention_days=9.5))
     async with asyncio.TaskGroup() as tasks:
         for _ in range(3):
-            tasks.create_task(Retention(history, settings, lambda: NOW, batch=1).enforce())
+            tasks.create_task(Retention(history, settings, lambda: NOW).enforce())
     assert await left(history) == (10, 40)
 
 

@@ -1,4 +1,4 @@
-"""The sender, on a bus that fails as it is told."""
+"""The sender, on a bus that fails when a test sets it to."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -11,7 +11,7 @@ from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import BusError, OverloadedError
 from service.ports.bus import Answer, AnswerOutcome, Identity, Receipt
-from service.worker import loop
+from service.worker import runner
 from service.worker.sender import BATCH, MAX_ATTEMPTS, Sender
 
 
@@ -45,9 +45,9 @@ class FailingBus(MemoryBus):
         good = [answer for answer in answers if answer.identity.id not in self.bad]
         receipts = await super().finish(good)
         if self.tells:
-            told = iter(receipts)
+            reported = iter(receipts)
             failed = Receipt(outcome=AnswerOutcome.FAILED, error=self.own_error)
-            return [failed if each.identity.id in self.bad else next(told) for each in answers]
+            return [failed if each.identity.id in self.bad else next(reported) for each in answers]
         if len(good) < len(answers):
             raise self.own_error
         return receipts
@@ -61,14 +61,14 @@ class FailingBus(MemoryBus):
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again at once."""
-    monkeypatch.setattr(loop, "FIRST_PAUSE", 0)
+    monkeypatch.setattr(runner, "FIRST_PAUSE", 0)
 
 
 @asynccontextmanager
 async def sending(bus: FailingBus) -> AsyncIterator[Sender]:
     """Run a sender, for some seconds at most."""
     sender = Sender(bus)
-    running = asyncio.create_task(sender.run())
+    running = asyncio.create_task(runner.repeat_with_backoff("sender", sender.flush))
     async with asyncio.timeout(60):
         yield sender
     running.cancel()
@@ -112,7 +112,7 @@ async def test_answers_share_round_trips() -> None:
 
 
 async def test_bad_answer_does_not_hold_up_others() -> None:
-    """An answer that cannot be sent is given up alone; those beside it and after it are sent."""
+    """Only an answer that can't be sent is dropped; the others are sent."""
     bus = FailingBus("bad")
     async with sending(bus) as sender:
         first, bad, last = await sent(sender, await answers_to(bus, "a", "bad", "b"))
@@ -122,12 +122,12 @@ async def test_bad_answer_does_not_hold_up_others() -> None:
     # the bus had taken them before, in the batch that failed
     assert [first, last] == [Receipt(outcome=AnswerOutcome.SENT)] * 2
     assert later == [Receipt(outcome=AnswerOutcome.SENT)] * 2
-    assert len(bus._hub.read_replies("replies")) == 4
+    assert len(bus._hub.replies["replies"].payloads) == 4
     alone = [["a"], ["bad"], ["b"], *[["bad"]] * (MAX_ATTEMPTS - 1)]
     assert bus.batches == [["a", "bad", "b"], *alone, ["c", "d"]]
 
 
-async def test_bad_answer_that_is_told_is_tried_alone() -> None:
+async def test_bad_answer_that_is_reported_is_tried_alone() -> None:
     """Where the bus says which answer failed, the others have their receipts at once."""
     bus = FailingBus("bad", tells=True)
     async with sending(bus) as sender:
@@ -138,7 +138,7 @@ async def test_bad_answer_that_is_told_is_tried_alone() -> None:
     assert bus.batches == [["a", "bad", "b"], *[["bad"]] * (MAX_ATTEMPTS - 1)]
 
 
-async def test_answers_that_are_told_to_fail_are_given_up() -> None:
+async def test_answers_that_are_reported_as_failed_are_given_up() -> None:
     """Where all of a batch fail by themselves, each is given up with its error."""
     bus = FailingBus("bad", "worse", tells=True)
     async with sending(bus) as sender:

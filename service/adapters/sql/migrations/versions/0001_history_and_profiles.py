@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 # compared byte by byte on every database
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -42,12 +40,6 @@ def upgrade() -> None:
     )
     for name, columns in INDEXES.items():
         op.create_index(name, "messages", columns)
-
-
-def downgrade() -> None:
-    """Drop the tables with their contents."""
-    for table in ("messages", "profiles", "owners"):
-        op.drop_table(table)
 
 
 INDEXES = {

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 # compared byte by byte on every database
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -19,7 +17,10 @@ def upgrade() -> None:
     op.add_column(
         "messages", sa.Column("pruned", sa.Integer, nullable=False, server_default=sa.text("0"))
     )
-    _index_totals(then=["pruned"])
+    for scope, members in SCOPES.items():
+        op.drop_index(f"messages_by_{scope}_tokens", "messages")
+        columns = [*members, "pruned", f"{scope}_tokens", "sort_time", "sequence"]
+        op.create_index(f"messages_by_{scope}_tokens", "messages", columns)
     op.create_table(
         "fallen",
         sa.Column("owner_key", NAME, primary_key=True),
@@ -37,22 +38,6 @@ def upgrade() -> None:
     )
     op.create_index("archive_by_owner", "archive", ["owner_key", "number"])
     op.create_index("archive_by_time", "archive", ["archived_at"])
-
-
-def downgrade() -> None:
-    """Drop them."""
-    op.drop_table("archive")
-    op.drop_table("fallen")
-    _index_totals(then=[])
-    op.drop_column("messages", "pruned")
-
-
-def _index_totals(*, then: list[str]) -> None:
-    """Rebuild the indexes of the running totals, with more columns before the totals."""
-    for scope, members in SCOPES.items():
-        op.drop_index(f"messages_by_{scope}_tokens", "messages")
-        columns = [*members, *then, f"{scope}_tokens", "sort_time", "sequence"]
-        op.create_index(f"messages_by_{scope}_tokens", "messages", columns)
 
 
 SCOPES = {"owner": ["owner_key"], "conversation": ["owner_key", "conversation_id"]}

@@ -4,15 +4,8 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Create the index."""
     op.create_index("messages_by_time", "messages", ["sort_time"])
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_index("messages_by_time", "messages")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 # compared byte by byte on every database
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -42,14 +40,6 @@ def upgrade() -> None:
     op.execute("INSERT INTO indexing SELECT '', '' FROM messages LIMIT 1")
     for statement in INDEX[op.get_bind().dialect.name]:
         op.execute(statement)
-
-
-def downgrade() -> None:
-    """Drop the tables; the history keeps all rows."""
-    if op.get_bind().dialect.name == "sqlite":
-        op.execute("DROP TABLE full_text")
-    for table in ("indexing", "term_counts", "searched"):
-        op.drop_table(table)
 
 
 INDEX = {

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 COLUMNS = {
     "native_tokens": sa.Integer,
@@ -21,12 +19,6 @@ def upgrade() -> None:
         column = sa.Column(name, kind, nullable=False, server_default=sa.text("0"))
         op.add_column("messages", column)
     op.execute(FILL)
-
-
-def downgrade() -> None:
-    """Drop them."""
-    for name in COLUMNS:
-        op.drop_column("messages", name)
 
 
 # a message's overhead is 4; pruned rows add nothing to totals

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 # the only rules before this revision
 RULES = "1-bd9795340947"
@@ -20,9 +18,3 @@ def upgrade() -> None:
         f" THEN '' ELSE '{RULES}' END"
     )
     op.add_column("indexing", sa.Column("rules", sa.Text))
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_column("indexing", "rules")
-    op.drop_table("index_rules")

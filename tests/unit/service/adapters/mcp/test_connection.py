@@ -1,4 +1,4 @@
-"""All pages of a listing are read, none twice; causes of failures are short and tell no secret."""
+"""All pages of a listing are read, none twice; causes of failures are short, without secrets."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,8 +7,12 @@ import pytest
 from mcp_types import PaginatedRequestParams
 
 from service.adapters.mcp import connection
-from service.adapters.mcp.connection import MAX_CAUSE_CHARS, Connection, describe_cause
-from service.adapters.mcp.transport import ServerMessages
+from service.adapters.mcp.connection import (
+    MAX_CAUSE_CHARS,
+    Connection,
+    ServerMessages,
+    describe_cause,
+)
 from service.config.content import McpServerSettings
 
 #: Tools and next cursor, by cursor.
@@ -59,7 +63,7 @@ async def test_endless_listings_are_cut(monkeypatch: pytest.MonkeyPatch) -> None
     assert await read({None: ([1, 2, 3, 4], "x")}) == ([1, 2, 3], "it has more than 3 tools")
 
 
-def test_the_first_cause_of_a_group_is_told() -> None:
+def test_the_first_cause_of_a_group_is_reported() -> None:
     """However deep it lies."""
     group = ExceptionGroup("many", [ExceptionGroup("more", [OSError("refused"), ValueError()])])
     assert describe_cause(group) == "OSError: refused"
@@ -69,7 +73,7 @@ def test_the_first_cause_of_a_group_is_told() -> None:
 
 def test_strangers_words_are_bounded_and_secrets_masked() -> None:
     """A server may send pages of text, and a URL may hold a password."""
-    told = describe_cause(OSError(f"https://me:geheim@host/?token=geheim\n{'x' * 500}"))
-    assert "geheim" not in told
-    assert "\n" not in told
-    assert len(told) < MAX_CAUSE_CHARS + 20
+    reported = describe_cause(OSError(f"https://me:geheim@host/?token=geheim\n{'x' * 500}"))
+    assert "geheim" not in reported
+    assert "\n" not in reported
+    assert len(reported) < MAX_CAUSE_CHARS + 20

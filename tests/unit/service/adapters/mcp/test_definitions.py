@@ -24,14 +24,14 @@ def test_order_is_that_of_names() -> None:
 
 
 def test_patterns_choose_by_the_servers_own_names() -> None:
-    """What is denied goes before what is allowed; what isn't chosen is no mistake."""
+    """Denied names take precedence over allowed ones; tools that aren't chosen are no error."""
     listed = [tool("read_file"), tool("read_dir"), tool("Write"), {"name": "rm"}]
     functions, refused = read(*listed, allow=["read_*", "rm"], deny=["*_dir", "rm"])
     assert [function["name"] for function in functions] == ["s__read_file"]
     assert refused == []
 
 
-def test_a_title_stands_in_for_a_description() -> None:
+def test_a_title_replaces_a_missing_description() -> None:
     """The tool's own before that of its annotations; none is none."""
     bare = {"name": "a"}
     titled = {**bare, "annotations": {"title": "From annotations"}}
@@ -67,7 +67,7 @@ VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 def test_a_name_that_every_provider_takes_stays() -> None:
-    """It stands behind the server's and two ``_``."""
+    """It is after the server's and two ``_``."""
     assert offered_names("git", ["git_status"]) == {"git_status": "git__git_status"}
 
 

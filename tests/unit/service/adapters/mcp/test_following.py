@@ -39,7 +39,7 @@ def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
         assert text == "[]" or str(file) in logs[0]["path"]
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     """The tools are in effect all the same."""
     (tmp_path / "file").write_text("")
     with capture_logs() as logs:

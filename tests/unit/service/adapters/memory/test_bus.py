@@ -6,8 +6,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import ConfigError
-from service.ports.bus import Answer, AnswerOutcome, Enqueued, Identity, RequestStream
-from service.ports.stream import Delivery
+from service.ports.bus import Answer, AnswerOutcome, Delivery, Enqueued, Identity, RequestStream
 from service.wire.protocol import Topics
 
 OPTIONS = BusOptions(consumer="one", lease_seconds=5, result_ttl_seconds=60)
@@ -37,7 +36,7 @@ def answered(delivery: Delivery) -> Answer:
 
 
 async def test_lease_runs_by_the_hubs_clock() -> None:
-    """A lease runs out after exactly its seconds, and anew after a renewal."""
+    """A lease runs out after exactly its seconds, and again after a renewal."""
     clock = HandClock()
     hub = MemoryHub(clock)
     one, two = MemoryBus(hub, OPTIONS), MemoryBus(hub, replace(OPTIONS, consumer="two"))
@@ -70,13 +69,13 @@ async def test_answers_are_forgotten_in_time() -> None:
     assert await bus.find_results([Identity("a", "1")]) != [None]
     clock.seconds += 2
     assert await bus.find_results([Identity("a", "1")]) == [None]
-    assert hub.read_replies("replies") == [b"{}"]
+    assert hub.replies["replies"].payloads == [b"{}"]
     clock.seconds += 300
-    assert hub.read_replies("replies") == []
+    assert "replies" not in hub.replies
 
 
 async def test_copies_count_as_one_for_a_second() -> None:
-    """A second after the first copy, whoever has not heard it hears a retry."""
+    """A second after the first copy, a subscriber that missed it gets a retry."""
     clock = HandClock()
     hub = MemoryHub(clock)
     one, two, three, four = (
@@ -97,10 +96,10 @@ async def test_forgotten_values_make_room() -> None:
     clock = HandClock()
     hub = MemoryHub(clock)
     for number in range(100):
-        hub.heard.put(number, set(), 1)
+        hub.heard.keep(("", b"%d" % number), set(), 1)
         clock.seconds += 0.5
 
-    assert len(hub.heard._values) <= 3
+    assert len(hub.heard) <= 3
 
 
 async def test_time_passes_with_the_clock() -> None:
@@ -150,7 +149,7 @@ async def test_buses_without_a_hub_are_apart() -> None:
 
 
 async def test_channel_is_left_behind() -> None:
-    """Whoever stops listening is no longer counted."""
+    """A subscriber that stops listening is no longer counted."""
     hub = MemoryHub()
     bus = MemoryBus(hub, OPTIONS)
     async with bus.subscribe("events"), bus.subscribe_requests():

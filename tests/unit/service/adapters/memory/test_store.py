@@ -93,7 +93,7 @@ def test_pages_are_those_of_a_plain_list(
     plain = PlainHistory()
 
     async def compare() -> None:
-        async with open_memory_store(Words(), lambda: RECEIPT) as stores:
+        async with open_memory_store(Words, lambda: RECEIPT) as stores:
             for batch, pruned, restored in batches:
                 assert await stores.history.append("o", batch) == plain.append(batch)
                 assert await stores.history.prune("o", pruned) == plain.prune(pruned)
@@ -125,7 +125,7 @@ async def test_small_batches_do_not_overtake() -> None:
     """While a large batch is read, its owner's next calls wait, and other owners' do not."""
     counter = Held()
     large, small = {"id": "large", "content": "x" * LARGE_BATCH}, {"id": "small", "content": "x"}
-    async with open_memory_store(counter, lambda: RECEIPT) as stores:
+    async with open_memory_store(lambda: counter, lambda: RECEIPT) as stores:
         history = stores.history
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(history.append("o", [large, small]))
@@ -143,7 +143,7 @@ async def test_small_batches_do_not_overtake() -> None:
 
 async def test_stores_share_nothing() -> None:
     """Each opening gives an empty store."""
-    async with open_memory_store(Words(), lambda: RECEIPT) as first:
+    async with open_memory_store(Words, lambda: RECEIPT) as first:
         await first.history.append("o", [{"id": "a"}])
-        async with open_memory_store(Words(), lambda: RECEIPT) as second:
+        async with open_memory_store(Words, lambda: RECEIPT) as second:
             assert (await second.history.recent("o")).total == 0

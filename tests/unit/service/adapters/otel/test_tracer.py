@@ -11,7 +11,7 @@ from service.config.endpoints import TelemetrySettings
 from service.errors import ConfigError
 from tests.tracing import Collected
 
-SENDING = "service.adapters.otel.sending"
+SENDING = "service.adapters.otel.exporter"
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ async def test_a_provider_of_the_process_goes_before(monkeypatch: pytest.MonkeyP
     assert [span.name for span in collected.spans] == ["x"]
 
 
-async def test_a_missing_extra_is_an_error_only_where_it_is_asked_for(
+async def test_a_missing_extra_is_an_error_only_where_it_is_requested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An environment that many programs share must not keep this one from its work."""
@@ -69,11 +69,7 @@ async def test_a_missing_extra_is_an_error_only_where_it_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-        ("OTEL_BSP_MAX_QUEUE_SIZE", "1"),
-    ],
+    ("name", "value"), [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_BSP_MAX_QUEUE_SIZE", "1")]
 )
 async def test_variables_that_make_no_sense_are_named(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str

@@ -7,31 +7,29 @@ from typing import Any, cast
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.connection import ServerClock
+from service.adapters.redis.driver import Call, Command
 from service.adapters.redis.finishing import BATCH_BYTES, Finisher
-from service.adapters.redis.scripts import Call, Command
-from service.adapters.redis.servers import Servers
+from service.adapters.redis.servers import ServerClock, Servers
 from service.adapters.redis.shards import Shards
 from service.errors import ForbiddenError, OverloadedError
-from service.ports.bus import Answer, AnswerOutcome, Identity, ReplyKind
-from service.ports.stream import Delivery
+from service.ports.bus import Answer, AnswerOutcome, Delivery, Identity, ReplyKind
 
 Told = Callable[[Call, int], Any]
 
 
 class OneFake:
-    """A server that remembers which calls it got, and says what it is told to say."""
+    """A server that records its calls, and returns what a test sets."""
 
-    def __init__(self, told: Told = lambda _, count: [[b"sent", 1]] * count) -> None:
+    def __init__(self, reported: Told = lambda _, count: [[b"sent", 1]] * count) -> None:
         self.clock = ServerClock()
         self.calls: list[Call] = []
-        self._told = told
+        self._told = reported
 
-    async def execute(self, calls: Sequence[Call | Command]) -> list[Any]:
+    async def execute(self, calls: Sequence[Command]) -> list[Any]:
         """Answer each call; there are no keys yet."""
         self.calls += [call for call in calls if isinstance(call, Call)]
         return [
-            self._told(call, int(call.arguments[6])) if isinstance(call, Call) else 0
+            self._told(call, int(call.arguments[7])) if isinstance(call, Call) else 0
             for call in calls
         ]
 
@@ -67,7 +65,7 @@ def _answer(
 
 
 def _tokens(call: Call) -> list[object]:
-    return list(call.arguments[9 : 7 + 5 * int(call.arguments[6]) : 5])
+    return list(call.arguments[10 : 8 + 5 * int(call.arguments[7]) : 5])
 
 
 async def test_answers_of_one_stream_go_together() -> None:
@@ -88,7 +86,7 @@ async def test_answers_of_one_stream_go_together() -> None:
 
 
 async def test_no_call_holds_the_server_up_for_long() -> None:
-    """Responses of one call come to so many bytes at most, unless one alone has more."""
+    """Responses of one call have n bytes at most, unless one alone has more."""
     server = OneFake()
     third = BATCH_BYTES // 3
 
@@ -101,7 +99,7 @@ async def test_no_call_holds_the_server_up_for_long() -> None:
 
 
 async def test_an_error_of_one_is_its_own() -> None:
-    """It stands in its receipt, in the bus's words; the others are out."""
+    """It is in its receipt, as a `BusError`; the others are out."""
     full = OutOfMemoryError("OOM command not allowed")
     server = OneFake(lambda _, count: [[b"sent", 1]] * (count - 1) + [full])
 
@@ -128,7 +126,7 @@ async def test_a_call_that_is_refused_is_made_for_each() -> None:
     assert [_tokens(call) for call in server.calls][1:] == [["0-0"], ["1-0"], ["2-0"]]
 
 
-async def test_a_server_that_takes_from_nobody_is_asked_once() -> None:
+async def test_a_server_that_takes_from_nobody_is_queried_once() -> None:
     """It would say the same to each answer."""
     server = OneFake(lambda *_: ReadOnlyError("READONLY"))
 

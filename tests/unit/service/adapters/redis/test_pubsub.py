@@ -3,13 +3,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.pubsub import Subscription, following
+from service.adapters.redis.servers import Servers
 from service.errors import BusError
 
 SUBSCRIBED = {"type": "subscribe", "data": 1}
@@ -23,7 +23,7 @@ class ScriptedServer:
         self._says: list[Any] = []
         self.pings = 0
 
-    def pubsub(self) -> "ScriptedServer":
+    def pubsub(self, _channel: str, _attempt: int) -> "ScriptedServer":
         """Open the next connection."""
         self._says = self._connections.pop(0)
         return self
@@ -53,7 +53,7 @@ class ScriptedServer:
 
 def subscription(server: ScriptedServer) -> Subscription:
     """Follow a channel of a scripted server."""
-    return Subscription(cast("Redis", server), "requests", Arrivals("requests"))
+    return Subscription(cast("Servers", server), "requests", Arrivals("requests"))
 
 
 def message(payload: bytes) -> dict[str, object]:
@@ -62,7 +62,7 @@ def message(payload: bytes) -> dict[str, object]:
 
 
 async def test_lost_connection_is_replaced_and_counted() -> None:
-    """After a lost connection the channel is subscribed anew, and what follows is heard."""
+    """After a lost connection the channel is subscribed again, and what follows is heard."""
     server = ScriptedServer(
         [SUBSCRIBED, message(b"1"), RedisConnectionError("reset")],
         [OSError("refused")],
@@ -76,8 +76,8 @@ async def test_lost_connection_is_replaced_and_counted() -> None:
     assert followed.resubscribed == 1
 
 
-async def test_an_outage_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each reason of an outage is logged once, however often it is tried; the next one anew."""
+async def test_an_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reason of an outage is logged once, however often it is tried; the next one again."""
     monkeypatch.setattr(redis_pubsub, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(redis_pubsub, "LONGEST_PAUSE_SECONDS", 0.001)
     refused = [OSError("refused")]
@@ -94,8 +94,8 @@ async def test_an_outage_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> Non
         async with following(followed, confirm_seconds=5):
             assert await followed.arrivals.take(1) == [b"1"]
 
-    told = [each["reason"] for each in logs if each["event"] == "bus.subscription_lost"]
-    assert told == ["reset", "refused", "refused"]
+    reported = [each["reason"] for each in logs if each["event"] == "bus.subscription_lost"]
+    assert reported == ["reset", "refused", "refused"]
 
 
 async def test_quiet_server_is_asked() -> None:

@@ -10,7 +10,7 @@ from service.errors import NoSummaryError, SummarizerError
 
 
 class Flaky:
-    """A summarizer that works or doesn't, as it is told."""
+    """A summarizer that works or fails, as a test sets it."""
 
     name = "flaky"
 
@@ -32,7 +32,7 @@ class Flaky:
 
 
 class Clock:
-    """Shows the seconds that it is told."""
+    """Shows the seconds that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -109,7 +109,7 @@ async def test_failures_in_a_row_open_it(
 
 
 async def test_one_try_at_a_time(breaker: CircuitBreaker, flaky: Flaky, clock: Clock) -> None:
-    """Whoever comes while the try is under way is refused; one given up begins the pause anew."""
+    """Calls during the attempt are refused; a failed attempt restarts the pause."""
     flaky.works = False
     await failing(breaker, 2)
     clock.seconds += 60

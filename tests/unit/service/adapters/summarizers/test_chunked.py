@@ -78,7 +78,32 @@ async def test_a_message_larger_than_a_chunk_is_read_whole() -> None:
     assert all(len(part.partition("SUMMARY:")[0]) <= 260 for part in said)
 
 
-async def test_no_more_are_asked_for_at_once_than_set() -> None:
+async def test_too_many_chunks_are_summarised_twice() -> None:
+    """A history that grows for years still has a summary; each message is read first."""
+    model = Model()
+    texts = [f"{n:03} " * 40 for n in range(30)]
+
+    summary = await summarizer(model).summarize(talk(*texts), max_tokens=60)
+
+    assert summary == f"Part {len(model.prompts)}."
+    assert 30 < len(model.prompts) < 50
+    assert all(text.strip() in prompt for text, prompt in zip(texts, model.prompts, strict=False))
+    assert "OTHER: Part 30." in str(model.prompts)
+    assert model.shares[-1] <= 60
+
+
+async def test_a_model_that_fills_its_tokens_comes_to_an_end() -> None:
+    """However many chunks there are, and however small."""
+
+    async def ask(prompt: str, max_tokens: int) -> str:
+        return "x" * (max_tokens - 1) + "."
+
+    given = SummarizerSettings(chunk_tokens=256)
+    chunked = ChunkedSummarizer("a-model", ask, len, given)
+    assert len(await chunked.summarize(talk(*["y" * 200] * 50), max_tokens=60)) <= 60
+
+
+async def test_no_more_are_requested_at_once_than_set() -> None:
     """The model's server has other things to do as well."""
     model = Model()
     texts = ["x" * 200] * 6
@@ -103,7 +128,7 @@ async def test_secrets_are_redacted_by_default(redact: bool, sent: bool) -> None
 
 
 async def test_an_answer_that_grows_is_refused() -> None:
-    """What is far longer than it may be is not what was asked for."""
+    """What is far longer than it may be is not what was requested."""
     model = Model(answer="So be it. " * 100)
     with pytest.raises(SummarizerError, match="tokens instead of"):
         await summarizer(model).summarize(talk("x" * 200), max_tokens=100)
@@ -126,7 +151,7 @@ def test_larger_chunks_get_longer_summaries(most: int, sizes: list[int], shares:
     ("most", "sizes", "problem"),
     [(100, [], "nothing to summarise"), (83, [1, 1], "2 chunks can't be summarised in 83 tokens")],
 )
-def test_what_cannot_be_told_is_an_error(most: int, sizes: list[int], problem: str) -> None:
+def test_what_cannot_be_reported_is_an_error(most: int, sizes: list[int], problem: str) -> None:
     """No chunk is left out to make room."""
     with pytest.raises(SummarizerError, match=problem):
         split_tokens(most, sizes)
@@ -142,7 +167,7 @@ def test_what_cannot_be_told_is_an_error(most: int, sizes: list[int], problem: s
     ],
 )
 def test_an_answer_a_little_too_long_is_cut(text: str, kept: str) -> None:
-    """Behind a whole sentence or line: models count by other tokenizers."""
+    """After a whole sentence or line: models count by other tokenizers."""
     assert (
         cut_to_sentences(text, 21 if text[0] == "-" else 17 if text[0] == "一" else 20, len) == kept
     )

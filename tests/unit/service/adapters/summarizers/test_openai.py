@@ -66,8 +66,7 @@ def test_what_is_no_answer_is_an_error(answer: object, problem: str) -> None:
 
 ODD: st.SearchStrategy[object] = st.sampled_from([None, True, 1, "", "a. b", [], {}, [1], "length"])
 CHOICE = st.dictionaries(
-    st.sampled_from(["message", "finish_reason"]),
-    ODD | st.dictionaries(st.just("content"), ODD),
+    st.sampled_from(["message", "finish_reason"]), ODD | st.dictionaries(st.just("content"), ODD)
 )
 FIELDS = st.dictionaries(
     st.sampled_from(["choices", "model", "usage"]), ODD | st.lists(CHOICE, max_size=2)

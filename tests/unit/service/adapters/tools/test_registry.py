@@ -56,7 +56,7 @@ def test_a_name_registered_again_is_replaced_in_place() -> None:
     assert logs == [{"event": "tool.replaced", "log_level": "warning", "tool": "a"}]
 
 
-def test_unregister_tells_whether_there_was_one() -> None:
+def test_unregister_reports_whether_there_was_one() -> None:
     """A tool that is removed is gone, and comes back last."""
     tools = registry("a", "b")
 
@@ -71,11 +71,7 @@ def test_definitions_are_copied_in_and_out() -> None:
     given = tool("a")
     tools = InMemoryToolRegistry()
     tools.register(given)
-    for definition in (
-        given,
-        tools.get_tool_definition("a"),
-        tools.get_all_tool_definitions()[0],
-    ):
+    for definition in (given, tools.get_tool_definition("a"), tools.get_all_tool_definitions()[0]):
         function(definition)["name"] = "changed"
 
     assert tools.get_all_tool_definitions() == [tool("a")]
@@ -108,7 +104,7 @@ def test_the_version_changes_with_the_tools() -> None:
     assert tools.version == versions[-1]
 
 
-def test_what_sources_list_stands_behind_what_is_registered() -> None:
+def test_what_sources_list_follows_what_is_registered() -> None:
     """In the order of the sources; of tools with one name the first stays, and a log says so."""
     tools = registry("a")
     tools.replace("first", ())

@@ -10,7 +10,7 @@ from service.budget.strategies.stable_window import chunked_window
 
 
 def groups(*tokens: int, starts: list[int] | None = None, roles: str = "") -> list[Group]:
-    """Return groups of so many tokens, of humans (h) or of the assistant (a)."""
+    """Return groups of n tokens, of humans (h) or of the assistant (a)."""
     return [
         Group(
             index,
@@ -35,13 +35,13 @@ def begin(given: list[Group], limit: int, chunk: int, *, whole: bool = True) -> 
 
 
 def test_the_window_stays_until_it_is_full() -> None:
-    """It begins behind a multiple of the chunk, and moves by a chunk when it has to."""
+    """It begins after a multiple of the chunk, and moves by a chunk when it has to."""
     begins = [begin(groups(*[10] * length), 100, 40) for length in range(1, 25)]
 
     assert begins == [0] * 10 + [4] * 4 + [8] * 4 + [12] * 4 + [16] * 2
 
 
-def test_stored_totals_go_before_what_groups_cost() -> None:
+def test_stored_totals_take_precedence_over_what_groups_cost() -> None:
     """What is shown costs more than what the store counts; both sides of a page agree."""
     starts = list(range(0, 20 * 7, 7))
     given = groups(*[10] * 20, starts=starts)
@@ -61,14 +61,14 @@ def test_what_was_cut_before_it_was_given_does_not_begin_the_window() -> None:
     given = groups(*[10] * 8, starts=[100 + 10 * n for n in range(8)])
 
     assert begin(given, 100, 40) == 0
-    assert begin(given, 100, 40, whole=False) == 2  # behind 120
+    assert begin(given, 100, 40, whole=False) == 2  # after 120
 
 
 def test_a_chunk_is_divided_where_it_would_leave_too_little() -> None:
     """Half of the room is used at the least, where groups are small enough."""
     given = groups(*[10] * 20)
 
-    assert begin(given, 100, 1_000) == 12  # behind 125, an eighth
+    assert begin(given, 100, 1_000) == 12  # after 125, an eighth
     assert begin(groups(90, 5, 5), 100, 1_000) == 0
     assert begin(groups(60, 30, 20, 5), 100, 1_000) == 1
     assert begin(groups(200, 10, 60), 100, 1_000) == 1
@@ -92,7 +92,7 @@ def test_the_size_of_a_chunk_is_rounded() -> None:
 
 @pytest.mark.parametrize("tokens", [(), (10, 101), (500,)])
 def test_nothing_is_kept_without_room_for_the_newest(tokens: tuple[int, ...]) -> None:
-    """Whoever asks decides what becomes of it."""
+    """The caller decides what happens to it."""
     assert begin(groups(*tokens), 100, 40) is None
 
 

@@ -1,15 +1,15 @@
 """Several strategies in turn, and how they are named."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from formatters.model import Message, Role
 from service.budget.groups import Fit, Group, Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.composite import Composite
-from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.smart_window import SmartWindow
-from service.budget.strategies.window_size import WindowSize
+from service.budget.strategies.windows import CountSummary, SmartWindow, WindowSize
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 
 GROUPS = [
@@ -38,7 +38,7 @@ def test_strategies_run_in_turn_until_the_budget_is_met() -> None:
     assert {v.reason for v in both.fit(GROUPS, 30).decisions.values()} == {"window", "older"}
 
 
-def test_what_is_left_over_the_budget_is_told() -> None:
+def test_what_is_left_over_the_budget_is_reported() -> None:
     """A list says of its last choice what a single strategy says of its own."""
     windows = Composite(strategies=(WindowSize(max_messages=5), WindowSize(max_messages=3)))
 
@@ -47,7 +47,7 @@ def test_what_is_left_over_the_budget_is_told() -> None:
 
 
 def test_a_summary_is_passed_on() -> None:
-    """Whoever comes next only leaves out more for it to speak of."""
+    """A later strategy only leaves out more rows for it to count."""
     summarizing = Composite(strategies=(CountSummary(max_items=5), OldestFirst()))
 
     assert summarizing.fit(GROUPS, 30).summary
@@ -76,9 +76,11 @@ def test_parameters_and_lists_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "place", "told"),
+    ("spec", "place", "reported"),
     [
         ("best", "", "'best' is no strategy; there are composite, count_summary, importance"),
+        ("relevanze", "", "; did you mean relevance\\?$"),
+        ({"name": "window_size", "max_message": 1}, "/max_message", "mean max_messages\\?$"),
         (None, "", "None is no strategy"),
         ({}, "", "no strategy"),
         ([], "", "^a list of strategies needs at least one$"),
@@ -114,28 +116,30 @@ def test_parameters_and_lists_are_read() -> None:
         ({"name": "importance", "length_weight": float("nan")}, "/length_weight", "has to lie"),
     ],
 )
-def test_what_is_no_strategy_is_refused_with_its_place(spec: object, place: str, told: str) -> None:
+def test_what_is_no_strategy_is_refused_with_its_place(
+    spec: object, place: str, reported: str
+) -> None:
     """Below the place of the strategy, as a JSON pointer goes on."""
-    with pytest.raises(UnknownStrategyError, match=told) as caught:
+    with pytest.raises(UnknownStrategyError, match=reported) as caught:
         read_strategy(spec)
 
     assert caught.value.pointer == place
 
 
-class Own:
+class Own(Strategy):
     """A strategy from elsewhere, which is no dataclass."""
 
     name = "own"
     reads_all = False
 
-    def fit(self, groups: list[Group], budget: int) -> Fit:
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
         """Keep nothing."""
         return Fit(kept=())
 
 
 def test_a_strategy_from_elsewhere_has_no_parameters() -> None:
     """It is named like the others."""
-    own: dict[str, Strategy] = {"own": Own()}  # type: ignore[dict-item] # takes lists only
+    own: dict[str, Strategy] = {"own": Own()}
 
     assert read_strategy("own", own) is own["own"]
     with pytest.raises(UnknownStrategyError, match="it has none"):
@@ -157,8 +161,8 @@ def test_a_list_may_be_called_by_name() -> None:
     with pytest.raises(UnknownStrategyError, match="'x' is no strategy") as raised:
         read_strategy({"name": "composite", "strategies": ["none", "x"]})
     assert raised.value.pointer == "/strategies/1"
-    for name, told in (("composite", "no parameter 'strategies'"), ("none", "has none")):
-        with pytest.raises(UnknownStrategyError, match=told):
+    for name, reported in (("composite", "no parameter 'strategies'"), ("none", "has none")):
+        with pytest.raises(UnknownStrategyError, match=reported):
             read_strategy({"name": name, "strategies": "none"})
 
 
@@ -168,7 +172,7 @@ def test_the_name_alone_tries_what_costs_least_first() -> None:
     assert Composite().fit(GROUPS, 30).kept == OldestFirst().fit(GROUPS, 30).kept
 
 
-def test_a_long_name_is_told_in_short() -> None:
+def test_a_long_name_is_shortened() -> None:
     """An error doesn't send back all that a stranger sent."""
     with pytest.raises(UnknownStrategyError) as raised:
         read_strategy("x" * 10_000)

@@ -2,7 +2,7 @@ import pytest
 
 from formatters.model import Message, Role, ToolCall
 from service.budget.groups import Group
-from service.budget.strategies.count_summary import CountSummary, count_sentence
+from service.budget.strategies.windows import CountSummary, count_sentence
 
 
 def group(index: int) -> Group:
@@ -30,11 +30,11 @@ def test_older_groups_are_counted() -> None:
     )
 
 
-def test_what_is_counted_has_its_reason_and_the_budget_is_told() -> None:
+def test_what_is_counted_has_its_reason_and_the_budget_is_reported() -> None:
     """As with the other windows."""
     fit = CountSummary(max_items=5).fit(GROUPS, 18)
 
-    assert {index: verdict.reason for index, verdict in fit.decisions.items()} == dict.fromkeys(
+    assert {index: decision.reason for index, decision in fit.decisions.items()} == dict.fromkeys(
         range(4), "window"
     )
     assert fit.over_budget
@@ -42,7 +42,7 @@ def test_what_is_counted_has_its_reason_and_the_budget_is_told() -> None:
 
 
 def test_the_sentence_of_the_source() -> None:
-    """Fifty turns are told in the words of the source document."""
+    """Fifty turns are counted in the words of the source document."""
     call = ToolCall(id="c", name="f")
     users = [Message(id=f"u{n}", role=Role.HUMAN, content="x") for n in range(25)]
     models = [
@@ -51,8 +51,8 @@ def test_the_sentence_of_the_source() -> None:
     ]
     said = Group(index=0, tokens=1, tokens_last=1, messages=(*users, *models))
 
-    told = "Previous 50 turns: 25 user messages, 25 model responses, 10 tool calls"
-    assert count_sentence([said]) == told
+    reported = "Previous 50 turns: 25 user messages, 25 model responses, 10 tool calls"
+    assert count_sentence([said]) == reported
 
 
 def test_what_fits_is_left_alone() -> None:
@@ -66,5 +66,5 @@ def test_what_fits_is_left_alone() -> None:
 def test_a_number_below_nothing_is_refused() -> None:
     """Fewer than no messages can't be kept; none can."""
     assert CountSummary(max_items=0).fit(GROUPS, 30).kept == ()
-    with pytest.raises(ValueError, match=r"^max_items can't be less than 0$"):
+    with pytest.raises(ValueError, match=r"^max_items has to be a whole number of at least"):
         CountSummary(max_items=-1)

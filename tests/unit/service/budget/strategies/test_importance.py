@@ -41,13 +41,13 @@ def test_keywords_and_length_add_points(content: str, points: int) -> None:
 
 
 def test_what_scores_highest_is_kept_in_order() -> None:
-    """The newest is kept anyway; each verdict carries the score."""
+    """The newest is kept anyway; the decision on each of the others carries the score."""
     fit = Importance().fit(TALK, 30)
 
     assert [group.index for group in fit.kept] == [2, 3, 4]
     assert fit.decisions[0].score == 20
-    assert fit.decisions[4].score == 60
-    assert {verdict.reason for verdict in fit.decisions.values()} == {"score"}
+    assert 4 not in fit.decisions
+    assert {decision.reason for decision in fit.decisions.values()} == {"score"}
     assert not fit.over_budget
 
 
@@ -57,6 +57,7 @@ def test_what_does_not_fit_is_passed_over() -> None:
     fit = Importance().fit([*TALK[:2], dear, *TALK[3:]], 30)
 
     assert [group.index for group in fit.kept] == [0, 3, 4]
+    assert [fit.decisions[index].reason for index in (1, 2)] == ["score", "no_room"]
 
 
 def test_ties_go_to_the_newer() -> None:
@@ -67,7 +68,7 @@ def test_ties_go_to_the_newer() -> None:
 
 
 def test_a_pinned_group_is_kept_whatever_its_score() -> None:
-    """Beside the newest, and over the budget if need be."""
+    """Next to the newest, and over the budget if need be."""
     pinned = [TALK[0]._replace(pinned=True), *TALK[1:]]
 
     assert [group.index for group in Importance().fit(pinned, 30).kept] == [0, 2, 4]
@@ -81,8 +82,8 @@ def test_the_newest_is_kept_over_the_budget() -> None:
     assert Importance().fit([], 5).kept == ()
 
 
-def test_scores_are_told_to_two_places() -> None:
-    """A seventh of the recency is no round number; only what is told is rounded."""
+def test_scores_have_two_places() -> None:
+    """A seventh of the recency is no round number; only reported scores are rounded."""
     groups = [said(n, Role.AI) for n in range(7)]
 
     assert Importance().fit(groups, 70).decisions[1].score == 15.71
@@ -94,3 +95,16 @@ def test_other_roles_have_no_points_of_their_own() -> None:
     groups = [said(0, Role.OTHER), said(1, Role.OTHER), Group(index=2, tokens=1, tokens_last=1)]
 
     assert Importance().scores(groups) == {0: 0, 1: 40, 2: 0}
+
+
+def test_keywords_are_found_among_letters_of_any_script() -> None:
+    """Texts beyond ASCII are searched as they are."""
+    texts = {"café: ERROR": 15.0, "café": 0.0, "an Error": 15.0, "a terror": 0.0}
+    scores = {
+        text: Importance(recency_weight=0).score(
+            Message(id="m", role=Role.OTHER, content=text), 0, 2
+        )
+        for text in texts
+    }
+
+    assert scores == texts

@@ -42,14 +42,14 @@ def test_why_the_others_go() -> None:
     """Every group that goes, goes from the middle."""
     fit = MiddleOut().fit(groups(13, 13, 13), 26)
 
-    assert {index: verdict.reason for index, verdict in fit.decisions.items()} == {1: "middle"}
+    assert {index: decision.reason for index, decision in fit.decisions.items()} == {1: "middle"}
 
 
 def test_without_a_budget_the_others_go_for_the_same_reason() -> None:
-    """The first one too, which no budget brings back beside the newest."""
+    """The first one too, which no budget brings back next to the newest."""
     fit = MiddleOut().fit(groups(13, 13, 13), 0)
 
-    assert {index: verdict.reason for index, verdict in fit.decisions.items()} == {
+    assert {index: decision.reason for index, decision in fit.decisions.items()} == {
         0: "middle",
         1: "middle",
     }

@@ -38,7 +38,7 @@ def test_why_the_others_go() -> None:
     """Every group that goes is called older."""
     fit = OldestFirst().fit(groups(13, 13, 13), 13)
 
-    assert {index: verdict.reason for index, verdict in fit.decisions.items()} == {
+    assert {index: decision.reason for index, decision in fit.decisions.items()} == {
         0: "older",
         1: "older",
     }

@@ -1,4 +1,4 @@
-"""The strategy that keeps what tells most about the question."""
+"""The strategy that keeps the messages most relevant to the question."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ import pytest
 from formatters.model import Message, Passage, Role
 from service.budget.groups import Group
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.relevance import Relevance, recalls
+from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.conversation.context_config import ContextConfig
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE
@@ -38,15 +38,29 @@ def test_groups_are_ranked_in_their_places() -> None:
     fit = BY_WORD.fit(talk, 30)
 
     assert [group.index for group in fit.kept] == [0, 2, 4]
-    assert {index: verdict.score for index, verdict in fit.decisions.items()} == {
+    assert {index: decision.score for index, decision in fit.decisions.items()} == {
         0: 1.0,
         1: 0.0,
         2: 1.0,
         3: 0.0,
-        4: 1.0,
     }
-    assert {verdict.reason for verdict in fit.decisions.values()} == {"score"}
+    assert {decision.reason for decision in fit.decisions.values()} == {"score"}
     assert not fit.over_budget
+
+
+def test_what_was_too_long_is_not_said_to_score_less() -> None:
+    """Where one with a lower score was kept, or it doesn't fit even alone, its length is why."""
+    talk = [said(0, "x"), said(1, "boat", tokens=25), said(2, "y", tokens=90), said(3, "boat")]
+    fit = BY_WORD.fit(talk, 30)
+    longer = BY_WORD.fit([*talk[:3], said(3, "lake")._replace(tokens=20), said(4, "boat")], 30)
+
+    assert [group.index for group in fit.kept] == [0, 3]
+    assert {n: each.reason for n, each in fit.decisions.items() if n} == {
+        1: "no_room",
+        2: "no_room",
+    }
+    assert [group.index for group in longer.kept] == [3, 4]
+    assert longer.decisions[0].reason == "score"
 
 
 def test_the_question_is_the_newest_human_message() -> None:
@@ -64,8 +78,30 @@ def test_the_question_is_the_newest_human_message() -> None:
     assert asked == ["a boat?", "answer 2"]
 
 
+def test_the_question_is_not_ranked_by_itself() -> None:
+    """With it among the others, nothing would match as well; it scores as the best of them."""
+    ranked: list[list[str]] = []
+
+    def rank(_: str, passages: Sequence[Passage], now: datetime | None) -> list[float]:
+        ranked.append([passage.text for passage in passages])
+        return [9.0, 8.0, 1.0, 1.0][: len(passages)]
+
+    talk = [said(0, "boat"), said(1, "tree"), said(2, "a boat?", tokens=16)]
+    answers = [said(3 + n, f"answer {n}", Role.AI) for n in range(2)]
+    fit = Relevance(rank=rank).fit([*talk, *answers], 30)
+
+    assert ranked == [["boat", "tree", "answer 0", "answer 1"]]
+    assert [group.index for group in fit.kept] == [2, 4]
+    assert {index: decision.score for index, decision in fit.decisions.items()} == {
+        0: 9.0,
+        1: 8.0,
+        2: 9.0,
+        3: 1.0,
+    }
+
+
 def test_of_two_that_score_alike_the_newer_stays() -> None:
-    """Where nothing tells them apart the newest are kept."""
+    """If scores are equal, the newest are kept."""
     fit = BY_WORD.fit([said(n, "x") for n in range(4)], 20)
 
     assert [group.index for group in fit.kept] == [2, 3]
@@ -117,7 +153,7 @@ def test_the_ranker_stays_with_parameters() -> None:
     strategy = read_strategy({"name": "relevance", "recent_share": 0.5}, RANKING_STRATEGIES)
 
     assert strategy == Relevance(recent_share=0.5, rank=RELEVANCE.rank)
-    assert recalls(strategy)
+    assert strategy.recalls
     with pytest.raises(UnknownStrategyError, match="it has chunk_share, recent_share"):
         read_strategy({"name": "relevance", "rank": 1}, RANKING_STRATEGIES)
 
@@ -126,7 +162,7 @@ def test_only_with_a_ranker_it_recalls() -> None:
     """Neither the plain strategy, nor any other, nor a list with it in it has rows recalled."""
     several = read_strategy(["relevance", "oldest_first"], RANKING_STRATEGIES)
 
-    assert not any(map(recalls, (Relevance(), OldestFirst(), several)))
+    assert not any(each.recalls for each in (Relevance(), OldestFirst(), several))
 
 
 def test_conversations_in_process_rank() -> None:

@@ -1,20 +1,20 @@
-"""The strategy whose window moves in chunks, alone and beside others."""
+"""The strategy whose window moves in chunks, alone and next to others."""
 
 import pytest
 
 from formatters.model import Message, Role
-from service.budget.groups import Group, StableBudget, has_stable_prefix
+from service.budget.groups import Group, StableBudget
 from service.budget.strategies.composite import Composite
-from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.stable_window import StableWindow
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
+from service.budget.strategies.windows import CountSummary
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 
 
 def groups(length: int, tokens: int = 10) -> list[Group]:
-    """Return groups of so many tokens each."""
+    """Return groups of n tokens each."""
     messages = [Message(id=f"m{n}", role=Role.HUMAN, content="") for n in range(length)]
     return [Group(n, tokens, tokens, (message,)) for n, message in enumerate(messages)]
 
@@ -25,7 +25,7 @@ def test_it_keeps_what_fits_from_where_a_chunk_ends() -> None:
 
     assert [fit.kept[0].index for fit in fits] == [0, 3, 3, 5]
     assert [len(fit.decisions) for fit in fits] == [0, 3, 3, 5]
-    assert {verdict.reason for verdict in fits[3].decisions.values()} == {"window"}
+    assert {decision.reason for decision in fits[3].decisions.values()} == {"window"}
     assert [fit.stable_prefix for fit in fits] == [True] * 4
     assert not any(fit.over_budget for fit in fits)
 
@@ -50,19 +50,19 @@ def test_it_goes_by_what_stays_from_build_to_build() -> None:
 @pytest.mark.parametrize("share", [0.0, -1.0, 1.1])
 def test_a_chunk_is_a_share(share: float) -> None:
     """Of nothing there are no multiples."""
-    with pytest.raises(UnknownStrategyError, match="more than 0, and at most 1"):
+    with pytest.raises(UnknownStrategyError, match="chunk_share has to"):
         read_strategy({"name": "stable_window", "chunk_share": share})
 
 
-def test_in_a_list_each_is_told() -> None:
+def test_in_a_list_each_is_reported() -> None:
     """A list is still where whatever left something out is."""
     still = Composite(strategies=(ToolResultClearing(), StableWindow(chunk_share=0.5)))
-    told = still.with_stable_budget(StableBudget(100, whole=True))
+    reported = still.with_stable_budget(StableBudget(100, whole=True))
 
-    assert has_stable_prefix(still)
-    assert not has_stable_prefix(Composite(strategies=(OldestFirst(),)))
-    assert told.fit(groups(20), 100).stable_prefix
-    assert [group.index for group in told.fit(groups(20), 100).kept] == list(range(10, 20))
+    assert still.stable_prefix
+    assert not Composite(strategies=(OldestFirst(),)).stable_prefix
+    assert reported.fit(groups(20), 100).stable_prefix
+    assert [group.index for group in reported.fit(groups(20), 100).kept] == list(range(10, 20))
     beside = Composite(strategies=(CountSummary(max_items=5), StableWindow()))
     assert not beside.fit(groups(20), 100).stable_prefix
 
@@ -73,7 +73,7 @@ def test_relevance_keeps_its_newest_still_if_asked() -> None:
     still = Relevance(recent_share=0.5, chunk_share=0.2)
     steady = still.with_stable_budget(StableBudget(200, whole=False))
 
-    assert (has_stable_prefix(moving), has_stable_prefix(still)) == (False, True)
+    assert (moving.stable_prefix, still.stable_prefix) == (False, True)
     assert {len(moving.recent(groups(n), 200).kept) for n in range(20, 30)} == {10}
     begins = [steady.recent(groups(n), 200).kept[0].index for n in range(20, 30)]
     assert begins == [12] * 3 + [16] * 4 + [20] * 3

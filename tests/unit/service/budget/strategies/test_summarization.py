@@ -1,16 +1,16 @@
-"""The strategy `summarization`: the newest turns, and what stands for the others."""
+"""The strategy `summarization`: the newest turns, and the summaries of the others."""
 
 from dataclasses import replace
 
 import pytest
 
 from formatters.model import Entry, Message, Role, SummaryForm
-from service.budget.groups import Group, SummaryCandidate, apply_strategy, cost, uses_summaries
+from service.budget.groups import Group, SummaryCandidate, cost
 from service.budget.strategies.composite import Composite
-from service.budget.strategies.count_summary import CountSummary
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.summarization import Summarization
+from service.budget.strategies.summarization import Summarization, allowance
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
+from service.budget.strategies.windows import CountSummary
 
 GROUPS = [Group(n, 10, 10, (Message(id=f"m{n}", role=Role.HUMAN, content="hi"),)) for n in range(6)]
 ALL = Summarization(summary_budget_ratio=1.0)
@@ -53,6 +53,13 @@ def test_the_oldest_summaries_give_way() -> None:
     assert kept(ALL, 21, *forms) == ("5", 7)
     assert kept(ALL, 16, *forms) == ("5", None)
     assert kept(Summarization(summary_budget_ratio=0.25), 30, *forms) == ("45", 7)
+
+
+def test_turns_give_way_to_the_newest_summary() -> None:
+    """Also above the share of summaries, unless they have none."""
+    forms = candidate(12, "01", "23"), candidate(9, "23")
+    assert kept(Summarization(summary_budget_ratio=0.25), 20, *forms) == ("5", 9)
+    assert kept(Summarization(summary_budget_ratio=0.25), 18, *forms) == ("5", None)
     assert kept(Summarization(summary_budget_ratio=0.0), 30, *forms) == ("345", None)
 
 
@@ -67,7 +74,7 @@ def test_what_was_never_read_needs_a_summary_too() -> None:
     assert kept(ALL, 60, candidate(5, "x", beyond=True)) == ("12345", 5)
 
 
-def test_it_tells_when_summaries_are_wanted() -> None:
+def test_it_reports_when_summaries_are_wanted() -> None:
     """From the trigger on, where a turn is left out without one, and beyond their share."""
     strategy = Summarization()
 
@@ -87,16 +94,16 @@ def test_several_strategies_share_the_summaries() -> None:
     both = Composite(strategies=(ToolResultClearing(), ALL))
     beyond = candidate(5, "x", beyond=True)
 
-    assert uses_summaries(both)
-    assert not uses_summaries(Composite(strategies=(OldestFirst(),)))
-    fit = apply_strategy(both, GROUPS, 60, [beyond])
+    assert both.uses_summaries
+    assert not Composite(strategies=(OldestFirst(),)).uses_summaries
+    fit = both.fit_with_summaries(GROUPS, 60, [beyond])
     assert fit.stored_summary is beyond
     assert cost(fit.kept) == 50
     assert fit.wanted_summary
-    assert apply_strategy(OldestFirst(), GROUPS, 60, [beyond]).stored_summary is None
+    assert OldestFirst().fit_with_summaries(GROUPS, 60, [beyond]).stored_summary is None
 
 
-def test_stored_summaries_go_before_a_count() -> None:
+def test_stored_summaries_take_precedence_over_a_count() -> None:
     """A list that ends with a count leaves what fits alone."""
     listed = Composite(strategies=(ALL, CountSummary()))
     fit = listed.fit_with_summaries(GROUPS, 30, [candidate(5, "0123")])
@@ -110,3 +117,19 @@ def test_a_ratio_lies_between_nothing_and_all(name: str) -> None:
     for value in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match=name):
             replace(ALL, **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("share", "taken", "left"),
+    [
+        (400, 0, 200),
+        (400, 200, 100),
+        (400, 300, 50),
+        (400, 310, None),
+        (20, 0, 10),
+        (400, 500, None),
+    ],
+)
+def test_new_summaries_leave_room_for_others(share: int, taken: int, left: int | None) -> None:
+    """Each has half of the remaining room, until that is too little and all are remade."""
+    assert allowance(share, taken) == left

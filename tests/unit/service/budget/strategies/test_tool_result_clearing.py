@@ -48,5 +48,5 @@ def test_what_fits_is_left_alone() -> None:
 
 def test_a_number_below_nothing_is_refused() -> None:
     """Fewer than no results can't be kept."""
-    with pytest.raises(ValueError, match="less than 0"):
+    with pytest.raises(ValueError, match="at least 0, not -1"):
         ToolResultClearing(keep_recent_n=-1)

@@ -1,34 +1,29 @@
 """The strategies that count messages: window_size, sliding_window, smart_window."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from formatters.model import Message, Role, ToolCall
 from service.budget.groups import Group
-from service.budget.strategies.smart_window import SmartWindow
-from service.budget.strategies.window_size import SlidingWindow, WindowSize
+from service.budget.strategies.relevance import Relevance
+from service.budget.strategies.stable_window import StableWindow
+from service.budget.strategies.windows import SlidingWindow, SmartWindow, WindowSize
 
 #: More than everything costs: these strategies look at no tokens.
 AMPLE = 1_000
 
 
 def group(index: int, size: int = 1, *, calls: bool = False) -> Group:
-    """Return a group of so many messages."""
+    """Return a group of n messages."""
     call = (ToolCall(id="c", name="f"),) if calls else ()
     message = Message(id=f"m{index}", role=Role.AI, content="", tool_calls=call)
     return Group(index=index, tokens=1, tokens_last=1, size=size, messages=(message,))
 
 
 #: The source's matrix: u0, a1 with its result, u3, a4 with its result, u6, a7.
-MATRIX = [
-    group(0),
-    group(1, 2, calls=True),
-    group(2),
-    group(3, 2, calls=True),
-    group(4),
-    group(5),
-]
+MATRIX = [group(0), group(1, 2, calls=True), group(2), group(3, 2, calls=True), group(4), group(5)]
 
 
 def kept(strategy: WindowSize | SlidingWindow | SmartWindow, budget: int = AMPLE) -> list[int]:
@@ -132,21 +127,35 @@ def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (lambda: WindowSize(max_messages=0), "max_messages has to be at least 1"),
-        (lambda: SlidingWindow(window_size=-1), "window_size can't be less than 0"),
-        (lambda: SmartWindow(max_messages=0), "max_messages has to be at least 1"),
+        (
+            lambda: WindowSize(max_messages=0),
+            "max_messages has to be a whole number of at least 1, not 0",
+        ),
+        (
+            lambda: SlidingWindow(window_size=cast("int", "10")),
+            "window_size has to be a whole number of at least 0, not '10'",
+        ),
+        (
+            lambda: SmartWindow(max_messages=True),
+            "max_messages has to be a whole number of at least 1, not True",
+        ),
         (
             lambda: SmartWindow(preserve_initial=-1),
-            "preserve_initial has to be at least 0 and less than max_messages",
+            "preserve_initial has to be a whole number of at least 0, not -1",
         ),
         (
             lambda: SmartWindow(max_messages=3, preserve_initial=3),
-            "preserve_initial has to be at least 0 and less than max_messages",
+            "preserve_initial has to be less than max_messages",
         ),
+        (
+            lambda: Relevance(recent_share=cast("float", "0.5")),
+            "recent_share has to lie between 0 and 1, which '0.5' doesn't",
+        ),
+        (lambda: StableWindow(chunk_share=0), "chunk_share has to be more than 0"),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(wrong: object, told: str) -> None:
-    """When the strategy is made, not when it is used."""
+def test_parameters_that_make_no_sense_are_refused(wrong: object, told: str) -> None:
+    """When the strategy is made, not when it is used; a text is no number."""
     with pytest.raises(ValueError, match=f"^{told}$"):
         wrong()  # type: ignore[operator] # a function that makes one
 
@@ -155,12 +164,12 @@ def test_sizes_that_make_no_sense_are_refused(wrong: object, told: str) -> None:
     "strategy",
     [WindowSize(max_messages=2), SlidingWindow(window_size=2), SmartWindow(max_messages=2)],
 )
-def test_what_a_window_drops_has_its_reason_and_the_budget_is_told(
+def test_what_a_window_drops_has_its_reason_and_the_budget_is_reported(
     strategy: WindowSize | SlidingWindow | SmartWindow,
 ) -> None:
     """A window that costs more than the budget says so."""
     fit = strategy.fit(MATRIX, 1)
 
-    assert {verdict.reason for verdict in fit.decisions.values()} == {"window"}
+    assert {decision.reason for decision in fit.decisions.values()} == {"window"}
     assert sorted(fit.decisions) == [0, 1, 2, 3]
     assert fit.over_budget

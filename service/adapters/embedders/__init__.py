@@ -1,0 +1,1 @@
+"""Embedders: a model in this process, or one over HTTP."""

@@ -1,0 +1,293 @@
+"""The store of vectors in SQL, and the queue of owners whose rows have none yet."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Row,
+    ScalarSelect,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from formatters.rows import fix_surrogates
+from service.adapters.sql.engine import Database
+from service.adapters.sql.queries import (
+    LIMIT,
+    WITH_IDS,
+    execute_by_ids,
+    from_key,
+    key,
+    lock_owner,
+    owned,
+    owner_of,
+    read_bodies,
+)
+from service.adapters.sql.schema import insert, messages, owners, searched, vector_queue, vectors
+from service.adapters.store_records import microseconds
+from service.ports.stores import Clock, NumberedVector, WaitingRows
+
+#: Microseconds that a process's claim of rows lasts.
+LEASE: Final = 60_000_000
+
+_NOW: Final = bindparam("now", type_=BigInteger)
+_MODEL: Final = bindparam("of_model", type_=Text)
+_AFTER: Final = bindparam("after", type_=BigInteger)
+_QUEUED: Final = vector_queue.c
+
+_ADD: Final = insert(vector_queue).values(
+    owner_key=bindparam("in_owner"), model="", sequence=0, due=_NOW
+)
+#: Queues an owner who has new rows.
+_QUEUE: Final = _ADD.on_conflict_do_update(
+    index_elements=vector_queue.primary_key, set_={"due": func.coalesce(_QUEUED.due, _NOW)}
+)
+#: Queues an owner whose rows after the number ``after`` may have no vector; also if a process has
+#: taken rows after it, which then doesn't note how far it came.
+_QUEUE_AGAIN: Final = _ADD.on_conflict_do_update(
+    index_elements=vector_queue.primary_key,
+    set_={
+        "due": _NOW,
+        "sequence": case((_QUEUED.sequence > _AFTER, _AFTER), else_=_QUEUED.sequence),
+    },
+)
+#: Queues the owners who were never queued.
+_QUEUE_UNKNOWN: Final = (
+    insert(vector_queue)
+    .from_select(
+        ["owner_key", "model", "sequence", "due"],
+        select(owners.c.owner_key, literal(""), literal(0), _NOW).where(
+            ~exists().where(_QUEUED.owner_key == owners.c.owner_key)
+        ),
+    )
+    .on_conflict_do_nothing()
+)
+#: The number of the row that an owner's last append has stored.
+_LAST_STORED: Final = (
+    select(owners.c.last_sequence).where(owners.c.owner_key == _QUEUED.owner_key).scalar_subquery()
+)
+#: Queues the owners with vectors of another model, and those with later rows.
+_QUEUE_OUTDATED: Final = (
+    update(vector_queue)
+    .where(_QUEUED.due.is_(None), or_(_QUEUED.model != _MODEL, _QUEUED.sequence < _LAST_STORED))
+    .values(due=_NOW)
+)
+#: The owner who has waited longest.
+_NEXT: Final = select(_QUEUED.owner_key).where(_QUEUED.due <= _NOW).order_by(_QUEUED.due).limit(1)
+#: Takes that owner, or one that no other process is taking.
+_TAKE: Final = (
+    update(vector_queue)
+    .where(_QUEUED.owner_key == _NEXT.with_for_update(skip_locked=True).scalar_subquery())
+    .values(
+        due=_NOW + LEASE,
+        model=_MODEL,
+        sequence=case((_QUEUED.model == _MODEL, _QUEUED.sequence), else_=0),
+    )
+    .returning(_QUEUED.owner_key, _QUEUED.sequence, _QUEUED.due)
+)
+
+
+def _waiting(after: Any) -> Select[int, str]:  # noqa: ANN401 - a parameter, or a column
+    """Select an owner's rows after a number that searches find and that have no vector."""
+    # a value, so that each row is looked up: a planner could join all vectors of the owner
+    model = (
+        select(vectors.c.model)
+        .where(vectors.c.owner_key == searched.c.owner_key, vectors.c.id == searched.c.id)
+        .scalar_subquery()
+    )
+    rows = select(searched.c.sequence, searched.c.id).where(owned(searched))
+    return rows.where(searched.c.sequence > after, model.is_distinct_from(_MODEL))
+
+
+#: The first ``limit`` of them.
+_WAITING: Final = _waiting(_AFTER).order_by(searched.c.sequence).limit(LIMIT)
+#: Notes that an owner's rows up to the number ``last`` have vectors; later rows are due at once.
+_ADVANCE: Final = (
+    update(vector_queue)
+    .where(owned(vector_queue), _QUEUED.due == bindparam("claim", type_=BigInteger))
+    .values(due=_NOW, sequence=bindparam("last", type_=BigInteger))
+)
+#: Takes an owner off the queue unless there are such rows; appends wait for the owner's lock.
+_CLOSE: Final = (
+    update(vector_queue)
+    .where(owned(vector_queue), ~_waiting(_QUEUED.sequence).correlate(vector_queue).exists())
+    .values(due=null(), sequence=_LAST_STORED)
+)
+_STORED: Final = select(messages.c.id).where(WITH_IDS)
+_NEW: Final = insert(vectors)
+_REPLACE: Final = _NEW.on_conflict_do_update(
+    index_elements=vectors.primary_key,
+    set_={"model": _NEW.excluded.model, "vector": _NEW.excluded.vector},
+)
+_READ: Final = select(vectors.c.id, vectors.c.vector).where(
+    owned(vectors), vectors.c.id.in_(bindparam("ids", expanding=True)), vectors.c.model == _MODEL
+)
+
+
+#: The ``limit`` rows that arrived last, of those that searches find.
+_LAST_ROWS: Final = (
+    select(searched.c.owner_key, searched.c.sequence, searched.c.id)
+    .where(owned(searched), searched.c.sequence > _AFTER)
+    .order_by(searched.c.sequence.desc())
+    .limit(LIMIT)
+    .subquery("last_rows")
+)
+
+
+def _of_last_row(table: Table, column: str) -> ScalarSelect[Any]:
+    """Look up a column of one of them; one by one, as above."""
+    same = (table.c.owner_key == _LAST_ROWS.c.owner_key, table.c.id == _LAST_ROWS.c.id)
+    return select(table.c[column]).where(*same).scalar_subquery()
+
+
+#: Their numbers, ids, conversations and vectors, null for rows without one.
+_NEWEST: Final = select(
+    _LAST_ROWS.c.sequence,
+    _LAST_ROWS.c.id,
+    _of_last_row(messages, "conversation_id").label("conversation"),
+    case((_of_last_row(vectors, "model") == _MODEL, _of_last_row(vectors, "vector"))).label(
+        "vector"
+    ),
+)
+
+
+class SqlVectors:
+    """The `VectorStore` in SQL; by ``clock``, others may take rows that a process never put."""
+
+    is_local = False
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        #: Whether owners of new rows are to be queued.
+        self.follows = False
+
+    def follow(self) -> None:
+        """From now on, queue the owners of rows that this process appends or restores."""
+        self.follows = True
+
+    async def queue(self, connection: AsyncConnection, owner: str) -> None:
+        """Queue a locked owner for new rows."""
+        await connection.execute(_QUEUE, {"in_owner": owner, "now": self._now()})
+
+    async def queue_again(
+        self, connection: AsyncConnection, owner: str, sequences: Sequence[int]
+    ) -> None:
+        """Queue a locked owner for restored rows with these numbers, if rows are followed."""
+        if self.follows and sequences:
+            values = {"in_owner": owner, "now": self._now(), "after": min(sequences) - 1}
+            await connection.execute(_QUEUE_AGAIN, values)
+
+    async def queue_missing(self, model: str) -> None:
+        """Queue the owners of rows that were stored while no vectors were, or by another model."""
+        values = {"of_model": model, "now": self._now()}
+
+        async def queue_all(connection: AsyncConnection) -> None:
+            await connection.execute(_QUEUE_UNKNOWN, values)
+            await connection.execute(_QUEUE_OUTDATED, values)
+
+        await self._database.write(queue_all)
+
+    async def take(
+        self,
+        model: str,
+        limit: int,
+        owner_key: str | None = None,  # noqa: ARG002 - not local
+    ) -> WaitingRows | None:
+        """Return at most ``limit`` rows of the owner who has waited longest; None if none wait."""
+        while taken := await self._take_owner(model):
+            waiting = await self._read_waiting(taken, model, limit)
+            if waiting.rows:
+                return waiting
+            await self.put(waiting, model, {})
+        return None
+
+    async def _take_owner(self, model: str) -> Row[str, int, int | None] | None:
+        values = {"now": self._now(), "of_model": model}
+        # without waiting for the lock of a writer if there is nothing to do
+        if await self._database.read(lambda c: c.scalar(_NEXT, values)) is None:
+            return None
+
+        async def take(connection: AsyncConnection) -> Row[str, int, int | None] | None:
+            return (await connection.execute(_TAKE, values)).first()
+
+        return await self._database.write(take)
+
+    async def _read_waiting(
+        self, taken: Row[str, int, int | None], model: str, limit: int
+    ) -> WaitingRows:
+        owner, after, claim = taken
+        values = {"in_owner": owner, "after": after, "of_model": model, "limit": limit}
+
+        async def read(connection: AsyncConnection) -> WaitingRows:
+            found = (await connection.execute(_WAITING, values)).all()
+            bodies = await read_bodies(connection, owner, [row.id for row in found])
+            rows = [json.loads(bodies[row.id]) for row in found]
+            last = found[-1].sequence if found else after
+            return WaitingRows(from_key(owner), rows, claim or 0, last)
+
+        return await self._database.read(read, by_index=True)
+
+    async def put(self, waiting: WaitingRows, model: str, vectors: Mapping[str, bytes]) -> None:
+        """Store the vectors of rows that were taken, by id; rows deleted meanwhile get none."""
+        owner = owner_of(waiting.owner_key)
+        by_key = {key(row_id): packed for row_id, packed in vectors.items()}
+        done = {"in_owner": owner, "claim": waiting.claim, "last": waiting.last}
+
+        async def store(connection: AsyncConnection) -> None:
+            if not await lock_owner(connection, owner):
+                return
+            stored = await execute_by_ids(connection, _STORED, owner, list(by_key))
+            rows = [
+                {"owner_key": owner, "id": row.id, "model": model, "vector": by_key[row.id]}
+                for row in stored
+            ]
+            if rows:
+                await connection.execute(_REPLACE, rows)
+            await connection.execute(_ADVANCE, {**done, "now": self._now()})
+            await connection.execute(_CLOSE, {"in_owner": owner, "of_model": model})
+
+        await self._database.write(store, by_index=True)
+
+    async def read(self, owner_key: str, model: str, ids: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the vectors of a model that the owner's rows with these ids have, by id."""
+        owner, by_key = owner_of(owner_key), {key(fix_surrogates(row_id)): row_id for row_id in ids}
+
+        async def read_all(connection: AsyncConnection) -> Mapping[str, bytes]:
+            keys = {"of_model": model}
+            rows = await execute_by_ids(connection, _READ, owner, list(by_key), keys)
+            return {by_key[row.id]: row.vector for row in rows}
+
+        return await self._database.read(read_all, by_index=True)
+
+    async def newest(
+        self, owner_key: str, model: str, limit: int, after: int
+    ) -> Sequence[NumberedVector]:
+        """Return the vectors of a model that the newest rows have, newest first."""
+        owner = owner_of(owner_key)
+        values = {"in_owner": owner, "of_model": model, "limit": limit, "after": after}
+
+        async def read(connection: AsyncConnection) -> Sequence[NumberedVector]:
+            return [
+                NumberedVector(number, from_key(row_id), name and from_key(name), packed)
+                for number, row_id, name, packed in await connection.execute(_NEWEST, values)
+                if packed is not None
+            ]
+
+        return await self._database.read(read, by_index=True)
+
+    def _now(self) -> int:
+        return microseconds(self._clock())

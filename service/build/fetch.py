@@ -1,0 +1,681 @@
+"""Answer recalls: read the requested messages, and fit them into the tokens."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+from formatters.fetched import FetchView, fetched, full_text
+from formatters.handles import HANDLE_CHARS, is_handle, make_handle, split_lines
+from formatters.model import Block, Count, Entry, Facts, Message, PreviewLimit, Role, Row, Tag
+from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
+from formatters.rows import read_content, read_row, read_rows, sort_messages
+from service.budget.counting import (
+    MESSAGE_OVERHEAD,
+    count_function,
+    entry_tokens,
+    fixed_tokens,
+    last_tokens,
+)
+from service.budget.fit_recall import RecallRequest as Ranking
+from service.budget.fit_recall import choose_passages, recall_rows
+from service.budget.strategies.relevance import Relevance
+from service.build.gather import Gathering, Sources
+from service.build.plan import STORED_CHARS, Plan
+from service.config.settings import MemorySettings, Settings
+from service.errors import HistoryUnavailableError, InvalidRequestError, Problem, StoreError, shown
+from service.observe.metrics import Metrics
+from service.ports.services import TokenCounter
+from service.ports.stores import HistoryStore
+from service.wire.recall import (
+    MAX_LEFT_OUT,
+    MAX_PAGE,
+    MAX_TOKENS,
+    RecallContent,
+    RecalledMessage,
+    RecallRequest,
+    RecallSuccess,
+    RecallUsage,
+)
+from service.wire.request import BuildRequest
+from service.wire.response import WarningRecord
+
+#: Above any context: what limits an answer is its own number of tokens.
+AMPLE: Final = 100_000_000
+#: A message with more than this part of an answer's tokens is shown as its beginning and its end,
+#: or as the lines that match, unless it was requested by its id.
+LONG_PART: Final = 4
+#: The fewest tokens of such a preview.
+MIN_PREVIEW: Final = 64
+#: Rows that a search for a text reads at a time.
+SCAN_ROWS: Final = 500
+#: The fewest tokens that a message takes, about; more matches than fit are not looked for.
+MESSAGE_TOKENS: Final = 5
+#: Rows that may be added between an answer and the recall by a handle in it.
+NEW_ROWS: Final = 500
+#: Ids that may be printed, of messages that are too old to be found by their handle.
+PRINTABLE_ID: Final = re.compile(r"[A-Za-z0-9_.:@=+/-]{1,64}")
+#: In place of messages.
+NOTHING: Final = "(No messages)"
+#: The longest note on how to go on from a query; and from anything else, where there may be two.
+LONGEST_PAGE_NOTE: Final = "\n(more: page=20)"
+LONGEST_NOTE: Final = '\n(more: around="{}", before=200, after=200)'
+
+#: The most unknown ids that an answer names, and the part of its tokens that they may take.
+MAX_UNKNOWN: Final = 5
+UNKNOWN_PART: Final = 4
+
+#: What to change in the content of a recall to go on.
+Change = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The messages of an answer."""
+
+    #: Oldest first.
+    entries: Sequence[Entry] = ()
+    #: Ids of messages that were searched or requested, and aren't shown.
+    left_out: Sequence[str] = ()
+    more: Sequence[Change] = ()
+    warnings: Sequence[WarningRecord] = ()
+    #: A line on the ids that mean no message.
+    not_found: str = ""
+    #: The lines that are shown of messages that are cut by lines, by id.
+    lines: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def as_build(request: RecallRequest, max_tokens: int) -> BuildRequest:
+    """Return the request for a context whose history is what a recall ranks."""
+    content = request.content
+    raw = {
+        "id": request.id,
+        "owner_key": request.owner_key,
+        "conversation_id": request.conversation_id,
+        "content": {
+            "current_input": content.query or "recall",
+            "timestamp_utc": content.timestamp_utc,
+            "timezone_offset": content.timezone_offset,
+            "tools": None,
+            "context": {
+                "model": content.model,
+                "strategy": "relevance",
+                "memory_limit": None,
+                "memory_tokens": max_tokens,
+                "max_tokens": AMPLE,
+                "reserve_tokens": 0,
+            },
+        },
+    }
+    return BuildRequest.model_validate(raw, context={"received_at": request.received_at})
+
+
+class Names:
+    """The names of messages in an answer: handles where the next recall finds messages by them.
+
+    Older messages are named by their ids, if these can be printed.
+    """
+
+    def __init__(self) -> None:
+        #: The longest name, or about that.
+        self.longest = "m" * HANDLE_CHARS
+        #: The ids of the rows that handles are looked for among; None if those are all rows.
+        self._near: frozenset[str] | None = None
+
+    async def read(
+        self, history: HistoryStore, scope: tuple[str, str | None], memory: MemorySettings
+    ) -> None:
+        """Read which rows have handles; in few histories it isn't all of them."""
+        if (await history.recent(*scope, max_rows=1)).total > memory.max_rows:
+            page = await history.recent(*scope, max_rows=memory.max_rows)
+            self._near = frozenset(str(row["id"]) for row in page.rows)
+            self.longest = max((self.longest, *filter(PRINTABLE_ID.fullmatch, self._near)), key=len)
+
+    def of(self, row_id: str) -> str | None:
+        """Return the name of a message, if it has one."""
+        if self._near is None or row_id in self._near:
+            return make_handle(row_id)
+        return row_id if PRINTABLE_ID.fullmatch(row_id) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """A recall: its request, and what it reads from."""
+
+    request: RecallRequest
+    #: That of `as_build`, and its plan.
+    build: BuildRequest
+    plan: Plan
+    sources: Sources
+    settings: Settings
+    counter: TokenCounter
+    metrics: Metrics
+    #: Ids of messages that aren't repeated.
+    excluded: frozenset[str]
+    max_tokens: int
+    names: Names = field(default_factory=Names)
+
+    async def fetch(self) -> RecallSuccess:
+        """Return the answer.
+
+        Raises:
+            HistoryUnavailableError: The store failed, or didn't answer in time.
+            InvalidRequestError: A message that the recall names isn't there.
+        """
+        seconds = self.settings.gather.history_timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await self.names.read(self.sources.history, self._scope, self.settings.memory)
+            # the history that a query ranks has time limits of its own
+            async with asyncio.timeout(None if self._content.query else seconds):
+                select = await self._read()
+        except (StoreError, TimeoutError) as error:
+            detail = f"the store failed, or didn't answer within {seconds:g} s"
+            raise HistoryUnavailableError(detail) from error
+        # in a thread, so that the event loop stays free
+        return await asyncio.to_thread(lambda: self._answer(select()))
+
+    async def _read(self) -> Callable[[], Selection]:
+        """Read what is requested; return the function that selects from it."""
+        content = self._content
+        if content.query is not None:
+            return await self._read_ranked()
+        if content.ids is not None:
+            return await self._read_by_ids(content.ids)
+        if content.around is not None:
+            return await self._read_around(content.around)
+        return await self._read_matches(str(content.grep))
+
+    def _answer(self, selection: Selection) -> RecallSuccess:
+        text = self._text(selection)
+        asked = self._content.model_dump(exclude_unset=True, exclude_none=True)
+        changed = ({**asked, **change} for change in selection.more)
+        return RecallSuccess(
+            text=text,
+            messages=[self._record(entry, selection.lines) for entry in selection.entries],
+            usage=RecallUsage(
+                model=self.plan.model,
+                tokenizer=self.counter.name,
+                exact=self.counter.exact and self.plan.exact,
+                max_tokens=self.max_tokens,
+                total=MESSAGE_OVERHEAD + self._count(text),
+            ),
+            left_out=len(selection.left_out),
+            left_out_ids=list(selection.left_out[:MAX_LEFT_OUT]),
+            next=[{k: v for k, v in each.items() if v is not None} for each in changed],
+            warnings=[*self.request.warnings, *selection.warnings],
+        )
+
+    def _text(self, selection: Selection) -> str:
+        block = replace(_BLOCK, entries=insert_day_lines(selection.entries))
+        notes = "".join(map(self._note, selection.more))
+        # the ids in notes may be long, and counts may be raised so that not even the header fits
+        texts = [block.text + selection.not_found + notes, block.text]
+        if not selection.entries:
+            texts = [texts[0], NOTHING + selection.not_found + notes, NOTHING + notes, NOTHING]
+        fitting = (t for t in texts if MESSAGE_OVERHEAD + self._count(t) <= self.max_tokens)
+        return next(fitting, "")
+
+    @property
+    def _content(self) -> RecallContent:
+        return self.request.content
+
+    @property
+    def _count(self) -> Count:
+        return count_function(self.counter)
+
+    @property
+    def _scope(self) -> tuple[str, str | None]:
+        return self.request.owner_key, self.plan.conversation_id
+
+    @property
+    def _room(self) -> int:
+        """Return the tokens for a block of messages, without the notes."""
+        notes = LONGEST_PAGE_NOTE
+        if self._content.query is None:
+            notes = 2 * LONGEST_NOTE.format(self.names.longest)
+        return self.max_tokens - self._count(notes)
+
+    @property
+    def _more_tokens(self) -> int:
+        """Return the tokens to retry with if nothing fits."""
+        return min(2 * self.max_tokens, MAX_TOKENS)
+
+    def _note(self, change: Change) -> str:
+        """Return a line for the model on how to go on; none where it can't name the message."""
+        if "grep" in change:  # the row names the line of its next match
+            return ""
+        ids = change.get("ids", ())
+        if len(ids) > 1 or (ids and change["lines"] is None):
+            return f"\n(more: {len(ids)} of the ids)"
+        arguments = dict(change)
+        for key in {"around", "older_than", "ids"} & change.keys():
+            name = self.names.of(ids[0] if ids else change[key])
+            if name is None:
+                return ""
+            arguments[key] = [name] if ids else name
+        return f"\n(more: {', '.join(f'{k}={json.dumps(v)}' for k, v in arguments.items())})"
+
+    def _record(self, entry: Entry, lines: Mapping[str, tuple[int, int]]) -> RecalledMessage:
+        first = entry.messages[0]
+        return RecalledMessage(
+            message_ids=[message.id for message in entry.messages],
+            handle=self.names.of(first.id) or first.id,
+            role=first.role.value,
+            timestamp=first.timestamp,
+            text=entry.text.strip(),
+            whole=not entry.reasons,
+            lines=lines.get(first.id),
+        )
+
+    # --- by a query --------------------------------------------------------------------------
+
+    async def _read_ranked(self) -> Callable[[], Selection]:
+        memory = self.plan.memory
+        reads = Gathering(self.build, self.plan, self.sources, self.settings, self.metrics)
+        history = await reads.read_history()
+        if "history" in reads.degraded:
+            raise HistoryUnavailableError(reads.degraded["history"].detail)
+        facts = Facts(
+            current_input=self.build.current_input,
+            history=history.messages,
+            grouped=history.grouped,
+            similarities=history.similarities,
+            memory=replace(
+                memory,
+                message_chars=memory.message_chars or STORED_CHARS,
+                tool_results="printed",
+                tool_result_chars=memory.tool_result_chars or STORED_CHARS,
+            ),
+            guard=self.plan.guard,
+        )
+        warnings = tuple(reads.degraded.values())
+        return lambda: replace(self._select_ranked(facts), warnings=warnings)
+
+    def _select_ranked(self, facts: Facts) -> Selection:
+        """Select the rows with the highest scores, page by page up to the one that is wanted."""
+        strategy = self.plan.strategy
+        if not isinstance(strategy, Relevance) or (ranker := strategy.rank) is None:
+            raise InvalidRequestError("there is no ranker for a query")
+        block, now = recalled(facts), self.plan.now
+        rows, scores = choose_passages(
+            block.entries,
+            lambda passages: ranker(facts.current_input, passages, now) if passages else (),
+        )
+        block = replace(block, entries=tuple(map(self._with_handle, rows)))
+        ranking = Ranking(block, strategy, rank=lambda _: scores)
+        excluded, page = set(self.excluded), self._content.page
+        for _ in range(page):
+            known = [e for e in block.entries if any(m.id in excluded for m in e.messages)]
+            shown_before = replace(block, entries=tuple(known))
+            decisions, sent = recall_rows(block, shown_before, ranking, self._room, self._count)
+            entries = [entry for entry in sent.entries if entry.messages] if sent else []
+            excluded |= {message.id for entry in entries for message in entry.messages}
+        # a result may be left out whose call is shown
+        shown_ids = {message.id for entry in entries for message in entry.messages}
+        dropped = [d for d in decisions if shown_ids.isdisjoint(d.message_ids)]
+        more: list[Change] = []
+        if any(decision.reason != "repeated" for decision in dropped):
+            if entries and page < MAX_PAGE:
+                more = [{"page": page + 1}]
+            elif not entries:
+                more = [{"max_tokens": self._more_tokens}]
+        left_out = [id_ for decision in dropped for id_ in decision.message_ids]
+        return Selection(entries=entries, left_out=left_out, more=more)
+
+    def _with_handle(self, entry: Entry) -> Entry:
+        """Return a row with the reasons why it isn't whole, and with a handle if it needs one.
+
+        The handle is that of its first message that is cut; of calls only a part is shown.
+        """
+        cut = [
+            message.id
+            for message in entry.messages
+            if entry.reasons.get(message.id) in _CUT or message.tool_calls
+        ]
+        reasons = {m.id: "partial" for m in entry.messages if m.partial or m.id in cut}
+        entry = replace(entry, reasons=reasons)
+        if not (cut or self._content.with_ids):
+            return entry
+        name = self.names.of(cut[0] if cut else entry.messages[0].id)
+        speaker, colon, said = entry.text.partition(":")
+        return replace(entry, text=f"{speaker} [{name}]{colon}{said}") if name else entry
+
+    # --- by ids ------------------------------------------------------------------------------
+
+    async def _read_by_ids(self, ids: Sequence[str]) -> Callable[[], Selection]:
+        rows, unknown = await self._find(ids)
+        warnings = [
+            WarningRecord(
+                code="unknown_id",
+                pointer=f"/content/ids/{index}",
+                detail=f"no message has the id {shown(name)}",
+            )
+            for index, name in enumerate(ids)
+            if name in unknown
+        ]
+        messages = sort_messages(_readable(rows))
+        not_found = self._list_unknown([name for name in dict.fromkeys(ids) if name in unknown])
+        room = self._room - self._count(not_found)
+        return lambda: replace(
+            self._select_by_ids(messages, room), not_found=not_found, warnings=warnings
+        )
+
+    def _list_unknown(self, names: Sequence[str]) -> str:
+        """Return a line for the model that names or counts unknown ids, if it takes few tokens."""
+        if not names:
+            return ""
+        texts = [f"\n(not found: {len(names)} of the ids)"]
+        if len(names) <= MAX_UNKNOWN and all(map(PRINTABLE_ID.fullmatch, names)):
+            texts.insert(0, f"\n(not found: {', '.join(names)})")
+        most = self.max_tokens // UNKNOWN_PART
+        return next((text for text in texts if self._count(text) <= most), "")
+
+    def _select_by_ids(self, messages: Sequence[Message], tokens: int) -> Selection:
+        """Select messages in their order as long as they fit; the first one at least in part."""
+        entries: list[Entry] = []
+        lines: dict[str, tuple[int, int]] = {}
+        more: list[Change] = []
+        view, wanted = self._view(messages), self._content.lines
+        wanted_lines = (wanted[0], wanted[1]) if wanted else None
+        room = _Room(tokens, self._count)
+        taken = 0
+        for message in messages:
+            if wanted_lines:
+                wanted_lines = _checked_lines(wanted_lines, message)
+                lines[message.id] = wanted_lines
+            entry = fetched(message, view, wanted_lines)
+            if room.take(entry):
+                entries.append(entry)
+            elif entries:
+                break
+            elif part := self._first_lines(message, view, wanted_lines, tokens):
+                first, fitting, last = part
+                entries.append(fetched(message, view, (first, fitting)))
+                lines[message.id] = (first, fitting)
+                more.append({"ids": [message.id], "lines": [fitting + 1, last]})
+                taken += 1
+                break
+            else:
+                lines.clear()
+                more.append({"max_tokens": self._more_tokens})
+                break
+            taken += 1
+        left_out = [message.id for message in messages[taken:]]
+        if entries and left_out:
+            more.append({"ids": left_out, "lines": None})
+        return Selection(entries=entries, left_out=left_out, more=more, lines=lines)
+
+    def _first_lines(
+        self, message: Message, view: FetchView, wanted: tuple[int, int] | None, tokens: int
+    ) -> tuple[int, int, int] | None:
+        """Return the first wanted line, the last that fits, and the last wanted; None if none."""
+        first, last = wanted or (1, len(split_lines(full_text(message))))
+        best, low, high = 0, first, last - 1
+        while low <= high:
+            middle = (low + high) // 2
+            if _Room(tokens, self._count).take(fetched(message, view, (first, middle))):
+                best, low = middle, middle + 1
+            else:
+                high = middle - 1
+        return (first, best, last) if best else None
+
+    # --- around a message --------------------------------------------------------------------
+
+    async def _read_around(self, name: str) -> Callable[[], Selection]:
+        before, after = self._content.before, self._content.after
+        row_id = await self._resolve(name, "/content/around")
+        # one more on each side shows whether there are any
+        rows = await self.sources.history.around(
+            *self._scope, row_id, before=before + 1, after=after + 1
+        )
+        messages = read_rows(rows)
+        return lambda: self._select_around(messages, row_id)
+
+    def _select_around(self, messages: Sequence[Message], row_id: str) -> Selection:
+        """Select the nearest messages on either side, as long as they fit."""
+        ids = [message.id for message in messages]
+        centre = ids.index(row_id) if row_id in ids else 0
+        before, after = self._content.before, self._content.after
+        first, last = max(centre - before, 0), min(centre + after, len(ids) - 1)
+        view = self._view(messages, limited=True)
+        entries = [fetched(message, view) for message in messages]
+        room = _Room(self._room, self._count, entries)
+        # passed over, but counted and gone on from
+        hidden = {m.id for m in messages if m.role is Role.OTHER} | self.excluded
+        shown_here: set[int] = set()
+        #: On either side, the nearest message that isn't shown.
+        missed: dict[bool, int] = {}
+        for index in sorted(range(first, last + 1), key=lambda index: abs(index - centre)):
+            is_newer = index > centre
+            if is_newer in missed or ids[index] in hidden:
+                continue
+            if room.take_at(index):
+                shown_here.add(index)
+            elif index == centre:
+                return Selection(left_out=[row_id], more=[{"max_tokens": self._more_tokens}])
+            else:
+                missed[is_newer] = index
+        more: list[Change] = []
+        older, newer = missed.get(False, first - 1), missed.get(True, last + 1)
+        if before and older >= 0:
+            more.append({"around": ids[older], "before": before, "after": 0})
+        if after and newer < len(ids):
+            more.append({"around": ids[newer], "before": 0, "after": after})
+        left_out = [
+            ids[index]
+            for index in range(first, last + 1)
+            if index not in shown_here and ids[index] not in hidden
+        ]
+        chosen = [entries[index] for index in sorted(shown_here)]
+        return Selection(entries=chosen, left_out=left_out, more=more)
+
+    # --- by a text ---------------------------------------------------------------------------
+
+    async def _read_matches(self, text: str) -> Callable[[], Selection]:
+        """Read rows from the newest on until enough of them contain the text."""
+        needle, enough = text.casefold(), self.max_tokens // MESSAGE_TOKENS
+        matches: list[Row] = []
+        scanned, oldest, is_end = 0, await self._older_than(), False
+        while not is_end and len(matches) < enough and scanned < self.settings.memory.max_rows:
+            page = await self._read_older(oldest)
+            for row in page:
+                oldest = str(row["id"])
+                if needle in _searched_text(row).casefold():
+                    matches.append(row)
+            scanned += len(page)
+            is_end = len(page) < SCAN_ROWS
+        older_than = None if is_end else oldest
+        messages = _readable(matches[::-1])
+        return lambda: self._select_matches(messages, needle, older_than)
+
+    def _select_matches(
+        self, messages: Sequence[Message], needle: str, older_than: str | None
+    ) -> Selection:
+        """Select the newest matches that fit."""
+        new = [message for message in messages if message.id not in self.excluded]
+        views = [self._show_match(message, needle) for message in new]
+        entries = [view.entry for view in views]
+        room = _Room(self._room, self._count, entries)
+        first = len(new)
+        while first and room.take_at(first - 1):
+            first -= 1
+        more: list[Change] = []
+        if first == len(new) > 0:
+            more = [{"max_tokens": self._more_tokens}]
+        elif first:
+            more = [{"older_than": new[first].id}]
+        elif older_than:
+            more = [{"older_than": older_than}]
+        shown_here = [*zip(new, views, strict=True)][first:]
+        more += [
+            {"ids": [message.id], "lines": [*view.rest], "grep": None, "older_than": None}
+            for message, view in shown_here
+            if view.rest
+        ]
+        return Selection(
+            entries=entries[first:],
+            left_out=[message.id for message in new[:first]],
+            more=more,
+            lines={message.id: view.lines for message, view in shown_here if view.lines},
+        )
+
+    def _show_match(self, message: Message, needle: str) -> "_Match":
+        """Show a message that contains a text; of a long one the lines around its first match."""
+        entry = fetched(message, self._view())
+        if last_tokens(entry, self._count) <= self._preview_tokens:
+            return _Match(entry)
+        view, lines = self._view(limited=True), split_lines(full_text(message))
+        hits = [number for number, line in enumerate(lines, 1) if needle in line.casefold()]
+        if not hits:  # it goes beyond the end of a line
+            return _Match(fetched(message, view))
+        around = max(hits[0] - 1, 1), min(hits[0] + 1, len(lines))
+        later = [number for number in hits if number > around[1]]
+        if not later:
+            return _Match(fetched(message, view, around), around)
+        rest = max(later[0] - 1, around[1] + 1), min(later[-1] + 1, len(lines))
+        return _Match(fetched(message, view, around, next_match=later[0]), around, rest)
+
+    async def _older_than(self) -> str | None:
+        name = self._content.older_than
+        return None if name is None else await self._resolve(name, "/content/older_than")
+
+    async def _read_older(self, than: str | None) -> Sequence[Row]:
+        """Read the newest rows, or those that precede a row, newest first."""
+        history = self.sources.history
+        if than is None:
+            return (await history.recent(*self._scope, max_rows=SCAN_ROWS)).rows
+        rows = await history.around(*self._scope, than, before=SCAN_ROWS, after=0)
+        return rows[-2::-1]
+
+    # --- ids and handles ---------------------------------------------------------------------
+
+    async def _resolve(self, name: str, pointer: str) -> str:
+        """Return the id of the message that a name means; raises `InvalidRequestError`."""
+        rows, _ = await self._find([name])
+        if not rows:
+            detail = f"no message has the id {shown(name)}"
+            raise InvalidRequestError(f"{pointer}: {detail}", [Problem(pointer, detail)])
+        return str(rows[-1]["id"])
+
+    async def _find(self, names: Sequence[str]) -> tuple[list[Row], set[str]]:
+        """Return the rows that ids and handles mean, and the names that mean none.
+
+        A handle is looked for among the summaries, then among the newest rows: those that a build
+        can read, and some that may have been added since the handle was shown.
+        """
+        rows = await self._rows(names)
+        unknown = set(names) - {str(row["id"]) for row in rows}
+        if unknown and self.sources.summaries:
+            for summary in await self.sources.summaries.read(*self._scope):
+                if found := unknown & {summary.id, make_handle(summary.id)}:
+                    rows += await self._rows(summary.message_ids)
+                    unknown -= found
+        if any(map(is_handle, unknown)):
+            most = self.settings.memory.max_rows + NEW_ROWS
+            page = await self.sources.history.recent(*self._scope, max_rows=most)
+            for row in page.rows:
+                if (handle := make_handle(str(row["id"]))) in unknown:
+                    rows.append(row)
+                    unknown.discard(handle)
+        return rows, unknown
+
+    async def _rows(self, ids: Sequence[str]) -> list[Row]:
+        """Return the rows with these ids that builds may read, within the scope."""
+        owner_key, conversation = self._scope
+        rows = await self.sources.history.rows(owner_key, ids, pruned=False)
+        return [row for row in rows if conversation in (None, row.get("conversation_id"))]
+
+    # --- entries -----------------------------------------------------------------------------
+
+    @property
+    def _preview_tokens(self) -> int:
+        return max(self._room // LONG_PART, MIN_PREVIEW)
+
+    def _view(self, messages: Sequence[Message] = (), *, limited: bool = False) -> FetchView:
+        limit = PreviewLimit(self._preview_tokens, self._count) if limited else None
+        memory = self.plan.memory
+        return FetchView(
+            guard=self.plan.guard,
+            minutes_west=memory.minutes_west,
+            assistant_name=memory.assistant_name,
+            name=self.names.of,
+            tools={call.id: call.name for message in messages for call in message.tool_calls},
+            limit=limit,
+        )
+
+
+#: The reasons of messages that are shown in part.
+_CUT: Final = frozenset({"message_chars", "passages"})
+
+#: The block of an answer, without its messages.
+_BLOCK: Final = Block(
+    tag=Tag.RECALLED, header=HEADER, placeholder=NOTHING, entries=(), additive=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A message that contains a text, as it is shown."""
+
+    entry: Entry
+    #: The lines that are shown, if it isn't all of them.
+    lines: tuple[int, int] | None = None
+    #: The lines from the next match on to the last, if these don't show all matches.
+    rest: tuple[int, int] | None = None
+
+
+class _Room:
+    """The tokens that messages may still take, each with a line for its day where that changes."""
+
+    def __init__(self, tokens: int, count: Count, entries: Sequence[Entry] = ()) -> None:
+        """Begin with ``tokens`` for a block; ``entries`` are what `take_at` takes from."""
+        self._count = count
+        self._entries = entries
+        # runs of messages of one day: each needs a line for it, at most
+        changes = (one.day != other.day for one, other in pairwise(entries))
+        self._runs = [*accumulate(changes, initial=0)]
+        self._open: set[object] = set()
+        # with room for any number of messages in the header
+        largest = replace(_BLOCK, entries=(Entry(text="", rows=999_999),))
+        self._left = tokens - fixed_tokens(largest, count)
+
+    def take(self, entry: Entry) -> bool:
+        """Take an entry that follows the last one, if it fits."""
+        return self._take(entry, entry.day)
+
+    def take_at(self, index: int) -> bool:
+        """Take one of the entries, if it fits."""
+        return self._take(self._entries[index], self._runs[index])
+
+    def _take(self, entry: Entry, run: object) -> bool:
+        tokens = max(entry_tokens(entry, self._count), last_tokens(entry, self._count))
+        if run not in self._open:
+            tokens += entry_tokens(make_day_line(entry.day), self._count)
+        if tokens > self._left:
+            return False
+        self._left -= tokens
+        self._open.add(run)
+        return True
+
+
+def _readable(rows: Sequence[Row]) -> tuple[Message, ...]:
+    """Read rows, without those of roles that no context shows."""
+    return tuple(message for message in read_rows(rows) if message.role is not Role.OTHER)
+
+
+def _searched_text(row: Row) -> str:
+    """Return the text of a row with its calls, which few rows have."""
+    return full_text(read_row(row)) if row.get("metadata") else read_content(row["content"])
+
+
+def _checked_lines(wanted: tuple[int, int], message: Message) -> tuple[int, int]:
+    """Return the wanted lines of a message that it has; raises `InvalidRequestError`."""
+    number = len(split_lines(full_text(message)))
+    if wanted[0] > number:
+        detail = f"the message has {number} lines"
+        raise InvalidRequestError(f"/content/lines: {detail}", [Problem("/content/lines", detail)])
+    return wanted[0], min(wanted[1], number)

@@ -1,0 +1,149 @@
+"""``ctxb recall``: fetch earlier messages from the store, as a model does by its tool."""
+
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Final
+
+import typer
+
+from service.app import open_builder
+from service.cli.build_output import print_failure, print_warnings
+from service.cli.exits import Exit, run_until_stopped
+from service.cli.models import complete_model
+from service.cli.options import Conversation, Json, Owner
+from service.cli.output import printable
+from service.cli.start import start
+from service.config.settings import Settings
+from service.connect import open_bus, require_shared_bus
+from service.wire.recall import RecallRequest, RecallResponse
+
+#: The line range of an option: ``41-80``.
+LINES: Final = "FIRST-LAST"
+
+Query = Annotated[
+    str | None,
+    typer.Option("--query", "-q", metavar="TEXT", help="Their subject, as a question or in words."),
+]
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--id", metavar="ID", help="The id or handle of one; may be repeated."),
+]
+Around = Annotated[
+    str | None, typer.Option(metavar="ID", help="One message, with those before and after it.")
+]
+Grep = Annotated[str | None, typer.Option(metavar="TEXT", help="A text that they contain.")]
+Number = Annotated[int | None, typer.Option(help="With --around: how many on this side.")]
+Lines = Annotated[
+    str | None, typer.Option(metavar=LINES, help="With one --id: only these lines of it.")
+]
+Page = Annotated[int | None, typer.Option(help="With --query: which part of the answers.")]
+OlderThan = Annotated[
+    str | None, typer.Option(metavar="ID", help="With --grep: search only before this message.")
+]
+MaxTokens = Annotated[int | None, typer.Option(help="The most tokens of the answer.")]
+ExcludeBuild = Annotated[
+    str | None,
+    typer.Option(metavar="BUILD", help="Don't repeat what this build showed; needs a bus."),
+]
+Model = Annotated[
+    str | None, typer.Option(autocompletion=complete_model, help="The model that will read it.")
+]
+WithIds = Annotated[bool, typer.Option("--with-ids", help="With --query: show ids too.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The content of a recall, by the names of the wire."""
+
+    query: str | None
+    ids: list[str] | None
+    around: str | None
+    grep: str | None
+    before: int | None
+    after: int | None
+    lines: list[int] | None
+    page: int | None
+    older_than: str | None
+    max_tokens: int | None
+    exclude_build: str | None
+    model: str | None
+    with_ids: bool | None
+
+
+def recall(
+    ctx: typer.Context,
+    *,
+    owner: Owner,
+    conversation: Conversation = None,
+    query: Query = None,
+    ids: Ids = None,
+    around: Around = None,
+    grep: Grep = None,
+    before: Number = None,
+    after: Number = None,
+    lines: Lines = None,
+    page: Page = None,
+    older_than: OlderThan = None,
+    max_tokens: MaxTokens = None,
+    exclude_build: ExcludeBuild = None,
+    model: Model = None,
+    with_ids: WithIds = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch earlier messages: what a context has left out, by words, ids or place.
+
+    ctxb recall --owner ana --query "Where is the key?"
+    ctxb recall --owner ana --id m23 --id m24
+    ctxb recall --owner ana --around m23 --before 5 --after 5
+    ctxb recall --owner ana --grep 4471
+
+    It reads the configured store and prints what the tool `recall` gives a
+    model. The notes at the end say how to go on.
+    """
+    settings = start(ctx.obj)
+    asked = _Asked(
+        query=query,
+        ids=ids,
+        around=around,
+        grep=grep,
+        before=before,
+        after=after,
+        lines=_read_lines(lines),
+        page=page,
+        older_than=older_than,
+        max_tokens=max_tokens,
+        exclude_build=exclude_build,
+        model=model,
+        with_ids=with_ids or None,
+    )
+    content = {name: value for name, value in asdict(asked).items() if value not in (None, [])}
+    raw = {"owner_key": owner, "conversation_id": conversation, "content": content}
+    response = run_until_stopped(_recalled(settings, RecallRequest.model_validate(raw)))
+    answer = response.content
+    if as_json:
+        typer.echo(response.model_dump_json(indent=2))
+    if answer.status == "error":
+        raise typer.Exit(print_failure(answer.error))
+    if not as_json:
+        typer.echo(printable(answer.text))
+        print_warnings(answer.warnings)
+    raise typer.Exit(Exit.OK)
+
+
+async def _recalled(settings: Settings, request: RecallRequest) -> RecallResponse:
+    async with AsyncExitStack() as stack:
+        builder = await stack.enter_async_context(open_builder(settings))
+        if request.content.exclude_build:
+            connected = await stack.enter_async_context(open_bus(require_shared_bus(settings)))
+            builder = replace(builder, reports=connected.bus.reports)
+        return await builder.recall(request)
+
+
+def _read_lines(text: str | None) -> list[int] | None:
+    """Read a range of lines; raises `typer.BadParameter`."""
+    if text is None:
+        return None
+    numbers: list[Any] = text.split("-")
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise typer.BadParameter(f"{text!r} is no range of lines; {LINES} is meant, such as 41-80")
+    return [int(number) for number in numbers]

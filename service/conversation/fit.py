@@ -1,0 +1,283 @@
+"""Choose which of a caller's own messages fit into a budget, and decide on each of them."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import is_
+from typing import Final, NamedTuple
+
+from formatters.model import Count, Role, Row
+from formatters.repair.sequence import repair
+from formatters.rows import ROLES
+from service.budget.decisions import REASONS, Outcome
+from service.budget.groups import Fit, Group, Strategy, cost
+from service.conversation.sending import can_be_sent, message_tokens
+from service.conversation.shapes import PARTS
+from service.conversation.strategies import fit_pinned
+from service.conversation.units import (
+    Item,
+    RowCost,
+    Units,
+    awaits_results,
+    dropped_groups,
+    read_units,
+)
+from service.errors import BudgetExceededError, MessageError, did_you_mean, shown
+
+
+class MessageDecision(NamedTuple):
+    """The outcome of one of the messages that were given."""
+
+    #: Its position in the list, from 0.
+    index: int  # type: ignore[assignment] # hides tuple.index, which is unused
+    outcome: Outcome
+    #: A code of `service.budget.decisions.REASONS`, or one of the strategy's own.
+    reason: str
+    #: What it costs as it was given.
+    tokens: int
+    score: float | None = None
+
+    @property
+    def detail(self) -> str:
+        """Return the reason as a sentence."""
+        return REASONS.get(self.reason, "its strategy gives this reason")
+
+
+@dataclass(frozen=True, slots=True)
+class FittedRows:
+    """The messages that fit, and a decision on each that was given."""
+
+    rows: list[Row]
+    tokens: int
+    #: In the order of the messages that were given.
+    decisions: tuple[MessageDecision, ...]
+
+
+def fit_rows(
+    rows: Sequence[Row], strategy: Strategy, budget: int, count: Count, *, spent: int = 0
+) -> FittedRows:
+    """Return the messages that fit into ``budget`` tokens, with ``spent`` used by tools.
+
+    System messages, the user's newest message and the newest unit are always kept; a call and its
+    results are one unit. If the user begins the conversation, the user begins what is kept of it.
+    Messages are the objects that were given, unless no API accepts them as they are.
+
+    Raises:
+        MessageError: A message can't be read.
+        BudgetExceededError: What is always kept exceeds the budget.
+    """
+    for index, row in enumerate(rows):
+        check_message(row, f"messages[{index}]")
+    units, row_cost = read_units(rows), partial(message_tokens, count=count)
+    groups = _pin_opener(units.groups(row_cost))
+    room = budget - spent - sum(map(row_cost, units.rows(())))
+    protected = _protected(groups)
+    if room < cost([group for group in groups if group.index in protected]):
+        raise BudgetExceededError(_describe_excess(units, protected, row_cost, budget, spent))
+    fit = fit_pinned(strategy, groups, room)
+    within = _drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
+    kept = _open_answers(units, groups, within, room)
+    fitted = units.rows(kept)
+    decide = _Decider(rows, units, fit, within, kept)
+    return FittedRows(
+        rows=fitted,
+        tokens=sum(map(row_cost, fitted)),
+        decisions=tuple(decide(index, row_cost(row)) for index, row in enumerate(rows)),
+    )
+
+
+#: A message needs one of these keys to have content.
+_CONTENT: Final = (
+    *("content", "parts", "tool_calls", "metadata", "refusal", "audio", "function_call"),
+    "provider_parts",
+)
+
+
+def check_message(row: object, place: str) -> None:
+    """Raise `MessageError`, with a place and a remedy, for what is no message of a known shape."""
+    if not isinstance(row, Mapping):
+        fix = 'write {"role": "user", "content": …}' if isinstance(row, str) else "convert it first"
+        if hasattr(row, "model_dump"):
+            fix = "pass its model_dump()"
+        raise MessageError(f"{place} is no mapping but {shown(row)}: {fix}")
+    role = row.get("role")
+    if not can_be_sent(row):
+        known = ", ".join(("system", *ROLES))
+        problem = f"has the role {shown(role)}" if role else "has no role"
+        suggestion = did_you_mean(str(role), ROLES)
+        raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
+    if not any(key in row for key in _CONTENT):
+        raise MessageError(f"{place} has no content: write a text or a list of parts at 'content'")
+    for key in ("content", "parts"):
+        value = row.get(key)
+        if value is not None and not isinstance(value, str | Sequence | Mapping):
+            detail = f"{place} has {shown(value)} at {key!r}"
+            raise MessageError(f"{detail}: convert it to a text or a list of parts")
+        if isinstance(value, bytes | bytearray | memoryview):
+            raise MessageError(f"{place} has bytes at {key!r}: decode them to a text")
+
+
+def _pin_opener(groups: list[Group]) -> list[Group]:
+    """Pin the user's message before a pinned unit that begins with a call, with a text at its end.
+
+    In messages of blocks and parts, the user's newest text may follow results.
+    """
+    pinned = next((at for at, group in enumerate(groups) if group.pinned), 0)
+    if groups and _is_answer(groups[pinned]):
+        for at in reversed(range(pinned)):
+            if not _is_answer(groups[at]):
+                return [*groups[:at], groups[at]._replace(pinned=True), *groups[at + 1 :]]
+    return groups
+
+
+def _protected(groups: Sequence[Group]) -> set[int]:
+    """Return the indexes of the groups that are always kept."""
+    return {group.index for group in groups if group.pinned or group is groups[-1]}
+
+
+def _is_answer(group: Group) -> bool:
+    return group.messages[0].role is not Role.HUMAN
+
+
+def _describe_excess(
+    units: Units, protected: Collection[int], row_cost: RowCost, budget: int, spent: int
+) -> str:
+    """Return by how much what is always kept exceeds a budget, with its parts and a remedy."""
+    parts = Counter(tools=spent)
+    for index, unit in enumerate(units.units):
+        if unit[0].is_instruction or index in protected:
+            for item in unit:
+                name = " and ".join(f"messages[{at}]" for at in sorted(item.indexes))
+                parts[name or "placeholders"] += row_cost(item.row)
+    total = parts.total()
+    listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.most_common(5) if tokens)
+    return (
+        f"what is always kept needs {total:,} tokens, {total - budget:,} more than max_tokens:"
+        f" {listed}; raise max_tokens to {total:,}, or shorten these"
+    )
+
+
+def _cleared_to_save(groups: Sequence[Group], kept: Sequence[Group]) -> list[Group]:
+    """Return the groups that are kept, with those results cleared that cost more than the note."""
+    given = {group.index: group for group in groups}
+    return [
+        given[group.index].without_results([i for i in group.cleared if group.savings[i] > 0])
+        for group in kept
+    ]
+
+
+def _drop_excess(kept: Sequence[Group], protected: Collection[int], room: int) -> tuple[Group, ...]:
+    """Drop the oldest groups that aren't protected, until the rest fits."""
+    excess = cost(kept) - room
+    within: list[Group] = []
+    for group in kept:
+        if excess > 0 and group.index not in protected:
+            excess -= group.tokens
+        else:
+            within.append(group)
+    return tuple(within)
+
+
+def _open_answers(
+    units: Units, groups: Sequence[Group], kept: Sequence[Group], room: int
+) -> tuple[Group, ...]:
+    """Return the groups so that none begins where no API accepts it.
+
+    Where a message of the user that was dropped has to be in front of one, it is kept too if it
+    fits; otherwise the answer is dropped.
+    """
+    spent, protected = cost(kept), _protected(groups)
+    positions = {group.index: position for position, group in enumerate(groups)}
+    opened: list[Group] = []
+    for group in kept:
+        start = positions[opened[-1].index] + 1 if opened else 0
+        skipped = groups[start : positions[group.index]]
+        openers = [each for each in skipped if not _is_answer(each)]
+        if openers and _needs_opener(units, opened, group):
+            if spent + openers[-1].tokens <= room:
+                opened.append(openers[-1])
+                spent += openers[-1].tokens
+            elif group.index not in protected:
+                spent -= group.tokens
+                continue
+            else:
+                while _needs_opener(units, opened, group):
+                    spent -= opened.pop().tokens
+        opened.append(group)
+    return tuple(opened)
+
+
+def _needs_opener(units: Units, before: Sequence[Group], group: Group) -> bool:
+    """Return whether a user's message has to precede a group.
+
+    Anthropic's and Gemini's first message is a user's, and Gemini's calls follow one, or a result.
+    """
+    if not before:
+        return _is_answer(group)
+    is_parts = units.units[group.index][0].shape is PARTS
+    return is_parts and group.calls_tools and before[-1].messages[-1].role is Role.AI
+
+
+class _Decider:
+    """Decides on each message, given what was kept of its unit, and why others were not."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        units: Units,
+        fit: Fit,
+        within: Sequence[Group],
+        kept: Sequence[Group],
+    ) -> None:
+        self._rows = rows
+        self._fit = fit
+        self._kept = {group.index: group for group in kept}
+        chosen = {group.index for group in fit.kept}
+        #: Kept for an answer to them, at any score.
+        self._openers = self._kept.keys() - chosen
+        self._dropped = {
+            **{group.index: "insufficient" for group in dropped_groups(fit.kept, within)},
+            **{group.index: "no_opening" for group in dropped_groups(within, kept)},
+        }
+        self._places = {
+            position: (index, unit, item)
+            for index, unit in enumerate(units.units)
+            for item in unit
+            for position in item.indexes
+        }
+        unchanged = [item.row for item in units.all_items()]
+        is_whole = len(unchanged) == len(rows) and all(map(is_, unchanged, rows))
+        self._repairs = {} if is_whole else _repairs(rows)
+
+    def __call__(self, position: int, tokens: int) -> MessageDecision:
+        """Return the decision on the message at a position."""
+        mended = self._repairs.get(position)
+        if position not in self._places:
+            return MessageDecision(position, "filtered", mended or "empty", tokens)
+        index, unit, item = self._places[position]
+        own = self._fit.decisions.get(index)
+        score = own.score if own and index not in self._openers else None
+        group = self._kept.get(index)
+        if group is None and not item.is_instruction:
+            reason = self._dropped.get(index) or (own.reason if own else "too_large")
+            return MessageDecision(position, "dropped", reason, tokens, score)
+        if group and not group.cleared.isdisjoint(message.id for message in item.messages):
+            return MessageDecision(position, "cleared", "result_cleared", tokens, score)
+        if mended == "result_missing" and awaits_results(unit):
+            mended = None
+        if item.row is not self._rows[position]:  # a placeholder may have been added to it
+            mended = mended or "result_missing"
+        if mended:
+            return MessageDecision(position, "repaired", mended, tokens, score)
+        return MessageDecision(position, "kept", "fits", tokens, score)
+
+
+def _repairs(rows: Sequence[Row]) -> dict[int, str]:
+    """Return why repair changes messages or leaves them out, by their positions."""
+    items = (Item.read(row, index) for index, row in enumerate(rows))
+    repaired = repair([message for item in items if item.is_dialogue for message in item.messages])
+    reasons: dict[int, str] = {}
+    for id_, reason in (*repaired.changed.items(), *repaired.filtered.items()):
+        reasons.setdefault(int(id_.partition("/")[0]), reason)
+    return reasons

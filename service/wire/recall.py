@@ -1,0 +1,288 @@
+"""Recalls: requests for earlier messages that a context doesn't show, and their responses.
+
+They come on the streams of all requests, distinguished by their content.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic.json_schema import SkipJsonSchema
+
+from service.errors import ContextBuilderError, did_you_mean, escape_key
+from service.wire.payload import (
+    MAX_BYTES,
+    MAX_ID,
+    MAX_OWNER_KEY,
+    canonical_json,
+    derive_id,
+    fingerprint,
+)
+from service.wire.protocol import SCHEMA_VERSION
+from service.wire.request import (
+    Envelope,
+    RejectedError,
+    RequestMetadata,
+    Tolerant,
+    Trace,
+    decode_as,
+)
+from service.wire.response import (
+    BuildFailure,
+    ResponseMetadata,
+    WarningRecord,
+    error_response,
+    response_head,
+)
+from service.wire.validation import RECALL_MODES, check_version, invalid_errors, omit_derived
+
+#: Limits of a recall's content: characters of a query and of a text, ids, messages on either
+#: side of one, and pages.
+MAX_QUERY: Final = 8_192
+MAX_GREP: Final = 1_024
+MAX_IDS: Final = 100
+MAX_AROUND: Final = 200
+MAX_PAGE: Final = 20
+#: Limits of the tokens of an answer.
+MIN_TOKENS: Final = 64
+MAX_TOKENS: Final = 100_000
+#: The most ids that an answer lists of the messages that it leaves out.
+MAX_LEFT_OUT: Final = 1_000
+
+#: What models fill in for arguments that they don't mean. Of `before` and `after`, 0 is a number.
+_PLACEHOLDERS: Final[dict[str, tuple[object, ...]]] = {
+    **dict.fromkeys([*RECALL_MODES, "before", "after", "older_than", "with_ids"], ("", [])),
+    "ids": ("", [], [""]),
+    "lines": ("", [], [0, 0]),
+    "page": ("", [], 0),
+}
+
+RowId = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+
+
+class RecallContent(Tolerant, extra="allow", strict=True):
+    """The messages to fetch, by ``query``, ``ids``, ``around`` or ``grep``, and their limits."""
+
+    #: What the messages are about; they are ranked as the strategy ``relevance`` ranks.
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] | None = None
+    #: Ids of messages and of summaries, or the handles that a context shows in their place.
+    ids: Annotated[list[RowId], Field(min_length=1, max_length=MAX_IDS)] | None = None
+    #: The id or handle of a message to show with the messages before and after it.
+    around: RowId | None = None
+    #: A plain text that the messages contain, in any case.
+    grep: Annotated[str, Field(min_length=1, max_length=MAX_GREP)] | None = None
+    #: How many messages to show before and after that of ``around``.
+    before: Annotated[int, Field(ge=0, le=MAX_AROUND)] = 10
+    after: Annotated[int, Field(ge=0, le=MAX_AROUND)] = 10
+    #: The first and the last line to show, from 1, of the only message in ``ids``.
+    lines: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
+    #: Which part of the answers to a ``query`` to show, from 1.
+    page: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 1
+    #: Where a ``grep`` goes on: only messages older than this one are searched.
+    older_than: RowId | None = None
+    #: The most tokens of the answer.
+    max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] | None = None
+    #: A build of the same owner: what it showed whole isn't repeated, except by ``ids``.
+    exclude_build: RowId | None = None
+    #: Whether the answers to a ``query`` show the ids of messages, as the others do.
+    with_ids: bool = False
+    #: The model that reads the answer; determines the tokenizer.
+    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    #: The moment of the question, and the client's time zone.
+    timestamp_utc: Any = None
+    timezone_offset: Any = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _omit_empty(cls, content: Any) -> Any:  # noqa: ANN401 - a sender's
+        """Leave out empty values if one of the first four isn't: models fill in every argument."""
+        if not isinstance(content, dict):
+            return content
+        empty = [key for key, values in _PLACEHOLDERS.items() if content.get(key) in values]
+        if all(content.get(mode) is None or mode in empty for mode in RECALL_MODES):
+            return content
+        return {key: value for key, value in content.items() if key not in empty}
+
+    @field_validator("query", "grep")
+    @classmethod
+    def _has_words(cls, text: str | None) -> str | None:
+        if text is not None and not text.strip():
+            raise ValueError("must not be blank")
+        return text
+
+    @field_validator("lines")
+    @classmethod
+    def _ascend(cls, lines: list[int] | None) -> list[int] | None:
+        if lines is not None and not 1 <= lines[0] <= lines[1]:
+            raise ValueError("must be the first and the last line, counted from 1")
+        return lines
+
+    @model_validator(mode="after")
+    def _has_one_mode(self) -> Self:
+        if sum(getattr(self, mode) is not None for mode in RECALL_MODES) != 1:
+            raise ValueError(f"needs one of {', '.join(RECALL_MODES)}")
+        if {"current_input", "history"} & (self.model_extra or {}).keys():
+            raise ValueError("current_input and history belong to a request for a context")
+        if self.lines is not None and len(self.ids or ()) != 1:
+            raise ValueError("lines need exactly one of ids")
+        return self
+
+
+class RecallRequest(Tolerant, json_schema_extra=omit_derived):
+    """A request for earlier messages; `CONTEXT_RECALL_REQUEST` on the bus.
+
+    Validation of an object raises as that of a `BuildRequest` does.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    #: The only conversation whose messages may be fetched; absent: all of the owner's.
+    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    role: str = "SYSTEM"
+    timestamp: Any = None
+    content: RecallContent
+    metadata: RequestMetadata = RequestMetadata()
+    #: Set on receipt, never by a sender.
+    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate(
+        cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        context = info.context or {}
+        with invalid_errors():
+            if not isinstance(data, dict):
+                return handler(data)
+            check_version(data)
+            receipt = {
+                "id": data.get("id") or derive_id(canonical_json(data)),
+                "fingerprint": context.get("fingerprint") or fingerprint(data),
+                "received_at": context.get("received_at"),
+            }
+            return handler(data | receipt)
+
+    @property
+    def warnings(self) -> list[WarningRecord]:
+        """Return a warning for each unknown key of the content."""
+        return [
+            WarningRecord(
+                code="unknown_key",
+                pointer=f"/content/{escape_key(key)}",
+                detail=f"is unknown and ignored{did_you_mean(key, RecallContent.model_fields)}",
+            )
+            for key in self.content.model_extra or {}
+        ]
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The parts of the request that its response repeats."""
+        return Envelope(
+            id=self.id,
+            owner_key=self.owner_key,
+            run_id=self.run_id,
+            fingerprint=self.fingerprint,
+            metadata=self.metadata,
+            kind="recall",
+        )
+
+
+def decode_recall(
+    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
+) -> RecallRequest:
+    """Read a recall from untrusted bytes as `decode` reads a request; raises `RejectedError`."""
+    validate = RecallRequest.model_validate
+    try:
+        return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
+    except RejectedError as rejected:
+        envelope = rejected.envelope and replace(rejected.envelope, kind="recall")
+        raise RejectedError(rejected.error, envelope) from rejected.error
+
+
+class RecalledMessage(BaseModel, frozen=True):
+    """A message of an answer, or several answers of a run that are shown as one."""
+
+    message_ids: list[str]
+    #: The short id of the first of them, which recalls take as well.
+    handle: str
+    role: Literal["human", "ai", "tool"]
+    #: Of the first of them, if it has a readable one.
+    timestamp: datetime | None
+    #: As it is in the text: guarded, and cut unless it is ``whole``.
+    text: str
+    whole: bool
+    #: The first and the last line that are shown, if the message was cut by lines.
+    lines: tuple[int, int] | None = None
+
+
+class RecallUsage(BaseModel, frozen=True):
+    """The tokens of the text, 4 included for the message that carries it."""
+
+    model: str | None
+    tokenizer: str
+    #: False where the counts are estimates.
+    exact: bool
+    max_tokens: int
+    total: int
+
+
+class RecallSuccess(BaseModel, frozen=True):
+    """Earlier messages, oldest first."""
+
+    status: Literal["success"] = "success"
+    #: What to give the model.
+    text: str
+    messages: list[RecalledMessage]
+    usage: RecallUsage
+    #: How many of the messages that were searched or requested are not in the text, and the ids
+    #: of at most 1,000 of them, oldest first.
+    left_out: int
+    left_out_ids: list[str]
+    #: Contents of recalls that go on; empty if nothing is left, and after the last page.
+    next: list[dict[str, Any]]
+    warnings: list[WarningRecord] = []
+
+
+class RecallResponse(BaseModel, frozen=True):
+    """The answer to a recall; `CONTEXT_RECALL_RESPONSE` on the bus."""
+
+    schema_version: str = SCHEMA_VERSION
+    id: str
+    run_id: str | None
+    owner_key: str
+    role: str = "SYSTEM"
+    timestamp: datetime
+    content: SerializeAsAny[Annotated[RecallSuccess | BuildFailure, Field(discriminator="status")]]
+    metadata: ResponseMetadata
+
+
+#: Serialize a response to bytes.
+serialize_recall: Final = TypeAdapter(RecallResponse).dump_json
+
+
+def recall_response(
+    envelope: Envelope, content: RecallSuccess, at: datetime, trace: Trace | None
+) -> RecallResponse:
+    """Return the response that carries messages; ``trace`` replaces the sender's."""
+    return RecallResponse(**response_head(envelope, at, trace), content=content)
+
+
+def recall_error(
+    envelope: Envelope, error: ContextBuilderError, at: datetime, trace: Trace | None = None
+) -> RecallResponse:
+    """Return the response that carries an error, as `error_response` does for a build."""
+    return RecallResponse(**dict(error_response(envelope, error, at, trace)))

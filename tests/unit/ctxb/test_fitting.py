@@ -1,0 +1,243 @@
+"""`fit` is one call for any list: the default finds what the question needs, and says why."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ctxb import BudgetExceededError, MessageError, SlidingWindowStrategy, fit, strategies
+from formatters.model import Count
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+PIER = {"role": "assistant", "content": "The rowing boat is at the northern pier, code 4711."}
+QUESTION = {"role": "user", "content": "What was the code of the rowing boat?"}
+
+
+def talk(turns: int = 60) -> list[dict[str, Any]]:
+    """Return a conversation in which one old answer has what is asked at its end."""
+    rows: list[dict[str, Any]] = [SYSTEM]
+    for turn in range(turns):
+        rows.append({"role": "user", "content": f"How is the weather on day {turn}?"})
+        rows.append({"role": "assistant", "content": f"On day {turn} it rains in the hills."})
+    rows[8] = PIER
+    return [*rows, QUESTION]
+
+
+def test_an_old_answer_to_the_question_is_kept() -> None:
+    """By default, older messages are ranked by the user's newest one."""
+    found = fit(talk(), 300)
+
+    assert found.messages[0] is SYSTEM
+    assert found.messages[-1] is QUESTION
+    assert any(message is PIER for message in found.messages)
+    assert found.usage.total <= 300 < found.usage.given
+    assert found.decisions[8].outcome == "kept"
+    assert found.decisions[8].score == max(found.decisions[i].score or 0 for i in range(1, 121))
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [None, "relevance", {"name": "relevance", "recent_share": 0.0}, strategies.Relevance()],
+)
+def test_a_question_of_ones_own_ranks(strategy: Any) -> None:
+    """However the strategy that ranks is named; the newest message is kept all the same."""
+    rows = [*talk()[:-1], {"role": "user", "content": "Thanks."}]
+    found = fit(rows, 300, question=QUESTION["content"], strategy=strategy)
+
+    assert any(message is PIER for message in found.messages)
+    assert found.messages[-1] is rows[-1]
+
+
+def test_other_strategies_can_be_chosen() -> None:
+    """By name, or as an object; a message that they leave out has their reason."""
+    newest = fit(talk(), 300, strategy="oldest_first")
+    window = fit(talk(), 300, strategy=strategies.SlidingWindow(window_size=3))
+
+    assert PIER not in newest.messages
+    assert newest.decisions[8].reason == "older"
+    assert newest.messages[1:] == talk()[-len(newest.messages) + 1 :]
+    assert len(window.messages) == 4
+    assert (
+        window.decisions[8].detail == "it is outside the window of messages that the strategy keeps"
+    )
+
+
+def test_a_strategy_over_lists_is_refused() -> None:
+    """It has methods of its own."""
+    with pytest.raises(TypeError, match=r"SlidingWindowStrategy .*compact"):
+        fit(talk(), strategy=SlidingWindowStrategy(3, 100))  # type: ignore[arg-type]
+
+
+def test_tools_take_their_tokens(count: Count) -> None:
+    """As JSON, from the same budget."""
+    tools = [{"name": "search", "description": "Search the web. " * 10}]
+    found = fit(talk(), 300, tools=tools)
+
+    assert found.usage.tools == count(json.dumps(tools))
+    assert found.usage.total == found.usage.tools + found.usage.messages <= 300
+
+
+@pytest.mark.parametrize(
+    ("model", "tokenizer", "exact"),
+    [
+        (None, "o200k_base", True),
+        ("gpt-4o", "o200k_base", True),
+        ("gpt-4", "cl100k_base", True),
+        ("somebody/else-7b", "o200k_base", False),
+    ],
+)
+def test_the_model_chooses_the_tokenizer(model: str | None, tokenizer: str, exact: bool) -> None:
+    """A model that isn't known is counted as most are, and the usage says so."""
+    usage = fit(talk(), 300, model=model).usage
+    assert (usage.tokenizer, usage.exact) == (tokenizer, exact)
+
+
+def test_a_model_that_is_not_known_is_named() -> None:
+    """With the known name that is most like it, in the result and in the table."""
+    fitted = fit(talk(), 300, model="gpt-4q")
+
+    (warning,) = fitted.warnings
+    assert warning.startswith("'gpt-4q' is no known model, so o200k_base estimates its tokens")
+    assert "; did you mean gpt-4" in warning
+    assert "warning: 'gpt-4q' is no known model" in fitted.explain()
+    assert fit(talk(), 300, model="gpt-4o").warnings == fit(talk(), 300).warnings == ()
+
+
+def test_an_estimate_is_kept_too() -> None:
+    """A model without a public tokenizer is counted with a margin."""
+    usage = fit(talk(), 300, model="claude-4-5-sonnet").usage
+
+    assert usage.tokenizer.startswith("o200k_base*")
+    assert not usage.exact
+    assert usage.total <= 300
+
+
+def test_content_of_other_kinds_stays_as_it_is() -> None:
+    """Images and their texts are the objects that were given."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    rows = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}]
+    assert fit(rows, 50).messages[0] is rows[0]
+
+
+def test_equal_messages_are_decided_on_each() -> None:
+    """The same object may be in a list twice."""
+    again = {"role": "user", "content": "Again?"}
+    found = fit([again, {"role": "assistant", "content": "Yes."}, again], 50)
+
+    assert found.messages[0] is found.messages[2] is again
+    assert [decision.outcome for decision in found.decisions] == ["kept"] * 3
+
+
+def test_a_list_without_a_user_is_fitted() -> None:
+    """By the newest message; an empty one is empty."""
+    rows = [{"role": "assistant", "content": f"Note {number}: all is well."} for number in range(9)]
+
+    assert fit(rows, 40).messages[-1] is rows[-1]
+    assert fit([], 1).messages == []
+    assert fit(iter(rows), 40) == fit(rows, 40)
+
+
+def test_what_is_always_kept_has_to_fit() -> None:
+    """The error has the sizes, the largest first, and the budget that would do."""
+    rows = [SYSTEM, {"role": "user", "content": "word " * 500}]
+    with pytest.raises(BudgetExceededError) as raised:
+        fit(rows, 100, tools=[{"name": "f"}])
+
+    assert re.fullmatch(
+        r"what is always kept needs 5\d\d tokens, 4\d\d more than max_tokens: messages\[1\] 50\d,"
+        r" tools \d, messages\[0\] 7; raise max_tokens to 5\d\d, or shorten these",
+        str(raised.value),
+    )
+
+
+def test_an_answer_without_its_question_is_no_beginning() -> None:
+    """Where a kept answer would be first, the message before it is kept as well, if it fits."""
+    rows = talk()
+    for budget in range(40, 400, 20):
+        assert fit(rows, budget).messages[1]["role"] == "user"
+    small = fit([{"role": "user", "content": "word " * 90}, PIER, QUESTION], 50)
+    assert [decision.reason for decision in small.decisions] == ["no_room", "no_opening", "fits"]
+
+
+def test_a_reason_never_contradicts_the_scores() -> None:
+    """Others score higher than a message of that reason; one that was passed over had no room."""
+    rows = talk()
+    rows[30] = {"role": "user", "content": "The code of the boat? " + "I forgot it again. " * 20}
+    seen: set[str] = set()
+
+    for budget in range(150, 900, 50):
+        found = fit(rows, budget).decisions
+        seen |= {each.reason for each in found}
+        kept = [each.score for each in found if each.outcome == "kept" and each.score is not None]
+        dropped = [each.score for each in found if each.reason == "score"]
+        assert all(score is not None and score <= min(kept) for score in dropped)
+    assert {"score", "no_room"} <= seen
+
+
+class Dumped:
+    """A message as libraries have it."""
+
+    def model_dump(self) -> Mapping[str, str]:
+        """Return it as a dictionary."""
+        return {"role": "user", "content": "Hello"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "error"),
+    [
+        ("Hello", "messages is 'Hello': pass a list of messages"),
+        (None, "messages is None: pass a list of messages"),
+        ({"model": "x", "messages": []}, "messages is a single mapping: pass its 'messages'"),
+        ({"contents": []}, "messages is a single mapping: pass its 'contents'"),
+        (QUESTION, "messages is a single mapping: pass a list with it"),
+        ([SYSTEM, "Hello"], 'messages[1] is no mapping but \'Hello\': write {"role": "user", '),
+        ([Dumped()], "pass its model_dump()"),
+        ([("user", "Hello")], "messages[0] is no mapping but ('user', 'Hello'): convert it first"),
+        ([{"content": "Hello"}], "messages[0] has no role: it needs one of system, human, user, "),
+        ([{"role": "usr", "content": "x"}], "messages[0] has the role 'usr': it needs one of "),
+        ([{"role": "usr", "content": "x"}], "did you mean user?"),
+        ([{"role": "user", "text": "x"}], "messages[0] has no content: write a text or a list"),
+        ([{"role": "user", "content": 3}], "messages[0] has 3 at 'content': convert it to a text"),
+        ([{"role": "user", "content": b"x"}], "messages[0] has bytes at 'content': decode them"),
+        ([{"type": "function_call", "call_id": "c", "name": "f"}], "messages[0] has no role"),
+    ],
+)
+def test_an_unknown_shape_is_an_error_with_its_place_and_a_remedy(
+    messages: Any, error: str
+) -> None:
+    """Instead of a message that is left out unnoticed."""
+    with pytest.raises(MessageError) as raised:
+        fit(messages)
+    assert error in str(raised.value)
+
+
+@pytest.mark.parametrize("max_tokens", [0, -1, "3000", 2.5, True])
+def test_a_budget_is_a_whole_number(max_tokens: Any) -> None:
+    """Of at least one token."""
+    with pytest.raises(ValueError, match="max_tokens has to be a whole number of at least 1"):
+        fit(talk(), max_tokens)
+
+
+def test_the_explanation_is_the_table_of_the_command() -> None:
+    """With the positions of the messages, and the totals below."""
+    lines = fit(talk(), 300, strategy="oldest_first").explain().splitlines()
+
+    assert lines[0].strip() == "Decisions"
+    assert lines[2].split() == ["Messages", "Decision", "Tokens", "Why"]
+    assert re.match(r" 1 … \d+ \(\d+\) +dropped +[\d,]+ +newer turns filled", lines[5])
+    assert re.fullmatch(r"messages: kept \d+, dropped \d+", lines[-2])
+    assert re.fullmatch(r"tokens: \d+ of 300, counted by o200k_base", lines[-1])
+    assert fit([], 1).explain() == "messages: none\ntokens: 0 of 1, counted by o200k_base\n"
+
+
+def test_it_is_imported_without_the_service() -> None:
+    """Reading the models of the wire and the settings takes as long as all that `fit` needs."""
+    program = "import sys; from ctxb import fit; print('pydantic' in sys.modules)"
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "False\n"

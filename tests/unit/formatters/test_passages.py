@@ -1,0 +1,74 @@
+"""Passages of long texts."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formatters.passages import GAP, MAX_PASSAGES, split_passages
+
+#: The characters of both gaps.
+GAPS = 2 * len(f"{GAP} ")
+
+
+def said(text: str, chars: int) -> list[str]:
+    """Return passages of at most ``chars`` characters without the gaps."""
+    passages = split_passages(text, chars + GAPS)
+    return [re.sub(r"^\.\.\.[ \n]|[ \n]\.\.\.$", "", passage) for passage in passages]
+
+
+def test_gaps_are_marked() -> None:
+    """Where text is left out, on a line of its own if there are lines."""
+    text = "One two three, four.\n\nFive six seven\neight nine.\n\nTen eleven, twelve."
+
+    assert split_passages(text, 30 + GAPS) == [
+        "One two three, four. ...",
+        "...\nFive six seven\neight nine.\n...",
+        "... Ten eleven, twelve.",
+    ]
+    assert split_passages("Short.", 500) == ["Short."]
+
+
+def test_passages_end_at_the_best_boundary() -> None:
+    """Paragraphs before lines, lines before sentences, sentences before words."""
+    assert said("aaaa bbb\n\ncc\ndd eeee", 12) == ["aaaa bbb", "cc\ndd eeee"]
+    assert said("aaaa bbb\ncc. dd eeee", 12) == ["aaaa bbb", "cc. dd eeee"]
+    assert said("aaaa bbb. cc dd eee", 12) == ["aaaa bbb.", "cc dd eee"]
+    assert said("aaaa bbbb cc dddddd", 12) == ["aaaa bbbb", "cc dddddd"]
+    assert said("a" * 20, 12) == ["a" * 12, "a" * 8]
+    assert said("一二三四五六七。八九十一二三四", 12) == ["一二三四五六七。", "八九十一二三四"]
+
+
+def test_a_short_passage_begins_earlier() -> None:
+    """At a line, or else at a word; only if there is one in time."""
+    assert said("aaaa bb cc\ndd eeee ff", 12) == ["aaaa bb cc", "dd eeee ff"]
+    assert said("aaaa bbb cc\nff", 12) == ["aaaa bbb cc", "ff"]
+    assert said("aaaa bb cccc ff", 12) == ["aaaa bb", "bb cccc ff"]
+    assert said("a" * 14, 12) == ["a" * 12, "aa"]
+
+
+def test_code_blocks_stay_whole() -> None:
+    """A block that fits into a passage begins a new one; a longer one is split like other text."""
+    block = "```\nx = 1\ny = 2\n```"
+    assert said(f"Some text.\n\n{block}", 25) == ["Some text.", block]
+    assert said(f"x\n\n{block}", len(block) + 1)[0] == "x\n\n```\nx = 1\ny = 2"
+    long = "```\n" + "x = 1\n" * 10 + "```"
+    assert said(f"Some text.\n\n{long}", 25)[0] == "Some text.\n\n```\nx = 1"
+    assert said(f"Some text.\n\n{long[:-3]}", 25)[0] == "Some text.\n\n```\nx = 1"
+
+
+def test_blank_text_is_no_passage_and_there_is_an_end() -> None:
+    """The end of a very long text is in no passage."""
+    assert said("a" * 12 + " " * 12, 12) == ["a" * 12]
+    assert len(split_passages("word " * 10_000, 100)) == MAX_PASSAGES
+
+
+@given(st.text(alphabet="ab `\n.。", max_size=400), st.integers(20, 100))
+def test_passages_are_short_and_have_all_words(text: str, chars: int) -> None:
+    """No passage is longer than the limit; each is a part of the text, and none is left out."""
+    passages = split_passages(text, chars)
+    bare = said(text, chars - GAPS)
+
+    assert all(len(passage) <= chars for passage in passages)
+    assert all(passage in text for passage in bare)
+    assert len("".join("".join(bare).split())) >= len("".join(text.split()))

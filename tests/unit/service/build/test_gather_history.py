@@ -1,0 +1,122 @@
+"""What of a history a build reads where rows of older turns are recalled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from formatters.model import Row
+from service.adapters.memory.store import MemoryHistory
+from service.budget.decisions import Decision
+from service.build.account import Built
+from service.builder import ContextBuilder
+from service.config.settings import MemorySettings, Settings
+from tests.support import MakeBuilder, MakeRequest, row
+
+#: Rows of the history, up to which one is read whole, and that are read at most.
+ROWS, WHOLE, MOST = 300, 100, 150
+KEY = "The spare key of the cabin lies under the blue flowerpot"
+FILLING = "We talked about the weather, and about soup, and about nothing much at all"
+SETTINGS = Settings(memory=MemorySettings(whole_rows=WHOLE, max_rows=MOST))
+
+
+def history(length: int = ROWS) -> list[Row]:
+    """Return rows a minute apart, one of them about a key."""
+    return [
+        row(n, "ai" if n % 2 else "human", KEY if n == 30 else f"{FILLING} {n}", run_id=f"r{n}")
+        for n in range(length)
+    ]
+
+
+@pytest.fixture
+def builder(make_builder: MakeBuilder) -> ContextBuilder:
+    """Return a builder that searches histories of more than n rows."""
+    return make_builder(settings=SETTINGS)
+
+
+async def built(
+    builder: ContextBuilder, make_request: MakeRequest, said: str, rows: Sequence[Row]
+) -> Built:
+    """Build over a history."""
+    await builder.history.append("o", rows)
+    options: dict[str, Any] = {"strategy": "relevance", "memory_tokens": 400, "explain": True}
+    return await builder.build_or_raise(make_request(said, **options))
+
+
+def unread(found: Built) -> list[Decision]:
+    """Return the decisions on rows that were not read."""
+    return [each for each in found.content.decisions if each.decision == "not_read"]  # type: ignore[misc]
+
+
+async def test_a_long_history_is_searched(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Found rows precede the newest rows, in order, none twice; the rest is counted."""
+    found = await built(builder, make_request, "Where is the spare key?", history())
+
+    read = [message.id for message in found.gathered.history.messages]
+    assert 0 < (found.gathered.history.found or 0) < len(read) <= MOST
+    assert len(set(read)) == len(read)
+    assert read == sorted(read, key=lambda name: int(name[1:]))
+    assert {"m29", "m30", "m31", f"m{ROWS - 1}"} <= set(read)
+    assert "m200" not in read
+    (rest,) = unread(found)
+    assert rest.count == ROWS - len(read)
+    assert any(KEY in str(message["content"]) for message in found.content.messages)
+    assert found.content.warnings == []
+
+
+async def test_of_a_long_history_no_less_is_read_than_of_a_short_one(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Recalled rows are chosen from n found rows, even if few of them fit."""
+    whole = MemorySettings().whole_rows
+    said = {0: KEY}  # of each four rows one
+    rows = [row(n, "human", said.get(n % 4, FILLING), run_id=f"r{n}") for n in range(whole + 200)]
+    found = await built(make_builder(), make_request, "Where is the key?", rows)
+
+    assert found.gathered.history.found == whole
+
+
+async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """The last messages give a question its meaning."""
+    rows = [*history(), row(ROWS, "human", "Tell me of the flowerpot", run_id="last")]
+    found = await built(builder, make_request, "and where was that?", rows)
+    assert "m30" in {message.id for message in found.gathered.history.messages}
+
+
+@pytest.mark.parametrize(("length", "said"), [(WHOLE, "Where is the key?"), (ROWS, "…?")])
+async def test_there_may_be_nothing_to_search_for(
+    builder: ContextBuilder, make_request: MakeRequest, length: int, said: str
+) -> None:
+    """A short history is read whole, and a question without any word asks for nothing."""
+    rows = [each for each in history(length) if length == WHOLE or each["content"] != KEY]
+    rows = rows if length == WHOLE else [{**each, "content": "…"} for each in rows]
+    found = await built(builder, make_request, said, rows)
+    read = found.gathered.history
+    assert (read.not_read == 0) is (length == WHOLE)
+    assert not read.found
+
+
+class Growing(MemoryHistory):
+    """A history to which a row is added between two reads of a build."""
+
+    async def search(self, owner_key: str, *args: Any, **options: Any) -> list[Row]:
+        """Search when the newest row of the page is there a second time, as if it were older."""
+        found = await super().search(owner_key, *args, **options)
+        page = await self.recent(owner_key, max_rows=1)
+        return [*page.rows, *found]
+
+
+async def test_a_row_that_was_read_already_is_not_read_again(
+    make_builder: MakeBuilder, make_request: MakeRequest, builder: ContextBuilder
+) -> None:
+    """Though a search may come upon it, where the history has changed meanwhile."""
+    store = Growing(lambda: builder.tokenizers.counter("o200k_base"), builder.clock)
+    growing = make_builder(settings=SETTINGS, sources={"history": store})
+    found = await built(growing, make_request, "Where is the spare key?", history())
+    read = [message.id for message in found.gathered.history.messages]
+    assert len(set(read)) == len(read)
+    assert read[-1] == f"m{ROWS - 1}"

@@ -1,0 +1,78 @@
+"""`ctxb recall`, on a store in a file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from formatters.handles import make_handle
+from service.cli.exits import Exit
+
+Ctxb = Callable[..., Result]
+
+
+@pytest.fixture
+def ctxb_with_rows(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> Ctxb:
+    """Give the command, with a store of a few rows."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///ctxb.db")
+    rows = [
+        {"id": f"m{n}", "role": ("user", "assistant")[n % 2], "content": f"Line {n}\nof soup"}
+        for n in range(9)
+    ]
+    Path("rows.json").write_text(json.dumps(rows))
+    assert ctxb("history", "import", "rows.json", "--owner", "ana").exit_code == Exit.OK
+    return ctxb
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--query", "soup", "--with-ids"], "012345678"),
+        (["--id", "m3", "--id", make_handle("m1")], "13"),
+        (["--around", "m4", "--before", "1", "--after", "2"], "3456"),
+        (["--grep", "LINE 7"], "7"),
+        (["--grep", "line", "--older-than", "m2"], "01"),
+    ],
+)
+def test_messages_are_printed(ctxb_with_rows: Ctxb, options: list[str], shown: str) -> None:
+    """As the model reads them."""
+    result = ctxb_with_rows("recall", "--owner", "ana", *options)
+
+    assert result.exit_code == Exit.OK
+    assert result.stdout.startswith(f"[RECALLED count={len(shown)}]\n")
+    for number in range(9):
+        assert (f"[{make_handle(f'm{number}')}]: Line {number}" in result.stdout) == (
+            str(number) in shown
+        )
+
+
+def test_lines_of_one_message_are_printed(ctxb_with_rows: Ctxb) -> None:
+    """A range that is none says how one is written."""
+    result = ctxb_with_rows("recall", "-o", "ana", "--id", "m1", "--lines", "2-2", "--json")
+    assert json.loads(result.stdout)["content"]["messages"][0]["lines"] == [2, 2]
+    for wrong in ("2", "a-b", "1-2-3"):
+        result = ctxb_with_rows("recall", "-o", "ana", "--id", "m1", "--lines", wrong)
+        assert result.exit_code == Exit.USAGE
+        assert "is no range of lines" in result.stderr
+
+
+def test_what_is_wrong_is_said_on_stderr(ctxb_with_rows: Ctxb) -> None:
+    """Unknown ids as warnings, and errors by their exit codes."""
+    unknown = ctxb_with_rows("recall", "-o", "ana", "--id", "nobody")
+    assert unknown.exit_code == Exit.OK
+    assert "warning: no message has the id" in unknown.stderr
+
+    around = ctxb_with_rows("recall", "-o", "ana", "--around", "nobody", "--json")
+    assert around.exit_code == Exit.FAILED
+    assert json.loads(around.stdout)["content"]["status"] == "error"
+    assert "/content/around" in around.stderr
+    assert ctxb_with_rows("recall", "-o", "ana").exit_code == Exit.FAILED
+
+
+def test_a_build_is_excluded_on_a_bus_only(ctxb_with_rows: Ctxb) -> None:
+    """Its report exists."""
+    result = ctxb_with_rows("recall", "-o", "ana", "-q", "soup", "--exclude-build", "bld_1")
+    assert result.exit_code == Exit.CONFIGURATION
+    assert "bus" in result.stderr
