@@ -142,7 +142,7 @@ def _entry(unit: AtomicUnit, repaired: RepairedSequence, facts: Facts) -> Entry:
         reasons=reasons,
         volatile=any(message.id in repaired.placeholders for message in unit),
         shorten=partial(_shorten, unit, repaired, facts),
-        longest=max(len(message.content) for message in unit),
+        longest=max(len(message.content) for message in rows),
     )
 
 
@@ -159,7 +159,11 @@ def _handle(id_: str, facts: Facts) -> str | None:
 
 
 def _shorten(unit: AtomicUnit, repaired: RepairedSequence, facts: Facts, chars: int) -> Entry:
-    shorter = tuple(truncate_message(message, chars) for message in unit)
+    # a placeholder says too little to be cut
+    shorter = tuple(
+        message if message.id in repaired.synthetic else truncate_message(message, chars)
+        for message in unit
+    )
     entry = _entry(shorter, repaired, facts)
     pairs = zip(unit, shorter, strict=True)
     cut = {m.id: "shortened" for m, short in pairs if len(short.content) < len(m.content)}

@@ -149,6 +149,20 @@ def test_made_up_results_are_no_candidates() -> None:
     assert entry.reasons == {"m0": "result_missing"}
 
 
+def test_made_up_results_are_never_shortened() -> None:
+    """They aren't anybody's words, so that no decision would say that they were cut."""
+    talk = rows(("user", "x" * 20, None), ("ai", "x" * 20, calls("c1")))
+    (_, entry) = native_history(facts(talk)).entries
+    assert entry.longest == 20
+    assert entry.shorten
+
+    short = entry.shorten(10)
+
+    assert short.native[0].content == "xxxxxxx..."
+    assert short.native[1] == entry.native[1]
+    assert short.reasons == {"m1": "shortened"}
+
+
 def test_the_run_follows_as_it_came() -> None:
     """In the order given, pending calls included."""
     run = rows(
