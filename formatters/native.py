@@ -24,7 +24,6 @@ from formatters.model import (
     TrimPolicy,
     keep,
 )
-from formatters.printed import truncate
 from formatters.repair.sequence import (
     AtomicUnit,
     RepairedSequence,
@@ -32,7 +31,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.rows import sort_messages
+from formatters.rows import sort_messages, truncate
 
 
 def native_history(facts: Facts) -> Block:

@@ -8,7 +8,7 @@ from typing import Final
 from formatters.guard import GUARD, Guard, Place, one_line
 from formatters.model import MemoryView, Message, Role, ToolCall
 from formatters.repair.calls import clean_name
-from formatters.rows import fix_surrogates
+from formatters.rows import fix_surrogates, truncate
 
 
 def format_row(row: Sequence[Message], view: MemoryView, guard: Guard) -> str:
@@ -55,17 +55,6 @@ def find_reasons(
         if size > longest:
             longest = size
     return reasons, longest
-
-
-#: The end of a text that was cut.
-CUT_MARK: Final = "..."
-
-
-def truncate(text: str, chars: int | None) -> str:
-    """Return at most ``chars`` characters of a text, mark included; None is no limit."""
-    if chars is None or len(text) <= chars:
-        return text
-    return (text[: max(chars - len(CUT_MARK), 0)] + CUT_MARK)[:chars]
 
 
 #: The most characters of a name or an argument.

@@ -157,6 +157,17 @@ def fix_surrogates(text: str) -> str:
     return text
 
 
+#: The end of a text that was cut.
+CUT_MARK: Final = "..."
+
+
+def truncate(text: str, chars: int | None) -> str:
+    """Return at most ``chars`` characters of a text, mark included; None is no limit."""
+    if chars is None or len(text) <= chars:
+        return text
+    return (text[: max(chars - len(CUT_MARK), 0)] + CUT_MARK)[:chars]
+
+
 def _read_tool_call(call: Mapping[str, object]) -> ToolCall:
     function = as_mapping(call.get("function")) or call
     arguments, text = _read_arguments(function.get("arguments"))

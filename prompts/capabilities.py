@@ -6,8 +6,7 @@ from typing import Final
 
 from formatters.guard import Guard, one_line
 from formatters.model import Block, Entry, Facts, Tag, Tool, TrimPolicy
-from formatters.printed import truncate
-from formatters.rows import as_mapping, fix_surrogates
+from formatters.rows import as_mapping, fix_surrogates, truncate
 
 HEADER: Final = f"[{Tag.CAPABILITIES}]\nAvailable tools in this conversation:\n\n"
 NO_TOOLS: Final = "(No tools available)"

@@ -8,7 +8,7 @@ from inspect import signature
 from reprlib import Repr
 from typing import Final, ParamSpec, TypeVar
 
-from formatters.printed import truncate
+from formatters.rows import truncate
 
 P = ParamSpec("P")
 R = TypeVar("R")

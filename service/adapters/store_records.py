@@ -12,8 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
-from formatters.printed import truncate
-from formatters.rows import fix_surrogates, read_content, read_role, read_row
+from formatters.rows import fix_surrogates, read_content, read_role, read_row, truncate
 from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
 from service.errors import InvalidRequestError, Problem

@@ -63,6 +63,8 @@ NOTHING: Final = "(No messages)"
 #: The longest note on how to go on from a query; and from anything else, where there may be two.
 LONGEST_PAGE_NOTE: Final = "\n(more: page=20)"
 LONGEST_NOTE: Final = '\n(more: around="{}", before=200, after=200)'
+#: Says that the answer has no message because none fits.
+TOO_FEW_NOTE: Final = "\n(more tokens are needed)"
 
 #: The most unknown ids that an answer names, and the part of its tokens that they may take.
 MAX_UNKNOWN: Final = 5
@@ -248,6 +250,8 @@ class Fetching:
         """Return a line for the model on how to go on; none where it can't name the message."""
         if "grep" in change:  # the row names the line of its next match
             return ""
+        if "max_tokens" in change:  # which is not the model's to change
+            return TOO_FEW_NOTE
         ids = change.get("ids", ())
         if len(ids) > 1 or (ids and change["lines"] is None):
             return f"\n(more: {len(ids)} of the ids)"

@@ -8,8 +8,7 @@ from typing import Any, Final, TypedDict
 
 from formatters.guard import one_line
 from formatters.model import Role, Row, ToolCall
-from formatters.printed import truncate
-from formatters.rows import is_list
+from formatters.rows import is_list, truncate
 from service.conversation.context_config import ContextConfig
 from service.conversation.messages import is_summary
 from service.conversation.sending import RowCosts

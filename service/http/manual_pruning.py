@@ -13,8 +13,7 @@ import structlog
 from pydantic import Field
 
 from formatters.model import Role, Row
-from formatters.printed import truncate
-from formatters.rows import read_content, read_role
+from formatters.rows import read_content, read_role, truncate
 from service.audit.report_store import find_report
 from service.audit.reports import ContentMode
 from service.budget.strategy_names import read_strategy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bench.recounts import Sent, cost, parts_of, unanswered
 from formatters.native import CLEARED
-from formatters.printed import CUT_MARK
+from formatters.rows import CUT_MARK
 from service.wire.response import BuildSuccess
 from tests.laws.building import (
     CAPS,

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from formatters.model import ToolCall
-from formatters.printed import format_annotation, truncate
+from formatters.printed import format_annotation
 
 
 def call(name: str, arguments: Mapping[str, object] | None = None) -> ToolCall:
@@ -138,20 +138,3 @@ def test_at_most_six_tools() -> None:
     assert format_annotation(nine) == (
         "[tool_use:t0; tool_use:t1; tool_use:t2; +3; tool_use:t6; tool_use:t7; tool_use:t8]"
     )
-
-
-@pytest.mark.parametrize(
-    ("chars", "text"),
-    [
-        (None, "a longer text"),
-        (13, "a longer text"),
-        (12, "a longer ..."),
-        (4, "a..."),
-        (3, "..."),
-        (1, "."),
-        (0, ""),
-    ],
-)
-def test_cut(chars: int | None, text: str) -> None:
-    """A text has at most n characters, of which the mark is part."""
-    assert truncate("a longer text", chars) == text

@@ -14,6 +14,7 @@ from formatters.rows import (
     read_row,
     read_rows,
     read_tool_calls,
+    truncate,
 )
 
 
@@ -252,3 +253,20 @@ def test_stored_rows_are_a_list() -> None:
     assert [row["id"] for row in rows] == ["1", "2", "3"]
     assert (len(rows), rows[-1]) == (3, {"id": "3"})
     assert all(one is other for one, other in zip(rows, rows, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("chars", "text"),
+    [
+        (None, "a longer text"),
+        (13, "a longer text"),
+        (12, "a longer ..."),
+        (4, "a..."),
+        (3, "..."),
+        (1, "."),
+        (0, ""),
+    ],
+)
+def test_cut(chars: int | None, text: str) -> None:
+    """A text has at most n characters, of which the mark is part."""
+    assert truncate("a longer text", chars) == text

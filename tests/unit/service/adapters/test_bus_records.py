@@ -78,7 +78,6 @@ def test_owners_are_read_as_the_worker_reads_them(payload: bytes, owner: str | N
 @pytest.mark.parametrize(
     ("recall", "ids"),
     [
-        (None, ["2-0"]),
         (b"", ["2-0"]),
         (b"1-5", ["2-0", "1-5"]),
         (b"soon", ["2-0"]),
@@ -87,6 +86,6 @@ def test_owners_are_read_as_the_worker_reads_them(payload: bytes, owner: str | N
         (b"1-5\n", ["2-0"]),
     ],
 )
-def test_an_entry_may_name_the_one_it_was(recall: bytes | None, ids: list[str]) -> None:
+def test_an_entry_may_name_the_one_it_was(recall: bytes, ids: list[str]) -> None:
     """Any writer may have set the field, so what is no id isn't read."""
     assert written_ids("2-0", recall) == ids

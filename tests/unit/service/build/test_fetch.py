@@ -234,7 +234,7 @@ async def test_a_line_that_does_not_fit_asks_for_more_tokens(make_builder: MakeB
     assert answer.messages == []
     assert answer.left_out_ids == ["m0"]
     assert answer.next == [{"ids": ["m0"], "max_tokens": 200}]
-    assert answer.text.endswith("(more: max_tokens=200)")
+    assert answer.text.endswith("(more tokens are needed)")
 
 
 async def test_ids_that_do_not_fit_are_left_for_the_next_recall(builder: ContextBuilder) -> None:
