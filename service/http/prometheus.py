@@ -86,16 +86,16 @@ METRICS: Final = (
     ),
     Metric(
         "context_utilization_ratio",
-        "The tokens of a context divided by those available, from 0 to 1; `model` is the name "
-        "in the table of limits or in `budget.model_limits`, for the first 32; `other` for the "
-        "rest, `none` if a request names none.",
+        "The tokens of a context divided by those available, from 0 to 1. `model` is a name in "
+        "the table of limits or in `budget.model_limits`; after the first 32 names, others are "
+        "`other`. It is `none` if a request names no model.",
         labels=("model",),
         buckets=RATIOS,
     ),
     Metric(
         "context_tokens",
         "Tokens of each block of a context, by its tag, and of the array of `tools`; `custom` is "
-        "any block that a request brought along.",
+        "any block of a request's own.",
         labels=("block",),
         buckets=TOKENS,
     ),
@@ -108,7 +108,7 @@ METRICS: Final = (
     Metric(
         "candidates",
         "Rows of history and messages of runs by the decision on them, such as `kept`, `annotated` "
-        "or `dropped`; `not_read` are those that the store has beyond what was read.",
+        "or `dropped`; `not_read` are rows of the store that the build didn't read.",
         labels=("decision",),
         values=(*COUNTS, "not_read"),
     ),
@@ -120,20 +120,21 @@ METRICS: Final = (
     ),
     Metric(
         "rows_without_vector",
-        "Rows that were ranked by words alone, as they had no vector yet, with `recall.semantic`: "
-        "it grows while more rows are stored than are embedded.",
+        "Rows that were ranked by words alone, as they had no vector yet, with `recall.semantic`. "
+        "The number grows while rows are stored faster than they are embedded.",
     ),
     Metric(
         "duplicates_suppressed",
-        "Deliveries without an answer of their own: answered with the stored one (`stored`), or "
-        "taken over by another worker, so that nothing was sent (`lease_lost`).",
+        "Deliveries that got no new answer: the stored one was sent (`stored`), or another worker "
+        "had claimed the delivery, so that nothing was sent (`lease_lost`).",
         labels=("reason",),
         values=get_args(Duplicate),
     ),
     Metric(
         "dead_letters",
-        "Entries sent to the dead-letter stream: no one can be answered (`unreadable`), delivered "
-        "too often (`deliveries`), not a row or one that the store refuses (`result`).",
+        "Entries sent to the dead-letter stream: it isn't known whom to answer (`unreadable`), "
+        "they were delivered too often (`deliveries`), or they aren't rows that the store "
+        "accepts (`result`).",
         labels=("reason",),
         values=get_args(DeadLetterReason),
     ),
@@ -154,16 +155,16 @@ METRICS: Final = (
     Metric("events_lost", "Events that could not be published."),
     Metric(
         "summary_requests",
-        "Summaries that builds requested: `made` or `failed`; too many were waiting "
-        "(`postponed`); nothing to summarise (`not_needed`); another worker was making it "
-        "(`busy`), or was faster (`overtaken`).",
+        "Summaries that builds requested: `made`, `failed`, left for later as too many waited "
+        "(`postponed`), without anything to summarise (`not_needed`), or already being made "
+        "(`busy`) or made first by another worker (`overtaken`).",
         labels=("outcome",),
         values=get_args(SummaryOutcome),
     ),
     Metric(
         "config_reloads",
-        "Prompt files that changed: `reloaded`, or `failed`, which increases with each look while "
-        "they can't be used.",
+        "Changed prompt files: `reloaded`, or `failed`, which increases with each check while they "
+        "can't be used.",
         labels=("result",),
         values=get_args(Reload),
     ),
@@ -176,8 +177,8 @@ METRICS: Final = (
     Metric(
         "http_requests",
         "Requests to the HTTP interface, by the template of the path: `page` is any file of the "
-        "page, `other` an unknown path, or a request that was refused before routing; the status "
-        "is its class, such as `2xx`, and `none` if the caller disconnected before.",
+        "inspector, `other` an unknown path, or a request that was refused before routing. "
+        "`status` is a class such as `2xx`, or `none` if the caller disconnected before.",
         labels=("route", "method", "status"),
     ),
     Metric(
@@ -296,7 +297,7 @@ _COUNTERS: Final = (
     (
         "dropped",
         "bus_messages_dropped",
-        "Requests that came over the channel faster than they were taken.",
+        "Channel requests that were dropped, as they came faster than the worker took them.",
     ),
     (
         "forbidden",
