@@ -38,7 +38,7 @@ LONGEST: Final = 2_000
 #: Tokens for history: what the longer conversations have to be fitted into.
 MEMORY_TOKENS: Final = 4_000
 
-#: What the peers are compared with: choosing and fitting alone, then with what else we do.
+#: Our timings beside the peers': choosing and fitting alone, then with the rest of our work.
 OURS: Final = {"": "fit", "_with_decisions": "fit_and_decide", "_with_showing": "show_and_fit"}
 
 #: CPU milliseconds of each round, by what was measured and the number of messages.

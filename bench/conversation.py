@@ -4,7 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-#: What the human asks now.
+#: The human's current question.
 QUESTION: Final = "What did we decide about the boats?"
 
 _WORDS: Final = (

@@ -28,7 +28,7 @@ class WorkerProcess:
     #: Its name in the consumer group.
     name: str
     process: Process
-    #: What it logs, a line of JSON each.
+    #: Its log, a line of JSON each.
     log: Path
     #: The address of its health checks, once it has started.
     address: str = ""

@@ -28,7 +28,7 @@ SYSTEM: Final = "Help."
 #: The lengths of conversations, in messages.
 BUILT: Final = (500, 2_000)
 PRUNED: Final = (100, 10_000)
-#: What langchain-core's `trim_messages` is given.
+#: The number of messages for langchain-core's `trim_messages`.
 PEER: Final = 500
 PEER_KEY: Final = f"langchain_memo_{PEER}_ms"
 

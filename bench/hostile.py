@@ -187,7 +187,7 @@ def converse(text: Forgery) -> list[Any]:
 _TEXTS: Final = frozenset({"text", "content", "output", "result"})
 _BLOCK: Final = re.compile(r"\[[A-Z]{3}")
 
-#: What is found by the law, by a reader who folds everything, and by tokenizers.
+#: The findings by the law, by a reader who folds everything, and by tokenizers.
 FIGURES: Final = ("broke_the_law", "forged", "marks")
 
 

@@ -27,7 +27,7 @@ from service.config.settings import BusSettings, Settings
 from service.observe.logs import configure_logging
 
 OWNER: Final = "ana"
-#: What an answer must not be.
+#: The checks of each answer.
 CHECKS: Final = (
     "not_a_server_error",
     "status_code_conformance",

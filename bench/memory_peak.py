@@ -45,7 +45,7 @@ def _rows(size: int) -> dict[str, Any]:
     return {"past": [{"id": f"m{n}", **row} for n in range(size // (len(json.dumps(row)) + 16))]}
 
 
-#: What fills the content of a request to a size: a text, rows of a conversation, small values.
+#: Fills the content of a request to a size: a text, rows of a conversation, small values.
 SHAPES: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = {
     "text": lambda size: {"current_input": "Where do the boats go? " * (size // 23)},
     "rows": lambda size: {"current_input": "Where?", "context": _rows(size)},

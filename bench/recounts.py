@@ -17,13 +17,13 @@ from service.wire.response import BuildSuccess
 #: A message as it is sent.
 Sent = Mapping[str, Any]
 
-#: What a message costs besides its texts.
+#: The tokens of a message besides its texts.
 OVERHEAD: Final = 4
 
 #: Blocks that hold history, each a part of what ``memory_tokens`` caps.
 REMEMBERED: Final = ("SHARED_MEMORY", "SUMMARY", "HISTORY", "RECALLED")
 
-#: What is in `[SHARED_MEMORY]` at the least where there is history, and all of
+#: The least content of `[SHARED_MEMORY]` where there is history, and all of
 #: the same of `[FRIENDS_INFO]`.
 NO_MEMORY: Final = "(There are previous conversations, but none fits here)"
 NO_PROFILE: Final = "[FRIENDS_INFO]\nAbout this friend:\n\n(shortened)"
@@ -63,7 +63,7 @@ class Parts:
     texts: dict[str, str] = field(default_factory=dict)
     #: The messages of ``HISTORY`` and ``RUN``.
     native: dict[str, Sequence[Sent]] = field(default_factory=dict)
-    #: What each block costs, by tag.
+    #: The tokens of each block, by tag.
     costs: dict[str, int] = field(default_factory=dict)
 
     @property

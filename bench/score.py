@@ -23,7 +23,7 @@ from bench.report import over_data
 SETS: Final = ("locomo", "qmsum", *MADE, *KINDS)
 BUDGETS: Final = (250, 500, 1_000, 2_000, 4_000, 8_000)
 DEFAULT_SETS: Final = "locomo,qmsum,cjk,bursts,code"
-#: What each line has.
+#: The keys that each line needs, with the types of their values.
 KEYS: Final = {"set": str, "question": str, "ids": list}
 
 

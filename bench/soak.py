@@ -31,7 +31,7 @@ from bench.processes import Usage
 from bench.report import report
 from bench.servers import DURABLE, running_server
 
-#: What came of requests goes there.
+#: The stream of rows that other services write.
 RESULTS: Final = ROW_STREAMS[0]
 #: Owners in turn; each one's history grows by two rows per request.
 OWNERS: Final = 200

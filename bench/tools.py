@@ -112,7 +112,7 @@ class Replay:
     #: The messages since the last human one, and the number of those before.
     _run: list[dict[str, Any]] = field(default_factory=list)
     _past: int = 0
-    #: What the next build has to begin with: the array, and messages.
+    #: The required beginning of the next build: the array, and messages.
     _tools: str | None = None
     _shown: list[dict[str, Any]] = field(default_factory=list)
 

@@ -25,7 +25,7 @@ Count = Callable[[str], int]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What was made of a frozen value, by what it was made with. It is kept with the value, and ends
+#: Values made of a frozen value, by the keys they were made with. They are kept with it, and end
 #: with it: rows that are read once are guarded, formatted and counted once.
 Made = dict[Hashable, object]
 
@@ -130,7 +130,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    #: What the provider needs back unchanged, such as signed thinking; never read here.
+    #: Parts that the provider needs back unchanged, such as signed thinking; never read here.
     provider_parts: object = None
     #: Also of the messages after it that belong to it. None unless `keep_made` was called: what is
     #: made of a message may refer to it, and would wait for the garbage collector.
@@ -260,7 +260,7 @@ class MemoryView:
     minutes_west: int = 0
     #: "counted": the header of `[SHARED_MEMORY]` has the number of rows, and so changes each turn.
     header: Literal["counted", "still"] = "counted"
-    #: What the assistant's messages are marked with, as `Human` marks those of the user.
+    #: The mark of the assistant's messages, as `Human` marks those of the user.
     assistant_name: str = "Nexus"
 
     def prints_result(self, result: Message) -> bool:
@@ -331,7 +331,7 @@ class Facts:
     deferred: tuple[Tool, ...] = ()
     #: Answers the calls without results that the service answers itself.
     answer_call: AnswerCall | None = None
-    #: What `[CAPABILITIES]` shows of them: everything, their names, or no block at all.
+    #: How `[CAPABILITIES]` shows them: everything, their names, or no block at all.
     capabilities: Literal["full", "names", "none"] = "full"
     #: The `[CAPABILITIES]` block of these tools, if it was formatted before.
     tools_block: "Block | None" = None
@@ -350,9 +350,9 @@ class Facts:
     recall_tool: bool = False
     #: Ids of rows that no recall finds, so that they get no handle.
     unstored: frozenset[str] = frozenset()
-    #: What isn't shown, if that is said to the model.
+    #: The rows that aren't shown, if the model is informed of them.
     not_shown: NotShown | None = None
-    #: What is done to the texts of strangers.
+    #: Guards the texts of strangers.
     guard: Guard = GUARD
 
 
@@ -387,7 +387,7 @@ class Entry:
     #: Of a row that is cut: forms that show a passage of it each, one of which may replace it.
     passages: tuple["Entry", ...] = ()
     made: Made = field(default_factory=dict, init=False, repr=False, compare=False)
-    #: What it costs, by the counter that counted it last: an ``EntryCost``, apart from ``made``
+    #: Its cost by the counter that counted it last: an ``EntryCost``, apart from ``made``
     #: since every build reads it from every entry.
     cost: object = field(default=None, init=False, repr=False, compare=False)
 

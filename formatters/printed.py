@@ -62,7 +62,7 @@ VALUE_CHARS: Final = 80
 #: The most tools named in one annotation; of more, only the first and the last three are named.
 MAX_TOOLS: Final = 6
 
-#: What would end an annotation, or a tool in it; and backslashes that would escape these.
+#: The ends of an annotation and of a tool in it, and backslashes that would escape these.
 _DELIMITERS: Final = re.compile(r"(\\*)([\];]|$)")
 
 

@@ -60,7 +60,7 @@ from service.worker.spans import BusSpans
 #: Whose history a readiness check reads; it need not exist.
 PROBED_OWNER: Final = "ctxb-readiness"
 
-#: What a program needs that embeds the service or is a client of it.
+#: The names for programs that embed the service or are clients of it.
 __all__ = [
     "ConnectedBus",
     "connect_client",

@@ -101,7 +101,7 @@ class Answered(Generic[R_co]):
 
     response: R_co
     built: Built | None = None
-    #: What prevented the build; None for a stored error.
+    #: The error that prevented the build; None for a stored error.
     error: ContextBuilderError | None = None
 
     def with_warning(
@@ -129,7 +129,7 @@ class ContextBuilder:
     strategies: Mapping[str, Strategy] = field(default_factory=lambda: RANKING_STRATEGIES)
     #: The table of token limits; without it the limit of every model is unknown.
     models: Models = field(default_factory=dict)
-    #: What is done with a build after its answer.
+    #: The work on a build after its answer.
     after_answer: tuple[AfterAnswer, ...] = ()
     #: Records how long the parts of a build took.
     metrics: Metrics = UNMEASURED

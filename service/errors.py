@@ -18,7 +18,7 @@ R = TypeVar("R")
 class ErrorCode:
     """The meaning of a code, its cause and its remedy."""
 
-    #: What the code means in general; `title` on the wire.
+    #: The general meaning of the code; `title` on the wire.
     title: str
     #: Whether the same request may succeed later.
     retryable: bool = False
@@ -238,7 +238,7 @@ class ContextBuilderError(Exception):
     """
 
     code = "internal"
-    #: What the code means in general.
+    #: The general meaning of the code.
     title = CODES["internal"].title
     #: Whether the same request may succeed later.
     retryable = False

@@ -33,13 +33,13 @@ from service.observe.metrics import (
     SummaryOutcome,
 )
 
-#: What Prometheus adds to everything that it collects.
+#: The labels that Prometheus adds to everything that it collects.
 TARGET: Final = frozenset({"job", "instance"})
 #: Functions of what only grows, but for restarts.
 OF_COUNTERS: Final = ("rate", "irate", "increase")
 #: Functions that say when something is there, of whatever kind it is.
 OF_ANY: Final = ("absent", "absent_over_time", "present_over_time")
-#: What Grafana puts in place of its variables, in kind.
+#: Values of the kind that Grafana puts in place of its variables.
 VARIABLES: Final = {"$__rate_interval": "5m", "$__range": "1h", "$job": ".+"}
 #: The streams whose entries are counted.
 STREAMS: Final = frozenset({"requests", "recalls", "results"})

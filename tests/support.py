@@ -199,7 +199,7 @@ class Noted(Metrics):
 
     def __init__(self) -> None:
         self.took_seconds: list[tuple[str, float]] = []
-        #: What was counted, in order.
+        #: The counted texts, in order.
         self.counted: list[str] = []
         self.sizes: list[Sizes] = []
 

@@ -23,7 +23,7 @@ async def serve(file: Path, port: int | None) -> None:
     changes = InMemorySubscriptionBus()
 
     async def listed(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        reported = _told(file)
+        reported = _definitions(file)
         if reported.get("hangs"):
             await asyncio.Event().wait()
         place = int(params.cursor) if params and params.cursor else 0
@@ -63,7 +63,7 @@ def _written(file: Path) -> int:
     return file.stat().st_ino
 
 
-def _told(file: Path) -> Mapping[str, Any]:
+def _definitions(file: Path) -> Mapping[str, Any]:
     reported: Mapping[str, Any] = json.loads(file.read_text())
     return reported
 

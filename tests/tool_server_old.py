@@ -14,7 +14,7 @@ from typing import Any
 
 #: Seconds between two looks at the file.
 LOOK_SECONDS = 0.02
-#: What JSON-RPC answers to a method that there isn't.
+#: The answer of JSON-RPC to an unknown method.
 NO_METHOD = {"code": -32601, "message": "there is no such method"}
 
 

@@ -51,7 +51,7 @@ class Fleet:
     """Processes that share the requests, and ways to send to them."""
 
     processes: Sequence[Process]
-    #: What each one said when it was ready.
+    #: The line that each one printed when it was ready.
     said: Sequence[str]
     stream: Command
     channel: Command

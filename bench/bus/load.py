@@ -14,7 +14,7 @@ from bench.bus.lean import Part
 REQUESTS: Final = "context.build.request"
 RAW_REQUESTS: Final = "raw.request"
 
-#: What the channels for answers begin with.
+#: The prefix of the channels for answers.
 REPLIES: Final = "context.reply.bench."
 
 #: Owners that take turns, so that no history gets long.

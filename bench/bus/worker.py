@@ -32,7 +32,7 @@ HISTORY: Final = 6
 #: Builds that are timed before the worker starts, after the same number that warm it up.
 TIMED: Final = 200
 
-#: What makes an answer of some 700 bytes.
+#: The content of an answer of some 700 bytes.
 CONSTANT: Final = BuildSuccess(
     messages=[{"role": "user", "content": "What did we decide about the boats?"}],
     tools=[],

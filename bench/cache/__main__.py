@@ -31,7 +31,7 @@ QUICK_TURNS, QUICK_CASES = 250, 2
 AMPLE: Final = 1_000_000
 
 LAYOUTS: Final = ("chat", "tagged")
-#: What is measured: the preset's own strategy, and others under the same settings.
+#: The measured cases: the preset's own strategy, and others under the same settings.
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "recall": {},
     "stable_window": {"strategy": "stable_window"},

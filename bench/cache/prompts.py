@@ -42,7 +42,7 @@ class Step:
 
     prompt: Prompt
     before: Prompt | None
-    #: What was said last.
+    #: The newest messages.
     newest: Sequence[str]
 
 

@@ -24,7 +24,7 @@ OWNER: Final = "o"
 #: Tokens for history, by the layout: few, so that most conversations outgrow them.
 ROOM: Final = {"tagged": 1_000, "chat": 2_000}
 
-#: What is next to the content in chat messages, and in ``metadata`` of stored rows.
+#: Fields next to the content in chat messages, and in ``metadata`` of stored rows.
 _BESIDE: Final = ("tool_calls", "tool_call_id", "name")
 
 

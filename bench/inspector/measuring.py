@@ -168,17 +168,17 @@ class _Page:
 
     async def open(self) -> None:
         """Open it."""
-        if (said := await self._told()) != "open":
+        if (said := await self._next_line()) != "open":
             raise RuntimeError(f"the page does not open: {said}")
 
     async def close(self) -> int:
         """Close it; raises where it had failed by then."""
-        said = await self._told()
+        said = await self._next_line()
         if not said.isdecimal():
             raise RuntimeError(f"the page failed: {said}")
         return int(said)
 
-    async def _told(self) -> str:
+    async def _next_line(self) -> str:
         if self.process.stdin is None or self.process.stdout is None:
             raise RuntimeError("the page has no pipes")
         self.process.stdin.write(b"\n")

@@ -14,7 +14,7 @@ from tests.validity.forms import VALIDATORS
 #: A limit that every context fits into.
 AMPLE: Final = 100_000_000
 
-#: What may be broken, in the order in which it is printed.
+#: The laws that may be broken, in the order in which they are printed.
 LAWS: Final = (
     "refused_wrongly",
     "over_budget",
@@ -95,5 +95,5 @@ def _undecided(case: Case, content: BuildSuccess) -> str:
     expected = Counter(set(case.candidates))
     if decided != expected:
         return f"lacking {list(expected - decided)[:3]}, too often {list(decided - expected)[:3]}"
-    told = sum(getattr(content, name) for name in COUNTS)
-    return "" if told == len(expected) else f"{told} of {len(expected)} are counted"
+    counted = sum(getattr(content, name) for name in COUNTS)
+    return "" if counted == len(expected) else f"{counted} of {len(expected)} are counted"

@@ -52,7 +52,7 @@ NOW: Final = "2025-12-10T08:00:00Z"
 #: The strategies that keep to a budget.
 EVERY: Final = tuple(name for name in STRATEGIES if name != "none")
 HISTORY: Final = ("[SHARED_MEMORY", "[RECALLED")
-#: What the preset `recall` finds, whose newest turns stay the same for providers' caches.
+#: The name of the preset `recall`, whose newest turns stay the same for providers' caches.
 PRESET: Final = "preset_recall"
 #: Machines that others use as well may take their time.
 PATIENT: Final = GatherSettings(history_timeout_seconds=60)

@@ -75,12 +75,12 @@ def _case(conversation: dict[str, Any], name: str) -> Case:
     return Case(conversation["id"], rows, asked)
 
 
-def _made_case(told: Made) -> Case:
+def _made_case(conversation: Made) -> Case:
     asked = [
-        Question(each.text, (each.answer,), each.kind, f"{told.language}/q{number}")
-        for number, each in enumerate(told.questions)
+        Question(each.text, (each.answer,), each.kind, f"{conversation.language}/q{number}")
+        for number, each in enumerate(conversation.questions)
     ]
-    return Case(told.language, told.rows, asked)
+    return Case(conversation.language, conversation.rows, asked)
 
 
 def _kind_case(chat: Chat) -> Case:

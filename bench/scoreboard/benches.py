@@ -12,7 +12,7 @@ class Bench:
     """How a bench is run."""
 
     module: str
-    #: What it is given besides ``--json``, with blanks between: in full, and when time is short.
+    #: Its arguments besides ``--json``, with blanks between: in full, and when time is short.
     full: str = ""
     quick: str = ""
     #: Minutes after which it counts as hung.

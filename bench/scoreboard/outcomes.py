@@ -16,7 +16,7 @@ class Outcome:
     state: State
     #: Why it was skipped, or how it failed.
     reason: str = ""
-    #: What it printed; a bench that found a promise broken has figures too.
+    #: The figures it printed; a bench that found a promise broken has some too.
     figures: Mapping[str, Any] = field(default_factory=dict)
     #: The minute in UTC when it began, and the tree that it ran on.
     began: str = ""

@@ -26,17 +26,17 @@ def written(page: str, section: str) -> str:
 def section(outcomes: Mapping[str, Outcome], machine: str) -> str:
     """Return the table, with when and on what machine it was measured, and how to do it again."""
     # an error may name a place of this machine, and a page is for everybody
-    told = {name: replace(each, reason=_told(each)) for name, each in outcomes.items()}
+    shown = {name: replace(each, reason=_shown_reason(each)) for name, each in outcomes.items()}
     return "\n".join(
         [
-            f"Measured on {machine}{_peers(told)}.",
+            f"Measured on {machine}{_peers(shown)}.",
             "The benches ran one after the other; the load is what others wanted of the cores.",
             "",
-            *markdown([HEAD, *(line.cells for line in lines(told))]),
+            *markdown([HEAD, *(line.cells for line in lines(shown))]),
             "",
             "How it was measured:",
             "",
-            *markdown([RUNS, *_runs(told)]),
+            *markdown([RUNS, *_runs(shown)]),
             "",
             "To measure it again, with a folder of conversations:",
             "",
@@ -50,7 +50,7 @@ def section(outcomes: Mapping[str, Outcome], machine: str) -> str:
     )
 
 
-def _told(outcome: Outcome) -> str:
+def _shown_reason(outcome: Outcome) -> str:
     return "it ended with an error" if outcome.state == "failed" else outcome.reason
 
 

@@ -57,7 +57,7 @@ def found(figures: Mapping[str, Any], path: Path) -> object:
 
 # --- recall and cache ------------------------------------------------------------------------
 
-#: What strategies are compared with, by the name of the bench.
+#: The baselines of strategies, by the name of the bench.
 PICKERS: Final = {
     "newest first": "newest",
     "BM25": "bm25",
@@ -117,7 +117,7 @@ def _reachable_rows() -> Iterator[Row]:
     yield Row("reachable", "tokens of a handle", ("handle_tokens_max",), Aim("≤", 12))
 
 
-#: What the preset is compared with.
+#: The baseline of the preset.
 WINDOWS: Final = ("sliding_window", "oldest_first")
 CACHE: Final = {
     "history_prefix": ("recent history as in the build before", Aim("≥", 0.90)),

@@ -31,7 +31,7 @@ BATCH: Final = 20_000
 #: The newest row is as old as that.
 NEWEST: Final = datetime(2025, 12, 1, tzinfo=UTC)
 TOKENIZER: Final = "o200k_base"
-#: What a stored row has, in the store's order.
+#: The columns of a stored row, in the store's order.
 _REVISION: Final = import_module("service.adapters.sql.migrations.versions.0005_search")
 _DROP: Final = {
     "postgresql": ("DROP INDEX searched_by_term",),
@@ -101,9 +101,9 @@ async def check(url: str, size: int) -> None:
     async with open_sql_store(
         url, partial(TiktokenTokenizers().counter, TOKENIZER), lambda: NEWEST
     ) as stores:
-        told = await stores.history.stats(OWNER)
-    if not size == rows == told.rows or tokens != told.tokens:
-        raise RuntimeError(f"{rows} rows with {tokens} tokens are reported as {told}")
+        stats = await stores.history.stats(OWNER)
+    if not size == rows == stats.rows or tokens != stats.tokens:
+        raise RuntimeError(f"{rows} rows with {tokens} tokens are reported as {stats}")
 
 
 async def stored(url: str) -> Sequence[tuple[Any, ...]]:

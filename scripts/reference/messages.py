@@ -32,7 +32,7 @@ _END: Final = """\
 Next: [the wire](wire.md), [HTTP](http.md), or [clients](clients.md) to copy.
 """
 
-#: What is said of all keys of an object, below its first sentence.
+#: Notes on all keys of an object, below its first sentence.
 _NOTES: Final[Mapping[str, str]] = {
     "Request": (
         "A request with keys of both forms of `content` is refused.\n"

@@ -101,7 +101,7 @@ class EntryCost:
     counter: Count
     #: Of an `Estimate`, which rounds the sum of its sizes; of other counters, the tokens.
     size: int
-    #: What it costs, as the group that it was last: in most builds of a history it is that again.
+    #: Its last group, with its cost: in most builds of a history it is in the same group again.
     group: Group
 
 

@@ -138,7 +138,7 @@ class FittedBlock:
     original: Block
     block: Block
     groups: Sequence[Group]
-    #: What is sent, by the index of its group.
+    #: The entries that are sent, by the index of their group.
     sent: Mapping[int, SentEntry]
     fit: Fit
     #: Return the smallest budget that would keep a group, by its index, where it is defined.

@@ -36,7 +36,7 @@ class Budget:
     strategy: Strategy
     #: Tokens for everything that holds history; None for what the other blocks leave.
     memory: int | None = None
-    #: What a strategy that recalls rows of history ranks them by, and the moment of the question.
+    #: The question by which recalling strategies rank rows of history, and its time.
     question: str = ""
     now: datetime | None = None
     #: Whether the tokens of rows that aren't recalled are counted for the decisions on them.
@@ -54,7 +54,7 @@ class Fitted:
     tools: int = 0
     #: The part of the context that the next build repeats.
     stable_prefix: StablePrefix = field(default_factory=StablePrefix)
-    #: What was chosen of history, and of the run in flight; None if there is none.
+    #: The fitted history and the fitted run in flight; None if there is none.
     history: FittedBlock | None = None
     run: FittedBlock | None = None
     #: ``block_dropped`` or ``block_shortened``, by the tags of other blocks.

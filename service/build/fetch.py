@@ -70,7 +70,7 @@ TOO_FEW_NOTE: Final = "\n(more tokens are needed)"
 MAX_UNKNOWN: Final = 5
 UNKNOWN_PART: Final = 4
 
-#: What to change in the content of a recall to go on.
+#: The changes of a recall's content with which it goes on.
 Change = Mapping[str, Any]
 
 

@@ -79,7 +79,7 @@ class Plan:
     recall_tool: bool = False
     #: The most tokens of a native tool result; None for no limit.
     offload_tokens: int | None = None
-    #: What is done to the texts of strangers.
+    #: Guards the texts of strangers.
     guard: Guard
     #: The identity of the request; None for the configured one.
     identity: str | None = None

@@ -11,7 +11,7 @@ from formatters.rows import StoredRows, read_row, read_rows
 
 #: The memory that a cache may take.
 MAX_BYTES: Final = 32_000_000
-#: What a row takes, besides its JSON, with the turn, the texts and the counts that are kept with
+#: The bytes of a row besides its JSON, with the turn, the texts and the counts that are kept with
 #: it; and how often its characters are in all that. Measured for a full cache.
 ROW_BYTES: Final = 4_000
 COPIES: Final = 4

@@ -18,7 +18,7 @@ from service.errors import BusError, ContextBuilderError, StoreError
 #: Seconds for a whole check. MCP servers have a shorter time limit of their own.
 CHECK_SECONDS: Final = 60.0
 
-#: What to do about an error, by its class; the first match counts.
+#: The remedy for an error, by its class; the first match counts.
 _ADVICE: Final[Mapping[type[ContextBuilderError], str]] = {
     BusError: "check that the server of bus.url runs, and its log",
     StoreError: "check that store.url can be reached from here",

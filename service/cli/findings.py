@@ -19,11 +19,11 @@ _STYLES: Final[dict[State, str]] = {"ok": "green", "warn": "yellow", "fail": "bo
 class Finding:
     """The result of one check."""
 
-    #: What was checked.
+    #: The subject of the check.
     what: str
     state: State = field(kw_only=True)
     found: str
-    #: What to do; empty if it is ok.
+    #: The remedy; empty if it is ok.
     advice: str = ""
 
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 #: Rows that are stored in one transaction.
 BATCH: Final = 200
 
-#: What an erasure counts, by its name in JSON.
+#: The counts of an erasure, by their names in JSON.
 _IN_STORE: Final = {
     "rows": "rows",
     "fallen": "flags of rows left out",

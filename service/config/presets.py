@@ -20,7 +20,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     },
 }
 
-#: What a context has of the history under each preset, for a person who chooses one.
+#: The part of the history in a context of each preset, for a person who chooses one.
 DESCRIPTIONS: Final[Mapping[Preset, str]] = {
     "classic": "the newest turns, at most 20 rows",
     "recall": "the newest turns, and older messages that are relevant to the input",

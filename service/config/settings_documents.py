@@ -27,7 +27,7 @@ _KEY: Final = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<value> .*)?")
 _INDENT: Final = 2
 
 
-#: What a new file sets by the preset that it is for.
+#: The settings of a new file, by the preset that it is for.
 _CHOSEN: Final[Mapping[Preset, Mapping[Keys, str]]] = {
     "classic": {},
     "recall": {

@@ -94,7 +94,7 @@ class Draft:
     messages: Sequence[Row]
     #: The indexes of the messages and summaries that it replaces.
     replaced: Collection[int]
-    #: What the summarizer reads: messages, and summaries only where the messages are gone.
+    #: The summarizer's input: messages, and summaries only where the messages are gone.
     originals: Sequence[Row]
     #: Tokens of all messages, and of those that it replaces.
     tokens: int

@@ -34,7 +34,7 @@ class MessageDecision(NamedTuple):
     outcome: Outcome
     #: A code of `service.budget.decisions.REASONS`, or one of the strategy's own.
     reason: str
-    #: What it costs as it was given.
+    #: Its tokens as it was given.
     tokens: int
     score: float | None = None
 

@@ -185,10 +185,10 @@ class RowCosts:
 
     def __init__(self, counter: TokenCounter, guard: Guard = GUARD) -> None:
         self.count = counter.count
-        #: What is done to messages before they are sent.
+        #: Guards messages before they are sent.
         self.guard = guard
         self._count_messages = _own_count(counter)
-        #: What the counter adds once to the tokens of any number of messages.
+        #: The tokens that the counter adds once to any number of messages.
         self.fixed = self._count_messages([]) if self._count_messages else 0
         #: By the id of the message, which is kept so that no other one gets its id.
         self._known: dict[int, tuple[Row, dict[str, Any], int]] = {}

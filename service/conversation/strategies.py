@@ -303,7 +303,7 @@ class SummarizationStrategy(ContextStrategy):
 
 # --- within a budget -------------------------------------------------------------------------
 
-#: What decides which messages are dropped: one of the sources' classes, or an engine strategy.
+#: Decides which messages are dropped: one of the sources' classes, or an engine strategy.
 Rule = ContextStrategy | Strategy
 
 #: Strategies that exceed a budget only for the messages they protect.

@@ -72,7 +72,7 @@ class UnitReader:
 
     def __init__(self, row_cost: "RowCost") -> None:
         self._row_cost = row_cost
-        #: What was read of each message.
+        #: Each message as it was read.
         self._items: list[Item] = []
         #: The first messages, in units whose calls all have results; how many messages they are;
         #: and the ids of calls and results in them. Later messages only add to these units, unless
@@ -222,7 +222,7 @@ class Item(NamedTuple):
 
     #: The caller's own object, unless something in it changed.
     row: Row
-    #: What is read from it.
+    #: The messages that were read from it.
     messages: tuple[Message, ...]
     #: The beginning of the ids of its messages.
     name: str

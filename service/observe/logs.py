@@ -132,7 +132,7 @@ def _with_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
     return event
 
 
-#: What precedes the redaction of an event.
+#: The processors before the redaction of an event.
 _BEFORE: Final[Sequence[Processor]] = (
     structlog.contextvars.merge_contextvars,
     _with_trace,

@@ -62,7 +62,7 @@ class UnusableKey:
     """A key of the bus that can't be used."""
 
     key: str
-    #: What it should be, as Redis names types, or the value that it should have.
+    #: The expected type, as Redis names types, or the expected value.
     expected: str
     #: The type of its value; None if that is right, but it is a stream that takes no more entries.
     found: str | None

@@ -60,7 +60,7 @@ MAX_TOKENS: Final = 100_000
 #: The most ids that an answer lists of the messages that it leaves out.
 MAX_LEFT_OUT: Final = 1_000
 
-#: What models fill in for arguments that they don't mean. Of `before` and `after`, 0 is a number.
+#: Values of arguments that models fill in but don't mean. Of `before` and `after`, 0 is a number.
 _PLACEHOLDERS: Final[dict[str, tuple[object, ...]]] = {
     **dict.fromkeys([*RECALL_MODES, "before", "after", "older_than", "with_ids"], ("", [])),
     "ids": ("", [], [""]),
@@ -74,7 +74,7 @@ RowId = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 class RecallContent(Tolerant, extra="allow", strict=True):
     """The messages to fetch, by ``query``, ``ids``, ``around`` or ``grep``, and their limits."""
 
-    #: What the messages are about; they are ranked as the strategy ``relevance`` ranks.
+    #: The topic of the messages; they are ranked as the strategy ``relevance`` ranks.
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] | None = None
     #: Ids of messages and of summaries, or the handles that a context shows in their place.
     ids: Annotated[list[RowId], Field(min_length=1, max_length=MAX_IDS)] | None = None
@@ -244,7 +244,7 @@ class RecallSuccess(BaseModel, frozen=True):
     """Earlier messages, oldest first."""
 
     status: Literal["success"] = "success"
-    #: What to give the model.
+    #: The text for the model.
     text: str
     messages: list[RecalledMessage]
     usage: RecallUsage

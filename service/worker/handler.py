@@ -77,7 +77,7 @@ class Incoming:
     request: AnyRequest | ContextBuilderError
     #: Whether the reply may go where the request wants it; if not, that is the request's error.
     may_reply: bool
-    #: What two deliveries of one request share.
+    #: Shared by all deliveries of one request.
     identity: Identity
 
 

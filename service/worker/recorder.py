@@ -193,7 +193,7 @@ class Recorder:
             self._metrics.count_unstored_row("result")
 
 
-#: What the versions of a row have in common, and their order in the stream.
+#: The key that the versions of a row share, and their order in the stream.
 _Version = tuple[tuple[object, ...], tuple[int, ...]]
 
 

@@ -62,9 +62,9 @@ class Worker:
     spans: BusSpans | None
     #: Limits the bytes of large requests in work.
     admission: Admission
-    #: What health checks see of the worker.
+    #: The progress of the worker's loops, for health checks.
     pulse: "Pulse"
-    #: What the worker depends on, each with a check.
+    #: The servers that the worker depends on, each with a check.
     probes: Mapping[str, Probe]
     #: Tasks that run next to the requests until the worker has drained.
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]]

@@ -23,7 +23,7 @@ SECTIONS: Final[dict[str, Any]] = {
     "reports": ReportSettings(ttl_seconds=86_400),
 }
 
-#: What no page may take for more than text.
+#: Markup that a page has to show as text.
 ATTACK: Final = (
     '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
     "<style>*{display:none}</style><svg onload=window.hacked=1>"

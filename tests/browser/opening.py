@@ -8,7 +8,7 @@ from playwright.async_api import ConsoleMessage, Page, Request
 
 Theme = Literal["light", "dark"]
 
-#: What axe checks: all rules of WCAG 2.2 up to AA, and good practice.
+#: The rules that axe checks: those of WCAG 2.2 up to AA, and good practice.
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 

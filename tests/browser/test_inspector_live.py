@@ -185,14 +185,14 @@ async def test_a_list_that_comes_late_takes_nothing_away(open_page: OpenPage, sc
     await expect(lines).to_have_count(2)
 
 
-#: Gives the page a feed to which `told` adds.
+#: Gives the page a feed to which `sendLive` adds.
 FEED = """() => {
   const asked = window.fetch;
   const write = (feed, text) => feed.enqueue(new TextEncoder().encode(text));
   window.fetch = (path, options) => {
     if (path !== "/v1/live") return asked(path, options);
     const start = (feed) => {
-      window.told = (text) => write(feed, text);
+      window.sendLive = (text) => write(feed, text);
       write(feed, ": hello\\n\\n");
     };
     return Promise.resolve(new Response(new ReadableStream({ start })));
@@ -212,7 +212,7 @@ async def test_a_list_has_an_end(open_page: OpenPage, scene: Scene) -> None:
     await expect(lines).to_have_count(1)
     names = [*(f"bld_{number}" for number in range(1_000)), "bld_last"]
     events = [json.dumps({**line, "build_id": name}) for name in names]
-    told = "".join(f"event: build\ndata: {data}\n\n" for data in events)
-    await page.evaluate("(text) => window.told(text)", told)
+    stream = "".join(f"event: build\ndata: {data}\n\n" for data in events)
+    await page.evaluate("(text) => window.sendLive(text)", stream)
     await expect(page.locator('a[data-build="bld_last"]')).to_be_visible()
     await expect(lines).to_have_count(2)

@@ -14,12 +14,12 @@ from tests.support import row
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-#: Notes the events of widgets in `window.told`.
+#: Notes the events of widgets in `window.noted`.
 LISTEN = """() => {
-  window.told = [];
+  window.noted = [];
   for (const name of ["status", "pruned", "restored", "error"]) {
     const type = `context-manager:${name}`;
-    document.addEventListener(type, (event) => told.push([name, event.detail]));
+    document.addEventListener(type, (event) => noted.push([name, event.detail]));
   }
 }"""
 
@@ -112,8 +112,8 @@ async def test_pruning_hides_what_was_shown_and_undo_shows_it_again(
     await expect(shown.locator("[part=state]")).to_have_text("Active")
     await expect(prune).to_be_focused()
     assert await service.builder.history.get_history("ana", 100) == before
-    told = [each for each in await page.evaluate("told") if each[0] in ("pruned", "restored")]
-    (_, pruned), (_, restored) = told
+    noted = [each for each in await page.evaluate("noted") if each[0] in ("pruned", "restored")]
+    (_, pruned), (_, restored) = noted
     wanted = {"changed": 14, "original": 80, "final": 66, "removed": 14, "tokenReduction": 168}
     assert wanted.items() <= pruned.items()
     assert restored["ids"] == pruned["ids"]

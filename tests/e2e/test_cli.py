@@ -17,12 +17,12 @@ from tests.e2e.commands import HUNG, Ctxb
 
 pytestmark = pytest.mark.e2e
 
-#: What only running a command may load: drivers, servers, tokenizers.
+#: Packages that only running a command may load: drivers, servers, tokenizers.
 DRIVERS = {
     *("alembic", "anyio", "mcp", "openai", "prometheus_client", "redis", "sqlalchemy"),
     *("starlette", "tiktoken", "uvicorn"),
 }
-#: What the list of commands doesn't load either.
+#: Packages that the list of commands doesn't load either.
 ENGINE = {
     "pydantic",
     "structlog",

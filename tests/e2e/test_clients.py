@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CLIENTS = Path(__file__).parents[2] / "examples" / "clients"
 
-#: What has to arrive as it was sent: quotes, a backslash, a line break, and letters of four bytes.
+#: Must arrive as it was sent: quotes, a backslash, a line break, and letters of four bytes.
 INPUT = 'Where did "we" put the \\key?\nÜber 🪴'
 
 #: A machine need not have it; what else clients need, CI installs.

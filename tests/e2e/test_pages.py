@@ -19,7 +19,7 @@ PAGES = ["tutorial.md", "builds.md", "cost.md", "strategies.md", *HOW_TOS]
 #: Other lines of a block are shown, not run: the answer to something, or a message.
 SHOWN = {"json", "text"}
 
-#: What a test can't do: it would install, or leave the folder.
+#: Commands that a test can't run: they would install, or leave the folder.
 NOT_RUN = {
     "make demo",
     ". .venv/bin/activate",

@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 #: Tests of units that are run on what is installed, with what they share.
 OURS = ("unit/formatters", "unit/prompts", "unit/service/conversation", "unit/service/recall")
 SHARED = ("conftest.py", "support.py", "validity")
-#: What these tests need.
+#: The packages that these tests need.
 TOOLS = ("hypothesis", "pytest", "pytest-asyncio", "pytest-randomly")
 
 THEIRS = """

@@ -40,7 +40,7 @@ SECRET: Final = "the-treasure-lies-under-the-oak"
 TIGHT: Final = {"strategy": "summarization", "memory_tokens": 800, "memory_limit": None}
 #: Ids that both owners use, so that only the owner distinguishes their data.
 SHARED: Final = {"run_id": "run_1", "conversation_id": "trip"}
-#: What bob sends to routes that take something: with ids of her requests and rows.
+#: The bodies that bob sends to routes that take one, with ids of her requests and rows.
 BODIES: Final[Mapping[str, Any]] = {
     "recall": {"owner_key": "bob", "id": "recalled", **SHARED, "content": {"ids": ["m1", "m7"]}},
     "build": {"owner_key": "bob", "id": "q3", **SHARED, "content": {"current_input": "What now?"}},
@@ -314,7 +314,7 @@ async def by_the_dead_letter(stage: Stage) -> object:
     return await until(buried)
 
 
-#: What bob does, by the name that a channel has in the AsyncAPI document.
+#: The acts of bob, by the name that a channel has in the AsyncAPI document.
 ON_TOPICS: Final[Mapping[str, Act]] = {
     "requestStream": by_the_stream,
     "requestChannel": by_the_channel,

@@ -8,7 +8,7 @@ from tests.serving import TOKEN, asking, serving
 APP = "https://app.example"
 ALLOWED = {"allowed_origins": [APP]}
 OTHERS = ("https://evil.example", "http://app.example", "null")
-#: What a browser says of a request that it made for a page of theirs.
+#: The headers that a browser adds to a request of another site's page.
 ASKS = {"Origin": APP, "Sec-Fetch-Site": "cross-site", "X-Owner-Key": "ana"}
 WANTS = {"Origin": APP, "Access-Control-Request-Method": "POST"}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_http import following
 from tests.serving import Scene, asking, serving
 
-#: What ana says; who reads it, or an id of hers, has read too much.
+#: A message of ana's; nobody else may read it, or an id of hers.
 SECRET = "the-treasure-lies-under-the-oak"
 #: Bodies by operation: with the ids of her rows.
 BODIES: dict[str, Any] = {

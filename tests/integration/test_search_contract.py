@@ -20,7 +20,7 @@ __all__ = ["stores"]  # a fixture
 
 #: Words of no language, a few of them common.
 WORDS = [f"{a}{b}{c}o" for a in "bdfgkl" for b in "aeiou" for c in "bdfgklmn"]
-#: What other query languages would read as more than words.
+#: Texts that other query languages would read as more than words.
 HOSTILE = ('"', "boat* OR", "NEAR(a b)", "terms: x", "-boat", "'; DROP TABLE searched", "\0", "^")
 
 

@@ -37,7 +37,7 @@ MANY, FEW = 1_500, 20
 OTHERS = 25
 #: Rows that a page asks for.
 LIMIT = 40
-#: What a statement may read for a build: a page, and a row at each step on the way to it.
+#: The rows a statement may read for a build: a page, and one at each step on the way to it.
 MOST = 2 * LIMIT
 #: Tables of ours, in a plan of SQLite's; the names of subqueries are others.
 TABLES = "|".join([*metadata.tables, "full_text"])
@@ -129,7 +129,7 @@ async def search(stores: Stores, conversation: str | None) -> None:
     await stores.history.search("o", conversation, SearchRequest(["rare"], NAMES[0], LIMIT))
 
 
-#: What builds, workers and recorders ask of the stores for one request, and answers read back.
+#: The calls of the stores for one request, by builds, workers and recorders.
 PATH: Mapping[str, Callable[[Stores], Awaitable[object]]] = {
     "recent": lambda stores: stores.history.recent("o", max_rows=LIMIT, max_tokens=20 * LIMIT),
     "bounded by tokens": lambda stores: stores.history.recent("o", max_tokens=2 * LIMIT),
@@ -166,9 +166,9 @@ class Filled:
     url: str
     #: A line for each step of a statement that reads, sorts or hashes.
     steps: Callable[[Connection, Asked], list[str]]
-    #: What such a line has to look like.
+    #: The form of such a line.
     by_index: re.Pattern[str]
-    #: What a line looks like that holds all rows back before the first is given.
+    #: The form of a line that holds all rows back before the first is given.
     sorting: re.Pattern[str]
 
 

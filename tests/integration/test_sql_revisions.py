@@ -74,7 +74,7 @@ async def execute(url: str, *statements: str) -> None:
     await change(url, run)
 
 
-#: What each revision has made, taken back: the newest first. Nobody else goes back.
+#: The statements that undo each revision, the newest first. Only tests downgrade.
 TAKEN_BACK = {
     "0008": ["DROP TABLE vector_queue", "DROP TABLE vectors"],
     "0007": ["ALTER TABLE indexing DROP COLUMN rules", "DROP TABLE index_rules"],
@@ -295,7 +295,7 @@ async def made_by_others(url: str) -> None:
 OUTDATED = {"event": "store.terms_outdated", "command": "ctxb db reindex", "log_level": "warning"}
 
 
-async def told_at_the_start(url: str) -> list[Any]:
+async def logged_at_start(url: str) -> list[Any]:
     """Return what is logged as a store is opened."""
     with capture_logs() as logs:
         await _opened(url)
@@ -314,10 +314,10 @@ async def test_an_index_of_other_rules_is_made_again(url: str) -> None:
     steps = [await database.write(reindex_next) for _ in range(2)]
     await database.aclose()
     assert steps == [0, 7]
-    assert await told_at_the_start(url) == [OUTDATED]
+    assert await logged_at_start(url) == [OUTDATED]
 
     assert await reindex(url) == 0
-    assert await told_at_the_start(url) == []
+    assert await logged_at_start(url) == []
     assert await check(url) == NEWEST
     async with open_sql_store(url, Words, Clock()) as stores:
         found = await stores.history.search("o", "x", SearchRequest(["boat"], "7", 9))
@@ -346,7 +346,7 @@ async def test_a_new_database_is_of_todays_rules(url: str) -> None:
 
     await upgrade(url)
 
-    assert await told_at_the_start(url) == []
+    assert await logged_at_start(url) == []
 
 
 async def test_upgrades_that_start_together_are_one(url: str) -> None:
@@ -396,7 +396,7 @@ async def test_a_worker_upgrades_a_file(sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "reported"),
     [
         ("DROP INDEX messages_by_owner", "add index messages_by_owner"),
         ("DROP TABLE claims", "add table claims"),
@@ -405,11 +405,13 @@ async def test_a_worker_upgrades_a_file(sqlite_url: str) -> None:
         ("ALTER TABLE fallen ADD COLUMN more INTEGER", "remove column fallen more"),
     ],
 )
-async def test_tables_that_differ_are_named(url: str, statement: str, told: str) -> None:
+async def test_tables_that_differ_are_named(url: str, statement: str, reported: str) -> None:
     """A database of the newest revision may still not be ours."""
     await upgrade(url)
     await execute(url, statement)
-    with pytest.raises(SchemaError, match=f"tables are not those of revision {NEWEST}: .*{told}"):
+    with pytest.raises(
+        SchemaError, match=f"tables are not those of revision {NEWEST}: .*{reported}"
+    ):
         await check(url)
 
 
@@ -468,14 +470,16 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
 
 @pytest.mark.usefixtures("_logs")
 @pytest.mark.parametrize(
-    ("revision", "statement", "told"),
+    ("revision", "statement", "reported"),
     [
         ("base", "CREATE TABLE owners (owner_key TEXT)", "owners.* already exists"),
         ("0001", "DROP TABLE messages", "messages"),
         ("0003", "INSERT INTO alembic_version VALUES ('0001')", "names several revisions"),
     ],
 )
-def test_a_broken_schema_is_no_outage(url: str, revision: str, statement: str, told: str) -> None:
+def test_a_broken_schema_is_no_outage(
+    url: str, revision: str, statement: str, reported: str
+) -> None:
     """`ctxb db upgrade` exits with 1: the database answers, and to wait would not help."""
     asyncio.run(upgrade(url))
     asyncio.run(downgrade(url, revision))
@@ -484,7 +488,7 @@ def test_a_broken_schema_is_no_outage(url: str, revision: str, statement: str, t
     ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, ["db", "upgrade"])
 
     assert ended.exit_code == 1
-    assert re.fullmatch(f"error: .*{told}.*\n", ended.output)
+    assert re.fullmatch(f"error: .*{reported}.*\n", ended.output)
 
 
 @pytest.mark.usefixtures("_logs")

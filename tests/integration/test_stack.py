@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 Instruction = tuple[str, str]
 
-#: What the bus has to keep to, as `docs/delivery.md` says.
+#: The settings that the bus needs, as `docs/delivery.md` says.
 REDIS_NEEDS = {
     "appendonly": "yes",
     "appendfsync": "everysec",

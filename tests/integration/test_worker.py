@@ -802,10 +802,10 @@ async def test_an_imported_row_that_is_none_is_a_dead_letter(
     row = {"id": "a", "owner_key": "o", "role": "user", "content": "hi", **fields}
     await crew.bus.append(Topics.HISTORY_IMPORT, json.dumps(row).encode())
 
-    async def is_told() -> bool:
+    async def is_dead() -> bool:
         return any(each["reason"].decode().startswith(reason) for each in await dead_letters(crew))
 
-    await until(is_told)
+    await until(is_dead)
     assert await remembered(crew, 0)
 
 

@@ -180,5 +180,5 @@ def _openai_responses(answer: dict[str, Any], place: int, whole: bool) -> list[A
     return [thought, *([said] if answer["content"] else []), *calls]
 
 
-#: What each provider gives back with an answer: a thought alone, or the whole answer.
+#: The parts each provider returns with an answer: a thought alone, or the whole answer.
 PARTS = {"anthropic": _anthropic, "gemini": _gemini, "openai_responses": _openai_responses}

@@ -66,7 +66,7 @@ CALLS = st.lists(
     max_size=4,
 )
 
-#: What a provider wants back: thoughts, what some other provider says, and things of no shape.
+#: Parts that a provider wants back: thoughts, those of another provider, and malformed ones.
 PROVIDER_PARTS = st.sampled_from(
     [[{"type": "thinking", "thinking": "hm", "signature": "s"}], {"odd": [1]}, [], "text"]
 )
@@ -134,7 +134,7 @@ def exchanges(draw: st.DrawFn) -> list[Row]:
     ]
 
 
-#: What a human or the model says.
+#: A message of a human or of the model.
 SAID = st.builds(
     lambda role, content, run_id: [{"role": role, "content": content, "run_id": run_id}],
     st.sampled_from(["HUMAN", "AI"]),
@@ -216,7 +216,7 @@ LISTS: list[Any] = [
     ["tool_result_clearing", "stable_window"],
 ]
 
-#: What the laws run over: every strategy there is, and lists.
+#: The strategies under the laws: every one, and lists.
 CHOICES = list(STRATEGIES)
 
 

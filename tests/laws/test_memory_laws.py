@@ -52,7 +52,7 @@ class Summarizer(NamingSummarizer):
         return await super().summarize(messages, max_tokens=max_tokens)
 
 
-#: What happens in a turn, and how many words are said in it.
+#: The steps of a turn, each with its number of words.
 STEPS = st.lists(
     st.tuples(st.sampled_from(["ask", "answer", "work", "work"]), st.integers(0, 60)),
     min_size=1,

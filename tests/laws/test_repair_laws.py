@@ -37,7 +37,7 @@ CALLS = st.one_of(
 
 PARTS: st.SearchStrategy[Any] = st.sampled_from([None, None, None, [], {"signature": "x"}])
 
-#: Whatever a row may bring along, in its metadata or next to the content.
+#: Extra fields of a row, in its metadata or next to the content.
 EXTRAS = st.fixed_dictionaries(
     {},
     optional={

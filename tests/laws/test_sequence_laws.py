@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bench.recounts import Sent, cost, parts_of, unanswered
@@ -72,7 +72,8 @@ def test_the_same_again(
 def test_the_cacheable_prefix_stays(asked: Asked, strategy: str, words: str) -> None:
     """What is called cacheable opens the next build too, which has another input and more rows.
 
-    The last of it may be a block of history that has grown by a line at its end.
+    The last of it may be a block of history that has grown by a line at its end. The law doesn't
+    hold for the build that fills a window, which drops its first rows.
     """
     # a call of a run may have the id of an older one, which is renamed while the run lasts
     asked = replace(asked, run=[], context={**asked.context, "memory_limit": None})
@@ -80,6 +81,7 @@ def test_the_cacheable_prefix_stays(asked: Asked, strategy: str, words: str) -> 
     rows = [*asked.past, {**later, "timestamp": "2099-01-01"}]
     after = replace(asked, words="And now?", past=rows)
     content, following = (built(each, strategy) for each in (asked, after))
+    assume(content.dropped or not following.dropped)
     sums = list(accumulate(map(cost, content.messages)))
     stable = sums.index(content.usage.cacheable_prefix) + 1
 

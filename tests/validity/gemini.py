@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
 #: 128 by the newest reference; 64 by all before it.
 _LONGEST_NAME: Final = 64
 
-#: What a part may hold one of, by its name in snake case.
+#: The fields of which a part holds one, in snake case.
 _HELD: Final = (
     "text",
     "inline_data",

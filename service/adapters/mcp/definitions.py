@@ -15,7 +15,8 @@ from service.config.content import McpServerSettings
 from service.errors import ToolError, shown
 from service.wire.tool_definitions import check_definition
 
-#: What OpenAI, Anthropic and Gemini all accept; the first character must be a letter or ``_``.
+#: The limits of names that OpenAI, Anthropic and Gemini all accept; the first character must be a
+#: letter or ``_``.
 MAX_OFFERED_CHARS: Final = 64
 _REFUSED_CHARS: Final = re.compile(r"[^A-Za-z0-9_-]")
 #: The length of the hash that keeps changed names apart.

@@ -25,7 +25,7 @@ from service.ports.bus import Answer, AnswerOutcome, Receipt, ReplyKind
 from service.wire.protocol import Topics
 from service.wire.response import pack_result
 
-#: What `FINISH` returns for receivers that are not known, and for a reply that its key or channel
+#: The counts that `FINISH` returns for unknown receivers, and for a reply that its key or channel
 #: refused.
 UNKNOWN: Final = -1
 REPLY_REFUSED: Final = -2

@@ -36,7 +36,7 @@ HEURISTIC: Final = HeuristicTokenCounter()
 
 #: The memory that a counter's cache may take.
 CACHE_BYTES = 24_000_000
-#: What an entry of the cache takes in addition to its text, measured for a full cache.
+#: The bytes of a cache entry in addition to its text, measured for a full cache.
 ENTRY_BYTES: Final = 400
 #: Longer texts, in characters, are not cached.
 CACHED_TEXT_CHARS: Final = 200_000

@@ -41,7 +41,7 @@ class Relevance(Strategy):
     chunk_share: float = 0.0
     #: Scores passages; the core has none of its own.
     rank: Ranker | None = None
-    #: What the builds of this history have in common; by default the budget of this build.
+    #: The budget that all builds of this history share; by default that of this build.
     stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:

@@ -42,7 +42,7 @@ class StableWindow(Strategy):
     reads_all: bool = False
     #: The share of the tokens for history that is dropped at once when the window moves.
     chunk_share: float = 0.25
-    #: What the builds of this history have in common; by default the budget of this build.
+    #: The budget that all builds of this history share; by default that of this build.
     stable_budget: StableBudget | None = None
 
     def __post_init__(self) -> None:

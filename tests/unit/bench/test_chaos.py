@@ -8,7 +8,7 @@ from bench.chaos.traffic import Tally
 
 SIZE = Size(requests=10, kills=1, workers=2)
 
-#: What a run without a fault returns.
+#: The result of a run without a fault.
 GOOD: dict[str, Any] = {
     "lost": 0,
     "duplicates": 0,

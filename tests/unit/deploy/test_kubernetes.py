@@ -24,7 +24,7 @@ BASE = ROOT / "deploy/kubernetes/base"
 #: Seconds that a worker takes to close what it has open where the bus hangs: two looks at it with
 #: `bus.socket_timeout_seconds` each, and what the pages, backlogs and spans are given.
 CLOSING = 15.0
-#: What the Secret holds, as docs/deployment.md has it made.
+#: The content of the Secret, as docs/deployment.md has it made.
 SECRET = {
     "bus-url": "redis://ctxb:password@redis:6379/0",
     "store-url": "postgresql://ctxb:password@postgres:5432/ctxb",

@@ -5,7 +5,7 @@ import pytest
 from bench.scoreboard.outcomes import Outcome
 from bench.scoreboard.table import HEAD, Line, lines, markdown, shown, text
 
-#: What benches print, in small.
+#: The output of benches, in small.
 RECALL: dict[str, Any] = {
     "locomo/relevance/2000": {
         "recall": 0.8512,

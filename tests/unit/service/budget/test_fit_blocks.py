@@ -156,7 +156,7 @@ def test_then_blocks_of_the_request(available: int, gone: list[str]) -> None:
     assert set(texts(fitted)) == {block.tag for block in BLOCKS} - set(gone)
 
 
-#: What the last line of defence has: all but capabilities and profile in their smallest form.
+#: The room of the last resort: all but capabilities and profile in their smallest form.
 ROOM = least("MEMORY", "PLAN", "MOOD")
 
 
@@ -298,7 +298,7 @@ def test_without_history() -> None:
 
 IN_FLIGHT = (*BLOCKS, RUN)
 FULL = TOTAL + 97 + 13 + 47
-#: What clearing the older result frees.
+#: The tokens that clearing the older result frees.
 CLEARING = 90 - 25
 
 

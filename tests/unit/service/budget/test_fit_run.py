@@ -11,7 +11,7 @@ from tests.unit.service.budget.natives import called, run, said
 ENTRIES = (called("a", 100), called("b", 50), called("c", 20), called("d", 69))
 BLOCK = run(entries=ENTRIES)
 SIZE = 107 + 57 + 27 + 76
-#: What clearing a result leaves of it.
+#: The tokens of a cleared result.
 STUB = len(CLEARED) + 4
 
 

@@ -74,7 +74,7 @@ def test_unknown_models_are_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("model", "max_tokens", "reserve", "told"),
+    ("model", "max_tokens", "reserve", "reported"),
     [
         (None, None, 8_000, "8000 tokens leaves nothing of 8000"),
         (None, 100, 101, "101 tokens leaves nothing of 100"),
@@ -82,10 +82,10 @@ def test_unknown_models_are_warned_of(
     ],
 )
 def test_nothing_left(
-    model: str | None, max_tokens: int | None, reserve: int | None, told: str
+    model: str | None, max_tokens: int | None, reserve: int | None, reported: str
 ) -> None:
     """A reserve that leaves nothing is refused, with both numbers."""
-    with pytest.raises(InvalidRequestError, match=f"^a reserve of {told}$"):
+    with pytest.raises(InvalidRequestError, match=f"^a reserve of {reported}$"):
         compute_window(model, limits_of(model), max_tokens, reserve)
 
 

@@ -50,7 +50,7 @@ class Heard:
     """Events as they were logged."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Mapping[str, Any]] = {}
+        self.published: dict[str, Mapping[str, Any]] = {}
 
     async def publish(
         self,
@@ -63,7 +63,7 @@ class Heard:
     ) -> None:
         """Note an event."""
         assert owner_key == "o"
-        self.told[str(topic)] = content
+        self.published[str(topic)] = content
 
 
 class Frail(MemoryHistory):
@@ -184,10 +184,10 @@ async def test_both_events_are_reported(case: Case) -> None:
     await case.build()
     (summary,) = await case.summaries.read("o")
 
-    summarized, compacted = case.events.told.values()
+    summarized, compacted = case.events.published.values()
     assert Summarized.model_validate(summarized).message_ids == list(summary.message_ids)
     assert Compacted.model_validate(compacted).new_tokens == summary.tokens
-    assert list(case.events.told) == ["context.summarized", "context.compacted"]
+    assert list(case.events.published) == ["context.summarized", "context.compacted"]
     assert summarized["message_ids"] == list(summary.message_ids)
     assert summarized["summarized"] + summarized["kept"] == len(ROWS)
     assert (summarized["summary"], summarized["run_id"]) == (summary.text, "run_q")

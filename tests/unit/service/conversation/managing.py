@@ -15,7 +15,7 @@ from service.errors import SummarizerError
 #: The fixed time of the manager's clock.
 MOMENT = datetime(2026, 1, 13, 14, 30, tzinfo=UTC)
 
-#: What is said about it.
+#: The line that states it.
 LINE = "Current date: 2026-01-13, Current time: 14:30 (local)"
 
 SIMPLE = SimpleTokenCounter()

@@ -23,7 +23,7 @@ class Site:
 
     noted: Noted = field(default_factory=Noted)
     collected: Collected = field(default_factory=Collected)
-    #: What a request over the bus would carry, as seen from within a route.
+    #: The headers that a request over the bus would carry, as seen from within a route.
     traces: list[TraceHeaders] = field(default_factory=list)
 
     async def asked(

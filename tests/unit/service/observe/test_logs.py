@@ -36,7 +36,7 @@ class Terminal(io.StringIO):
         return True
 
 
-#: What somebody said.
+#: The text of a user.
 WISH = "my secret wish"
 
 

@@ -31,7 +31,7 @@ from tests.tracing import Collected
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CALLER = f"00-{TRACE}-{SPAN}-01"
 
-#: What isn't W3C's, in each of its parts.
+#: Headers that violate W3C's form, in each of its parts.
 HOSTILE = [
     "",
     "garbage",

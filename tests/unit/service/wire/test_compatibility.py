@@ -36,7 +36,7 @@ NAMED: Mapping[str, tuple[str, str]] = {
     ),
 }
 
-#: What reads each of the other messages.
+#: The models that read the other messages.
 MODELS: Mapping[str, type[BaseModel]] = {
     "context_pruned": Event[Pruned],
     "context_summarized": Event[Summarized],
@@ -44,7 +44,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "result_row": ResultRow,
 }
 
-#: What may change from version to version: texts, their weights, and values made of them; and
+#: Values that may change between versions: texts, their weights, and values made of them; and
 #: how many rows have each decision, since a new one may say more than an old one did.
 FREE = (
     *("/content/messages/*/content", "/content/usage/", "/content/build_id"),

@@ -14,7 +14,7 @@ from service.wire.documents import schemas
 
 FROZEN = Path(__file__).parents[4] / "tests" / "golden" / "v1.0" / "schemas"
 
-#: What callers send; the rest is what they read.
+#: The messages that callers send, and those that they read.
 SENT = ("request", "result_row")
 READ = ("response", "context_pruned", "context_summarized", "context_compacted")
 

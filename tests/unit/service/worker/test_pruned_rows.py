@@ -25,7 +25,7 @@ from tests.support import NOW, BrokenHistory, MakeBuilder, MakeRequest, row
 
 
 @dataclass
-class Told:
+class EventLog:
     """Records the events."""
 
     events: list[tuple[str, dict[str, Any], str, EventMetadata]] = field(default_factory=list)
@@ -77,12 +77,12 @@ def builder(make_builder: MakeBuilder, history: Asked) -> ContextBuilder:
 
 
 @pytest.fixture
-def reported() -> Told:
+def reported() -> EventLog:
     """Return a memory of events."""
-    return Told()
+    return EventLog()
 
 
-def watching(builder: ContextBuilder, reported: Told, **settings: Any) -> PrunedRows:
+def watching(builder: ContextBuilder, reported: EventLog, **settings: Any) -> PrunedRows:
     """Return what watches a builder's history."""
     chosen = EventSettings.model_validate(settings)
     return PrunedRows(builder.history, reported, builder.tokenizers, chosen)
@@ -104,7 +104,7 @@ def named(*numbers: int) -> list[str]:
 
 
 async def test_what_is_recalled_has_not_fallen_out(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """Rows in the recalled block are still there; only the others are reported as pruned."""
     await history.append("o", turns(40))
@@ -120,7 +120,7 @@ async def test_what_is_recalled_has_not_fallen_out(
 
 
 async def test_rows_that_are_counted_are_reported_too(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """With the sentence that the context has in their place, and only when others fall out."""
     await history.append("o", turns(10))
@@ -141,7 +141,7 @@ async def test_rows_that_are_counted_are_reported_too(
 
 
 async def test_a_row_is_reported_when_it_first_falls_out(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """The second build with the same rows reports nothing; the next pruned row comes alone."""
     pruned = watching(builder, reported)
@@ -158,7 +158,7 @@ async def test_a_row_is_reported_when_it_first_falls_out(
 
 
 async def test_an_event_says_what_it_comes_from(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """Counts before and after, tokens of the texts, ids, run, request and build."""
     await history.append("o", turns(3))
@@ -182,7 +182,7 @@ async def test_an_event_says_what_it_comes_from(
 
 
 async def test_rows_are_sent_along_where_that_is_wanted(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """With `events.content` an event carries the rows as they are stored."""
     rows = turns(2)
@@ -210,7 +210,7 @@ async def test_only_rows_that_the_budget_or_a_limit_left_out_count(
 
 
 async def test_a_history_that_the_request_brought_is_nobodys(
-    builder: ContextBuilder, make_request: MakeRequest, history: Asked, reported: Told
+    builder: ContextBuilder, make_request: MakeRequest, history: Asked, reported: EventLog
 ) -> None:
     """Rows of `past` are not in the store, even where ids are the same."""
     await history.append("o", turns(3))
@@ -222,7 +222,7 @@ async def test_a_history_that_the_request_brought_is_nobodys(
 
 
 async def test_a_summarized_row_has_fallen_out(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """Rows that a sentence replaces are out of the context."""
     await history.append("o", turns(8))
@@ -234,7 +234,7 @@ async def test_a_summarized_row_has_fallen_out(
 
 
 async def test_the_archive_is_kept_without_events(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """Both can be switched by themselves; with both off, nothing is even looked at."""
     await history.append("o", turns(3))
@@ -255,7 +255,7 @@ async def test_the_archive_is_kept_without_events(
 
 
 async def test_it_is_done_in_the_background(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """Builds are kept until `run` gets to them; those that left nothing out are not."""
     pruned = watching(builder, reported)
@@ -270,7 +270,7 @@ async def test_it_is_done_in_the_background(
 
 
 async def test_builds_beyond_a_bound_are_let_go(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """What waits is bounded, and it is logged what is lost."""
     await history.append("o", turns(2))
@@ -283,7 +283,7 @@ async def test_builds_beyond_a_bound_are_let_go(
 
 
 async def test_a_store_that_is_away_costs_a_line(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """And the rows are reported with a later build."""
     await history.append("o", turns(2))
@@ -301,7 +301,7 @@ async def test_a_store_that_is_away_costs_a_line(
 
 
 async def test_an_outage_costs_two_lines(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """However many builds come meanwhile: one with the reason, one with their number."""
     await history.append("o", turns(2))
@@ -321,7 +321,7 @@ async def test_an_outage_costs_two_lines(
 
 
 async def test_large_texts_are_counted_elsewhere(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """Their tokens come to the same in a thread."""
     long = "word " * (LARGE_TEXT // 5)
@@ -341,7 +341,7 @@ async def test_large_texts_are_counted_elsewhere(
 async def test_what_is_remembered_is_bounded(
     builder: ContextBuilder,
     make_request: MakeRequest,
-    reported: Told,
+    reported: EventLog,
     history: Asked,
     monkeypatch: pytest.MonkeyPatch,
     most: int,
@@ -363,7 +363,7 @@ async def test_what_is_remembered_is_bounded(
 
 
 async def test_a_build_that_leaves_out_nothing_new_does_not_wait(
-    builder: ContextBuilder, make_request: MakeRequest, reported: Told, history: Asked
+    builder: ContextBuilder, make_request: MakeRequest, reported: EventLog, history: Asked
 ) -> None:
     """However many come, they take none of the places of those that do."""
     await history.append("o", turns(2))

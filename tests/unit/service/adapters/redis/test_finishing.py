@@ -14,22 +14,22 @@ from service.adapters.redis.shards import Shards
 from service.errors import ForbiddenError, OverloadedError
 from service.ports.bus import Answer, AnswerOutcome, Delivery, Identity, ReplyKind
 
-Told = Callable[[Call, int], Any]
+Reported = Callable[[Call, int], Any]
 
 
 class OneFake:
     """A server that records its calls, and returns what a test sets."""
 
-    def __init__(self, reported: Told = lambda _, count: [[b"sent", 1]] * count) -> None:
+    def __init__(self, reported: Reported = lambda _, count: [[b"sent", 1]] * count) -> None:
         self.clock = ServerClock()
         self.calls: list[Call] = []
-        self._told = reported
+        self._reported = reported
 
     async def execute(self, calls: Sequence[Command]) -> list[Any]:
         """Answer each call; there are no keys yet."""
         self.calls += [call for call in calls if isinstance(call, Call)]
         return [
-            self._told(call, int(call.arguments[7])) if isinstance(call, Call) else 0
+            self._reported(call, int(call.arguments[7])) if isinstance(call, Call) else 0
             for call in calls
         ]
 

@@ -125,7 +125,7 @@ def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         (
             lambda: WindowSize(max_messages=0),
@@ -154,9 +154,9 @@ def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
         (lambda: StableWindow(chunk_share=0), "chunk_share has to be more than 0"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(wrong: object, told: str) -> None:
+def test_parameters_that_make_no_sense_are_refused(wrong: object, reported: str) -> None:
     """When the strategy is made, not when it is used; a text is no number."""
-    with pytest.raises(ValueError, match=f"^{told}$"):
+    with pytest.raises(ValueError, match=f"^{reported}$"):
         wrong()  # type: ignore[operator] # a function that makes one
 
 
