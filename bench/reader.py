@@ -20,7 +20,7 @@ OURS: Final = re.compile(
     r"\[(?:[A-Z_]+(?: count=\d+)?|CONTEXT SUMMARY(?: - Generated: [\d: -]+)?)\]$"
     r"|(?:\[[\d: -]{16}\]|\[Unknown time\]|\s) (?:Human|Nexus)(?: \[\w{8}\])?(?: lines [\d a-z]+)?:"
     r"|\[[\d-]{10}\]$|\[unknown time\]$|\[left out: lines |\(\d+ [a-z ]+ not shown; "
-    r"|\((?:more|not found): "
+    r"|\((?:more|not found): |\(more tokens are needed\)$"
     r"|\(its messages: recall id "
     r"|\s Tool |\[tool_use:|### |- |Parameters:$|---$|\((?:shortened|No|Still|New)|<current_time>"
     r"|</?(?:human_input|operator_note)>$|(?:Available|Recent|About|Earlier|Nobody|Member) [^:]+:"

@@ -29,9 +29,6 @@ from formatters.role_marks import family_of, find_tokens
 #: Raise with every change to what is guarded: reports of builds name it.
 GUARD_VERSION: Final = 11
 
-#: Before each line that a stranger wrote and that isn't plain.
-GUTTER: Final = "| "
-
 #: Texts whose guarded form is cached, since most of a context's rows are in the next one too; and
 #: the characters of the longest such text.
 CACHED_TEXTS: Final = 4_096

@@ -180,7 +180,8 @@ CLEARED_WITH_HANDLE: Final = "[tool result cleared; recall id {handle}]"
 #: The content of a message that has only provider parts; APIs refuse empty content.
 WORDLESS: Final = "(no text)"
 
-_ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
+#: The roles of chat messages; others have none.
+CHAT_ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
     Role.HUMAN: "user",
     Role.AI: "assistant",
     Role.TOOL: "tool",
@@ -196,7 +197,7 @@ def to_chat_message(message: Message, guard: Guard = GUARD) -> ChatMessage:
     if not content.strip():
         content = "" if message.tool_calls else WORDLESS
     return ChatMessage(
-        role=_ROLES[message.role],
+        role=CHAT_ROLES[message.role],
         content=content,
         tool_calls=tuple(_guard_call(call, guard) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,

@@ -6,7 +6,7 @@ from typing import Final
 
 from formatters.guard import Guard, one_line
 from formatters.model import Block, Entry, Facts, Tag, Tool, TrimPolicy
-from formatters.rows import as_mapping, fix_surrogates, truncate
+from formatters.rows import as_mapping, is_list, read_text, truncate
 
 HEADER: Final = f"[{Tag.CAPABILITIES}]\nAvailable tools in this conversation:\n\n"
 NO_TOOLS: Final = "(No tools available)"
@@ -148,8 +148,8 @@ def _read_types(schema: Mapping[str, object], depth: int) -> tuple[str, ...]:
 
 
 def _string(value: object) -> str:
-    return fix_surrogates(value).strip() if isinstance(value, str) else ""
+    return read_text(value).strip()
 
 
 def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+    return value if is_list(value) else ()

@@ -17,11 +17,10 @@ from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
 from service.errors import InvalidRequestError, Problem
 from service.ports.services import TokenCounter
+from service.ports.stores import STORED_CHARS
 from service.recall.terms import row_terms
 from service.wire.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
 
-#: Characters of a message that ``[SHARED_MEMORY]`` prints, with the mark of the cut.
-PRINTED_CHARS: Final = 500
 #: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
 #: Characters of a batch that is read in a thread; counting fewer takes less than some 10 ms.
@@ -147,7 +146,7 @@ def _metadata(row: Mapping[str, object]) -> object:
 def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
     text, role = read_content(row["content"]), read_role(row["role"])
     searched = text if role in _PRINTED else ""
-    printed = truncate(searched, PRINTED_CHARS)
+    printed = truncate(searched, STORED_CHARS)
     tokens = counter.count(text)
     moment = parse_timestamp(row["timestamp"])
     conversation_id = row.get("conversation_id")

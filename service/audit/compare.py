@@ -188,7 +188,7 @@ def _changed_history(a: ContentReport, b: ContentReport) -> Iterator[HistoryChan
     first, second = _decisions_by_message(a), _decisions_by_message(b)
     for name in {**first, **second}:
         one, other = first.get(name), second.get(name)
-        if _outcome(one) != _outcome(other):
+        if outcome_of(one) != outcome_of(other):
             yield HistoryChange(message_id=name, a=one, b=other)
 
 
@@ -196,7 +196,8 @@ def _decisions_by_message(build: ContentReport) -> dict[str, DecisionRecord]:
     return {name: decision for decision in build.decisions for name in decision.message_ids}
 
 
-def _outcome(decision: DecisionRecord | None) -> tuple[str, str] | None:
+def outcome_of(decision: DecisionRecord | None) -> tuple[str, str] | None:
+    """Return the decision and its reason, without the rest of the record."""
     return (decision.decision, decision.reason) if decision else None
 
 

@@ -26,12 +26,16 @@ from service.config.paths import dotted, leaves
 from service.config.settings import Settings
 from service.wire.payload import canonical_json
 from service.wire.request import BuildRequest
-from service.wire.response import BuildSuccess, DecisionRecord, Usage, WarningRecord
+from service.wire.response import (
+    UNPACKED_MAX_BYTES,
+    BuildSuccess,
+    DecisionRecord,
+    Usage,
+    WarningRecord,
+)
 
 #: Read once: it takes a millisecond.
 PACKAGE_VERSION: Final = version("ctxb")
-#: A report that decompresses to more bytes than this was not written by this service.
-_UNPACKED_MAX_BYTES: Final = 64 * 1_048_576
 
 #: The tag that a message of ours begins with, as in ``[SHARED_MEMORY count=3]``.
 TAG: Final = re.compile(r"\[([A-Z][A-Z0-9_]*)(?: [a-z]+=[^\]\n]*)?\]")
@@ -161,7 +165,7 @@ class BuildReport(ContentReport):
 def unpack_report(packed: bytes) -> BuildReport:
     """Read a stored report; raises `ValueError` if it is not one, or of another version."""
     try:
-        text = zlib.decompressobj().decompress(packed, _UNPACKED_MAX_BYTES)
+        text = zlib.decompressobj().decompress(packed, UNPACKED_MAX_BYTES)
     except zlib.error as error:
         raise ValueError(f"not compressed by zlib: {error}") from error
     return BuildReport.model_validate_json(text)

@@ -24,12 +24,12 @@ from service.budget.fit_recall import RecallRequest as Ranking
 from service.budget.fit_recall import choose_passages, recall_rows
 from service.budget.strategies.relevance import Relevance
 from service.build.gather import Gathering, Sources
-from service.build.plan import STORED_CHARS, Plan
+from service.build.plan import Plan
 from service.config.settings import MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, Problem, StoreError, shown
 from service.observe.metrics import Metrics
 from service.ports.services import TokenCounter
-from service.ports.stores import HistoryStore
+from service.ports.stores import STORED_CHARS, HistoryStore
 from service.wire.recall import (
     MAX_LEFT_OUT,
     MAX_PAGE,

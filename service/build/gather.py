@@ -26,7 +26,7 @@ from formatters.rows import (
 from prompts.system_prompt import SystemPrompt
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
-from service.build.plan import STORED_CHARS, Plan
+from service.build.plan import Plan
 from service.build.row_cache import RowCache
 from service.build.similarity import EmbeddedQuestion, Similarity
 from service.build.tools import MAX_SETS, Toolset, Toolsets, read_tools, stale_tools
@@ -44,6 +44,7 @@ from service.observe.metrics import Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
 from service.ports.stores import (
     MAX_FAILED_SCOPES,
+    STORED_CHARS,
     FailedScopes,
     HistoryPage,
     HistoryStore,

@@ -14,12 +14,10 @@ from service.budget.limits import ModelLimits, Models, longest_known_prefix, loo
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
 from service.errors import InvalidRequestError, Problem, shown
+from service.ports.stores import STORED_CHARS
 from service.wire.request import BuildRequest, RunMetadata
 from service.wire.response import WarningRecord
 
-#: Characters per message for which stores count tokens. If fewer are shown, more messages fit than
-#: these counts suggest.
-STORED_CHARS: Final = 500
 #: Limit of the unknown keys that warnings list.
 MAX_UNKNOWN_KEYS: Final = 20
 #: The offset if the client's is invalid, in minutes west of UTC.

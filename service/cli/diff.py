@@ -18,6 +18,7 @@ from service.audit.compare import (
     MessageChange,
     NameChanges,
     compare,
+    outcome_of,
 )
 from service.audit.report_store import find_report
 from service.audit.reports import BUILD_ID, ContentReport, make_report, report_content
@@ -32,7 +33,7 @@ from service.config.settings import Settings
 from service.errors import InvalidRequestError, NotFoundError
 from service.wire.payload import read_json
 from service.wire.request import decode, set_options
-from service.wire.response import BuildResponse, DecisionRecord
+from service.wire.response import BuildResponse
 
 TWICE: Final = "Give it twice to compare two, once to use it for both."
 PAIR: Final = 2
@@ -198,7 +199,9 @@ def _print_history(changes: Iterable[HistoryChange]) -> None:
     """Print the messages with different decisions, adjacent ones that are alike in one row."""
     rows = table("Messages", "A", "B", "Why", title="History")
     rows.columns[0].max_width = 24
-    for _, alike in groupby(changes, key=lambda change: (_outcome(change.a), _outcome(change.b))):
+    for _, alike in groupby(
+        changes, key=lambda change: (outcome_of(change.a), outcome_of(change.b))
+    ):
         group = list(alike)
         sides = {"A": group[0].a, "B": group[0].b}
         reasons = [
@@ -212,10 +215,6 @@ def _print_history(changes: Iterable[HistoryChange]) -> None:
             printable("; ".join(reasons)),
         )
     console().print(rows)
-
-
-def _outcome(decision: DecisionRecord | None) -> tuple[str, str] | None:
-    return (decision.decision, decision.reason) if decision else None
 
 
 def _print_message(change: MessageChange, *, text: bool) -> None:

@@ -10,10 +10,11 @@ import typer
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from formatters.model import Role, Row, ToolCall
-from formatters.rows import read_role, read_rows
-from formatters.times import parse_timestamp
+from formatters.native import CHAT_ROLES
+from formatters.rows import read_role, read_rows, truncate
 from service.cli.output import printable
 from service.errors import InvalidRequestError
+from service.wire.history_row import check_time
 from service.wire.payload import MAX_ID, canonical_json, clean_json, digest
 
 #: ``auto`` is detected from the first line.
@@ -24,13 +25,6 @@ INSTRUCTIONS: Final = ("system", "developer")
 
 #: Problems that an error lists; of more it gives the number.
 MAX_PROBLEMS: Final = 20
-
-#: The roles of OpenAI's API; instructions are no part of a history.
-_OPENAI_ROLES: Final[Mapping[Role, Literal["user", "assistant", "tool"]]] = {
-    Role.HUMAN: "user",
-    Role.AI: "assistant",
-    Role.TOOL: "tool",
-}
 
 #: Keys of OpenAI messages that become metadata of a row.
 _METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name")
@@ -170,12 +164,6 @@ def _object(value: object) -> Mapping[str, object]:
     return value
 
 
-def _check_timestamp(value: object) -> object:
-    if value is not None and parse_timestamp(value) is None:
-        raise ValueError("not a timestamp")
-    return value
-
-
 _Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 
 
@@ -187,7 +175,7 @@ class _Row(BaseModel, strict=True):
     run_id: _Id | None = None
     role: str
     content: str | list[Any] | None = None
-    timestamp: Annotated[Any, AfterValidator(_check_timestamp)] = None
+    timestamp: Annotated[Any, AfterValidator(check_time)] = None
     metadata: dict[str, Any] | None = None
     conversation_id: _Id | None = None
 
@@ -253,15 +241,14 @@ def _timestamp(value: object) -> object:
 
 def _unusable(key: str, given: Mapping[str, object]) -> InvalidRequestError:
     text = json.dumps(given.get(key), ensure_ascii=False)
-    shortened = text if len(text) <= 40 else f"{text[:37]}..."
-    return InvalidRequestError(f"{key}: {shortened} cannot be used")
+    return InvalidRequestError(f"{key}: {truncate(text, 40)} cannot be used")
 
 
 def as_openai(rows: Iterable[Row]) -> list[dict[str, object]]:
     """Return rows as messages of OpenAI's API, without rows whose role the API doesn't have."""
     messages = []
     for message in read_rows(rows):
-        role = _OPENAI_ROLES.get(message.role)
+        role = CHAT_ROLES.get(message.role)
         fields: dict[str, object] = {"role": role, "content": message.content}
         if role == "assistant" and message.tool_calls:
             fields["tool_calls"] = [

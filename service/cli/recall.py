@@ -1,7 +1,7 @@
 """``ctxb recall``: fetch earlier messages from the store, as a model does by its tool."""
 
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -51,25 +51,6 @@ Model = Annotated[
 WithIds = Annotated[bool, typer.Option("--with-ids", help="With --query: show ids too.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The content of a recall, by the names of the wire."""
-
-    query: str | None
-    ids: list[str] | None
-    around: str | None
-    grep: str | None
-    before: int | None
-    after: int | None
-    lines: list[int] | None
-    page: int | None
-    older_than: str | None
-    max_tokens: int | None
-    exclude_build: str | None
-    model: str | None
-    with_ids: bool | None
-
-
 def recall(
     ctx: typer.Context,
     *,
@@ -101,22 +82,22 @@ def recall(
     model. The notes at the end say how to go on.
     """
     settings = start(ctx.obj)
-    asked = _Asked(
-        query=query,
-        ids=ids,
-        around=around,
-        grep=grep,
-        before=before,
-        after=after,
-        lines=_read_lines(lines),
-        page=page,
-        older_than=older_than,
-        max_tokens=max_tokens,
-        exclude_build=exclude_build,
-        model=model,
-        with_ids=with_ids or None,
-    )
-    content = {name: value for name, value in asdict(asked).items() if value not in (None, [])}
+    given: dict[str, object] = {
+        "query": query,
+        "ids": ids,
+        "around": around,
+        "grep": grep,
+        "before": before,
+        "after": after,
+        "lines": _read_lines(lines),
+        "page": page,
+        "older_than": older_than,
+        "max_tokens": max_tokens,
+        "exclude_build": exclude_build,
+        "model": model,
+        "with_ids": with_ids or None,
+    }
+    content = {name: value for name, value in given.items() if value not in (None, [])}
     raw = {"owner_key": owner, "conversation_id": conversation, "content": content}
     response = run_until_stopped(_recalled(settings, RecallRequest.model_validate(raw)))
     answer = response.content

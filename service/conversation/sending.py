@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from formatters.guard import GUARD, Guard
 from formatters.model import Count, Message, Role, Row
+from formatters.native import CHAT_ROLES
 from formatters.rows import as_mapping, is_list, read_text
 from service.budget.counting import MESSAGE_OVERHEAD, MessageCounts
 from service.conversation.messages import (
@@ -37,8 +38,6 @@ def can_be_sent(row: Row) -> bool:
 
 #: Keys where providers put further parts of an answer, besides the content.
 _MORE: Final = ("provider_parts", "refusal", "audio", "function_call")
-
-_ROLES: Final = {Role.HUMAN: "user", Role.AI: "assistant", Role.TOOL: "tool"}
 
 
 def prepare(row: Row, guard: Guard = GUARD) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def prepare(row: Row, guard: Guard = GUARD) -> dict[str, Any]:
 
 def _send_role(row: Row, role: Role) -> str:
     """Return the role to send; an unknown one never becomes the system's."""
-    return "system" if is_system(row) else _ROLES.get(role, "user")
+    return "system" if is_system(row) else CHAT_ROLES.get(role, "user")
 
 
 def _prepare_content(row: Row, message: Message, guard: Guard) -> object:

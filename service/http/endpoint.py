@@ -106,10 +106,10 @@ class Endpoint:
     query: type[Query] = Query
     #: None if there is no body.
     body: type[BaseModel] | None = None
-    #: Whether the endpoint gets the bytes of the body, and parses them itself.
+    #: Whether the endpoint gets the bytes of the body, as many as the bus takes, and parses them.
     raw: bool = False
-    #: The most bytes of the body; None for the limit of the bus.
-    body_bytes: int | None = BODY_BYTES
+    #: The most bytes of another body.
+    body_bytes: int = BODY_BYTES
     #: Whether it is expensive, and has its own limit of concurrent calls.
     costly: bool = False
     #: Statuses besides 200 and those of every endpoint.
@@ -132,7 +132,8 @@ class Endpoint:
 def make_route(endpoint: Endpoint, services: Services, slots: asyncio.Semaphore) -> Route:
     """Return the route of an endpoint; ``slots`` limit the calls at the same time."""
     dump = endpoint.adapter.dump_json
-    limit = endpoint.body_bytes or services.builder.settings.bus.max_payload_bytes
+    most = services.builder.settings.bus.max_payload_bytes
+    limit = most if endpoint.raw else endpoint.body_bytes
 
     async def respond(request: Request) -> Response:
         # the slot is taken before the body: many large bodies at once would fill the memory

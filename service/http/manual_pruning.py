@@ -17,13 +17,13 @@ from formatters.rows import read_content, read_role, truncate
 from service.audit.report_store import find_report
 from service.audit.reports import ContentMode
 from service.budget.strategy_names import read_strategy
-from service.build.plan import STORED_CHARS, Window, compute_window, limits_of
+from service.build.plan import Window, compute_window, limits_of
 from service.builder import ContextBuilder
 from service.conversation.pruning import TARGET_UTILIZATION, keep_important
 from service.conversation.units import read_units
 from service.http.endpoint import Body, EndpointCall, Id, ModelName, Query
 from service.ports.services import TokenCounter
-from service.ports.stores import HistoryPage
+from service.ports.stores import STORED_CHARS, HistoryPage
 
 log = structlog.get_logger(__name__)
 

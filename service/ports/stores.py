@@ -11,6 +11,10 @@ from cachetools import LRUCache
 from formatters.model import Row, Summary
 from service.wire.payload import canonical_json
 
+#: Characters of a message for which stores count the tokens of its text, with the mark of the cut:
+#: as many as ``[SHARED_MEMORY]`` prints. If fewer are shown, more messages fit than counted.
+STORED_CHARS: Final = 500
+
 #: Returns the current time, with its zone.
 Clock = Callable[[], datetime]
 

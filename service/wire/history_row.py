@@ -29,7 +29,8 @@ def _lower(role: object) -> object:
     return role.lower() if isinstance(role, str) else role
 
 
-def _check_time(value: object) -> object:
+def check_time(value: object) -> object:
+    """Return a value if it is a time or None; raises `ValueError`."""
     if value is not None and parse_timestamp(value) is None:
         raise ValueError("must be a time in ISO 8601")
     return value
@@ -50,7 +51,7 @@ class HistoryRow(BaseModel, extra="allow", frozen=True):
         WithJsonSchema(_ROLES),
     ]
     content: str | list[Any] | None = None
-    timestamp: Annotated[Any, AfterValidator(_check_time)] = None
+    timestamp: Annotated[Any, AfterValidator(check_time)] = None
     metadata: dict[str, Any] | None = None
 
     def differs(self, stored: Row, conversation_id: str | None = None) -> bool:

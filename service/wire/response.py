@@ -39,7 +39,7 @@ _OVERHEAD: Final = 11
 _CHECKSUM_BYTES: Final = 4
 #: Replaces a response that is too large to store; includes the end of the record.
 _PLACEHOLDER: Final = b"null}"
-#: A stored answer that unpacks to more bytes was not written by this service.
+#: A stored answer or report that unpacks to more bytes was not written by this service.
 UNPACKED_MAX_BYTES: Final = 64 * 1_048_576
 
 log = structlog.get_logger(__name__)
