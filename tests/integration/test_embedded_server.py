@@ -186,9 +186,7 @@ async def test_server_dies_with_its_process(ending: signal.Signals) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-async def test_server_dies_with_its_guard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_dies_with_its_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guard that is killed takes the server with it."""
     if find_server() is None:
         lacking("no server on this machine")
