@@ -1,9 +1,9 @@
 """From what was chosen of a block to a decision on every candidate, with its reason."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 from formatters.model import BEYOND_LIMIT, Block, Entry, Message, Omission, kept
@@ -187,6 +187,11 @@ class FittedBlock:
                 decisions += self._on_sent(group, sent)
         return tuple(decisions)
 
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Count the candidates by their outcome."""
+        return self.recall.outcomes if self.recall else tally(self.decisions)
+
     def _on_omission(self, omission: Omission) -> Decision:
         ids, reason = omission.message_ids, omission.reason
         if reason != BEYOND_LIMIT:
@@ -249,6 +254,20 @@ def _ids(messages: Sequence[Message]) -> tuple[str, ...]:
     return tuple([message.id for message in messages])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecalledRows:
+    """The choice among rows of older turns."""
+
+    #: The block of rows that are recalled; None if none is.
+    sent: Block | None = None
+    #: All rows that could be recalled, in order.
+    candidates: Sequence[Entry] = ()
+    #: The decisions on candidates of which at least a call is shown.
+    present: Sequence[Decision] = ()
+    #: Return the decision on each candidate; few builds ask for them.
+    decide: Callable[[], Sequence[Decision]] = tuple
+
+
 @dataclass(frozen=True, slots=True)
 class RecallOutcome:
     """The choices among the newest turns, and among the rows of older ones."""
@@ -257,31 +276,46 @@ class RecallOutcome:
     block: Block
     #: That of the newest turns.
     newest: FittedBlock
-    #: The decisions on rows that are in none of the newest turns, in their order.
-    row_decisions: Sequence[Decision]
-    #: The block of rows that are recalled; None if none is.
-    sent: Block | None
+    #: Those that are in none of the newest turns.
+    rows: RecalledRows
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """Decide on every candidate: on rows that could be recalled, then on the newest turns."""
-        final = [each for each in self.newest.decisions if each.outcome in _FINAL]
-        decided = {id_ for decision in final for id_ in decision.message_ids}
-        # a tool result that belongs to a row may be decided already, by its repair
-        on_rows = [
-            row
-            if decided.isdisjoint(row.message_ids)
-            else row._replace(
-                message_ids=tuple(id_ for id_ in row.message_ids if id_ not in decided)
-            )
-            for row in self.row_decisions
-        ]
+        final, decided = self._final()
+        on_rows = _without(self.rows.decide(), decided)
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         # messages that no row prints, such as calls of a run that is shown in part
-        candidates = (
-            *(each.message_ids for each in self.block.omissions if each.reason == BEYOND_LIMIT),
-            *(_ids(entry.messages) for entry in self.block.entries),
-        )
-        others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in candidates)
+        others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in self._others())
         on_others = [Decision(ids, self.block.tag, "dropped", "older") for ids in others if ids]
         return (*on_rows, *on_others, *final)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Count the candidates by their outcome; whatever isn't present is dropped."""
+        final, decided = self._final()
+        present = [*final, *_without(self.rows.present, decided)]
+        candidates = {message.id for row in self.rows.candidates for message in row.messages}
+        candidates.update(chain.from_iterable(self._others()))
+        candidates.difference_update(id_ for each in present for id_ in each.message_ids)
+        return tally([*present, Decision(tuple(candidates), self.block.tag, "dropped", "older")])
+
+    def _final(self) -> tuple[list[Decision], set[str]]:
+        """Return the decisions that no recall changes, and the ids that they are about."""
+        final = [each for each in self.newest.decisions if each.outcome in _FINAL]
+        return final, {id_ for decision in final for id_ in decision.message_ids}
+
+    def _others(self) -> Iterator[tuple[str, ...]]:
+        """Yield the ids of all candidates of the block."""
+        yield from (o.message_ids for o in self.block.omissions if o.reason == BEYOND_LIMIT)
+        yield from (_ids(entry.messages) for entry in self.block.entries)
+
+
+def _without(decisions: Iterable[Decision], decided: Set[str]) -> list[Decision]:
+    """Take ids out of decisions: a tool result may be decided already, by its repair."""
+    return [
+        each
+        if decided.isdisjoint(each.message_ids)
+        else each._replace(message_ids=tuple(id_ for id_ in each.message_ids if id_ not in decided))
+        for each in decisions
+    ]

@@ -1,6 +1,7 @@
 """Fit the blocks of a context into a token budget: which are reduced, in which order, how far."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -80,6 +81,12 @@ class Fitted:
         fitted = (self.history, self.run)
         return tuple(decision for part in fitted if part for decision in part.decisions)
 
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Count the candidates by their outcome, without a decision on each."""
+        parts = [part.outcomes for part in (self.history, self.run) if part]
+        return sum(parts, Counter())
+
 
 def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     """Fit blocks into a budget.
@@ -110,8 +117,8 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
     if history:
         fitted_history = _fit_history(history, recallable_rows, others, budget, count)
         sent[history.tag] = fitted_history.blocks
-        if fitted_history.recall and fitted_history.recall.sent:
-            sent[fitted_history.recall.sent.tag] = (fitted_history.recall.sent,)
+        if fitted_history.recall and (recalled := fitted_history.recall.rows.sent):
+            sent[recalled.tag] = (recalled,)
     fitted_blocks = [part for block in blocks for part in sent.get(block.tag, ())]
     tokens = measure(fitted_blocks, count)
     return Fitted(

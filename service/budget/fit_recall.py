@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise, takewhile
 from operator import itemgetter
 from typing import Final
 
@@ -21,7 +21,13 @@ from service.budget.counting import (
     last_tokens,
     make_groups,
 )
-from service.budget.decisions import Decision, FittedBlock, RecallOutcome, decide_on_entry
+from service.budget.decisions import (
+    Decision,
+    FittedBlock,
+    RecalledRows,
+    RecallOutcome,
+    decide_on_entry,
+)
 from service.budget.fit_history import fit_history
 from service.budget.groups import explain_ranking
 from service.budget.strategies.oldest_first import OldestFirst
@@ -71,9 +77,8 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     remaining = room - block_tokens(fitted.block, count)
-    row_decisions, recalled = recall_rows(block, fitted.block, request, remaining, count)
-    recall = RecallOutcome(block, fitted, row_decisions, recalled)
-    return replace(fitted, recall=recall)
+    rows = recall_rows(block, fitted.block, request, remaining, count)
+    return replace(fitted, recall=RecallOutcome(block, fitted, rows))
 
 
 def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
@@ -88,69 +93,103 @@ def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
 
 def recall_rows(
     whole: Block, newest: Block, request: RecallRequest, room: int, count: Count
-) -> tuple[list[Decision], Block | None]:
-    """Recall the rows with the highest scores; return the decision on each, and the block.
+) -> RecalledRows:
+    """Recall the rows with the highest scores.
 
     Rows of the newest turns, and those that repair has removed from native history, are excluded.
     """
     rows = request.rows.entries
     shown_ids = {message.id for entry in newest.entries for message in entry.messages}
+    shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
+    excluded = shown | _removed_rows(whole, rows)
+    candidates = [index for index in range(len(rows)) if index not in excluded]
+    if not candidates:
+        return RecalledRows()
+    rows, scores = choose_passages(rows, request.rank)
+    # of rows with equal scores the newer comes first: sorting keeps this order
+    newest_first = candidates[::-1]
+    ranked = sorted(newest_first, key=scores.__getitem__, reverse=True)
+    shown_texts = {normalize_words(rows[index]) for index in shown}
+    room -= fixed_tokens(request.rows, count)
+    selection = select_rows(rows, ranked, shown_texts, room, count)
+    selected, tag = selection.selected, request.rows.tag
+    called = _find_called(rows, selected)
+
+    def decide_on_present(index: int) -> tuple[Decision, ...]:
+        row, score = rows[index], round(scores[index], 2)
+        if index in selected:
+            return decide_on_entry(row, tag, "recalled", selection.tokens[index], score)
+        return (Decision(_row_ids(row), tag, "annotated", "call_only", score=score),)
+
+    def decide() -> list[Decision]:
+        tokens = dict(selection.tokens)
+        uncounted = [index for index in ranked if index not in tokens] if request.explain else []
+        tokens |= {index: entry_tokens(rows[index], count) for index in uncounted[:MAX_EXPLAINED]}
+        distinct = [index for index in ranked if index not in selection.repeated]
+        reasons = explain_ranking(distinct, selected, selection.too_long)
+        decisions: list[Decision] = []
+        for index in candidates:
+            if index in selected or index in called:
+                decisions += decide_on_present(index)
+                continue
+            ids, score = _row_ids(rows[index]), round(scores[index], 2)
+            reason = reasons.get(index, "repeated")
+            decisions.append(Decision(ids, whole.tag, "dropped", reason, tokens.get(index), score))
+        return decisions
+
+    in_order = sorted(selected)
+    entries = insert_day_lines([rows[index] for index in in_order])
+    return RecalledRows(
+        sent=replace(request.rows, entries=entries) if selected else None,
+        candidates=[rows[index] for index in candidates],
+        present=[
+            decision
+            for index in (*in_order, *sorted(called.difference(excluded, selected)))
+            for decision in decide_on_present(index)
+        ],
+        decide=decide,
+    )
+
+
+def _removed_rows(whole: Block, rows: Sequence[Entry]) -> set[int]:
+    """Return the rows that repair has removed from native history, by their indices."""
     removed_ids = {
         id_
         for omission in whole.omissions
         if omission.reason != BEYOND_LIMIT
         for id_ in omission.message_ids
     }
-    shown = {
+    if not removed_ids:
+        return set()
+    return {
         index
         for index, row in enumerate(rows)
-        if any(message.id in shown_ids for message in row.messages)
-    }
-    candidates = [
-        index
-        for index, row in enumerate(rows)
-        if index not in shown
+        for message in row.messages
         # results may go with a row that doesn't print them
-        and not any(m.id in removed_ids for m in row.messages if m.role is row.messages[0].role)
-    ]
-    if not candidates:
-        return [], None
-    rows, scores = choose_passages(rows, request.rank)
-    # of rows with equal scores the newer comes first
-    ranked = sorted(candidates, key=lambda index: (scores[index], index), reverse=True)
-    shown_texts = {normalize_words(rows[index]) for index in shown}
-    room -= fixed_tokens(request.rows, count)
-    selection = select_rows(rows, ranked, shown_texts, room, count)
-    selected, tokens = selection.selected, selection.tokens
-    uncounted = [index for index in ranked if index not in tokens] if request.explain else []
-    tokens |= {index: entry_tokens(rows[index], count) for index in uncounted[:MAX_EXPLAINED]}
-    distinct = [index for index in ranked if index not in selection.repeated]
-    reasons = explain_ranking(distinct, selected, selection.too_long)
+        if message.id in removed_ids and message.role is row.messages[0].role
+    }
 
-    # the row that calls a tool precedes its results
-    callers: list[int] = []
-    for index, row in enumerate(rows):
-        callers.append(callers[-1] if row.messages[0].role is Role.TOOL else index)
 
-    def decide(index: int) -> Iterable[Decision]:
-        row, score, tag = rows[index], round(scores[index], 2), request.rows.tag
-        ids = tuple(message.id for message in row.messages)
-        if index in selected:
-            return decide_on_entry(row, tag, "recalled", tokens[index], score)
-        if callers[index] in selected:
-            return [Decision(ids, tag, "annotated", "call_only", score=score)]
-        reason = reasons.get(index, "repeated")
-        return [Decision(ids, whole.tag, "dropped", reason, tokens.get(index), score)]
+def _find_called(rows: Sequence[Entry], selected: Set[int]) -> set[int]:
+    """Return the tool results whose call is in a selected row, which precedes them."""
+    called: set[int] = set()
+    for index in selected:
+        if rows[index].messages[0].role is not Role.TOOL:
+            later = range(index + 1, len(rows))
+            called.update(takewhile(lambda i: rows[i].messages[0].role is Role.TOOL, later))
+    return called
 
-    entries = insert_day_lines([rows[index] for index in sorted(selected)])
-    recalled = replace(request.rows, entries=entries) if selected else None
-    return [*chain.from_iterable(map(decide, candidates))], recalled
+
+def _row_ids(row: Entry) -> tuple[str, ...]:
+    return tuple([message.id for message in row.messages])
 
 
 def choose_passages(
     rows: Sequence[Entry], rank: RankRows
 ) -> tuple[tuple[Entry, ...], Sequence[float]]:
     """Score rows, each by its best passage, and return each in the form that shows it."""
+    if not any(row.passages for row in rows):
+        return tuple(rows), rank([row.passage for row in rows if row.passage])
     forms = [row.passages or (row,) for row in rows]
     scores = iter(rank([each.passage for row in forms for each in row if each.passage]))
     best = [max(zip(row, scores, strict=False), key=itemgetter(1)) for row in forms]

@@ -82,8 +82,11 @@ def assemble_response(
 ) -> BuildSuccess:
     """Return the context with its usage, decisions and warnings."""
     messages = render(fitted.blocks)
-    decisions = list_decisions(plan, gathered, fitted)
-    counts: dict[str, Any] = {"kept": 0, "dropped": 0, **tally(decisions)}
+    outcomes = fitted.outcomes
+    if current := gathered.history.current:
+        outcomes["filtered"] += len(current)
+    counts: dict[str, Any] = {"kept": 0, "dropped": 0, **outcomes}
+    decisions = list_decisions(plan, gathered, fitted) if plan.explain else []
     stable = fitted.stable_prefix
     form, option = request.options.format or CANONICAL, request.options.context_management
     management = option.to_management() if option else None
@@ -103,7 +106,7 @@ def assemble_response(
         usage=_usage(plan, fitted, counter),
         build_id=_build_id(request, messages),
         **counts,
-        decisions=[to_record(decision) for decision in decisions] if plan.explain else [],
+        decisions=[to_record(decision) for decision in decisions],
         warnings=[
             *plan.warnings,
             *gathered.warnings,
@@ -266,8 +269,9 @@ def _budget_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[Warn
         )
         yield WarningRecord(code="identity_large", detail=detail)
     limit, used = plan.memory.limit, fitted.total
-    beyond = [d for d in fitted.decisions if d.reason == BEYOND_LIMIT]
-    if limit and beyond and used < LITTLE_USED * available:
+    if not (limit and used < LITTLE_USED * available):
+        return
+    if beyond := [d for d in fitted.decisions if d.reason == BEYOND_LIMIT]:
         left_out = tally(beyond)["dropped"] + not_read
         detail = (
             f"memory_limit, which is {limit}, left {left_out} messages out, while {used} of the "

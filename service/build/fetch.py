@@ -315,12 +315,12 @@ class Fetching:
         for _ in range(page):
             known = [e for e in block.entries if any(m.id in excluded for m in e.messages)]
             shown_before = replace(block, entries=tuple(known))
-            decisions, sent = recall_rows(block, shown_before, ranking, self._room, self._count)
-            entries = [entry for entry in sent.entries if entry.messages] if sent else []
+            found = recall_rows(block, shown_before, ranking, self._room, self._count)
+            entries = [e for e in found.sent.entries if e.messages] if found.sent else []
             excluded |= {message.id for entry in entries for message in entry.messages}
         # a result may be left out whose call is shown
         shown_ids = {message.id for entry in entries for message in entry.messages}
-        dropped = [d for d in decisions if shown_ids.isdisjoint(d.message_ids)]
+        dropped = [d for d in found.decide() if shown_ids.isdisjoint(d.message_ids)]
         more: list[Change] = []
         if any(decision.reason != "repeated" for decision in dropped):
             if entries and page < MAX_PAGE:

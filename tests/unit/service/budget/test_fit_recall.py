@@ -110,7 +110,7 @@ def test_nothing_is_ranked_if_all_rows_are_shown() -> None:
 
     assert fitted.block.entries == (shown,)
     assert fitted.recall
-    assert fitted.recall.sent is None
+    assert fitted.recall.rows.sent is None
     assert [(each.message_ids, each.outcome) for each in fitted.decisions] == [
         (("old",), "dropped"),
         (("m",), "kept"),
