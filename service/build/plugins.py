@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 STRATEGY_GROUP: Final = "contextbuilder.strategies"
 
 
-def load_strategies(shipped: Mapping[str, Strategy] = RANKING_STRATEGIES) -> dict[str, Strategy]:
+def load_strategies() -> dict[str, Strategy]:
     """Return the shipped strategies and those of installed packages, by name.
 
     A strategy that can't be loaded, or that has the name of a shipped one, is skipped and logged.
     """
-    strategies = dict(shipped)
+    strategies = dict(RANKING_STRATEGIES)
     for point in entry_points(group=STRATEGY_GROUP):
-        if point.name in shipped:
+        if point.name in RANKING_STRATEGIES:
             log.warning("plugin.name_taken", plugin=point.name, package=_package(point))
             continue
         strategy = _load(point)

@@ -171,9 +171,9 @@ class Replies:
 class MemoryReports:
     """The `ReportStore` in this process, for the newest builds."""
 
-    def __init__(self, clock: Clock = time.monotonic, maximum: int = MAX_REPORTS) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         #: By build id.
-        self.kept: Expiring[str, bytes] = Expiring(clock, maximum)
+        self.kept: Expiring[str, bytes] = Expiring(clock, MAX_REPORTS)
 
     async def put(self, reports: Mapping[str, bytes], ttl_seconds: float) -> None:
         """Store reports by build id."""
