@@ -73,7 +73,7 @@ def test_blank_text_is_no_passage_and_there_is_an_end() -> None:
     assert len(split_passages("word " * 10_000, 100)) == MAX_PASSAGES
 
 
-@given(st.text(alphabet="ab `\n.。", max_size=400), st.integers(20, 100))
+@given(st.text(alphabet="ab `\n!。", max_size=400), st.integers(20, 100))
 def test_passages_are_short_and_have_all_words(text: str, chars: int) -> None:
     """No passage is longer than the limit; each is a part of the text, and none is left out."""
     passages = split_passages(text, chars)
