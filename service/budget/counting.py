@@ -112,7 +112,7 @@ def entry_cost(entry: Entry, count: Count) -> EntryCost:
         return cost
     savings: Mapping[str, int] = {}
     if entry.native:
-        size = tokens = tokens_last = _native_tokens(entry, count)
+        size = tokens = tokens_last = sum(message_tokens(m, count) for m in entry.native)
         savings = _savings(entry, count)
     else:
         followed = f"{entry.text}\n"
@@ -255,10 +255,6 @@ def message_tokens(message: ChatMessage, count: Count) -> int:
     """Return the cost of a native message: each of its texts counted separately, and the 4."""
     calls = (text for call in message.tool_calls for text in (call.name, call.text or ""))
     return MESSAGE_OVERHEAD + sum(map(count, (message.content, *calls)))
-
-
-def _native_tokens(entry: Entry, count: Count) -> int:
-    return sum(message_tokens(message, count) for message in entry.native)
 
 
 def _texts(message: AnyMessage) -> Iterator[str]:

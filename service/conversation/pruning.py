@@ -166,7 +166,7 @@ class ContextStats(TypedDict):
 
 def get_context_stats(history: Sequence[Row], model_name: str = "default") -> ContextStats:
     """Return how full a model's window is; above 80 % of the limit a history needs pruning."""
-    tokens = _tokens(history)
+    tokens = sum(map(estimate_tokens, history))
     limit = SEED_LIMITS.get(model_name, SEED_LIMITS["default"])
     return {
         "items": len(history),
@@ -212,7 +212,3 @@ def score_context_importance(
         system = replace(importance, role_weights={Role.OTHER: ROLE_WEIGHT_SYSTEM})
         return system.score(messages[0], 0, 1)
     return max(importance.score(message, index, total) for message in messages)
-
-
-def _tokens(rows: Iterable[Row]) -> int:
-    return sum(map(estimate_tokens, rows))

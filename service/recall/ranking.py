@@ -9,7 +9,7 @@ from formatters.model import Passage
 from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.relevance import Relevance
-from service.recall.corpus import read_corpus
+from service.recall.corpus import Corpus, read_corpus
 from service.recall.features import compute_features
 from service.recall.question import read_question
 from service.recall.similarity import add_similarity
@@ -68,7 +68,7 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     features, long = compute_features(read, corpus), corpus.long
     scores, similarities = [0.0] * len(passages), [each.similarity for each in passages]
     has_similarities = any(value is not None for value in similarities)
-    for name, weight in (SEMANTIC_WEIGHTS if has_similarities else WEIGHTS).items():
+    for name, weight in (_semantic_weights(corpus) if has_similarities else WEIGHTS).items():
         values = features.get(name)
         if values and any(values):
             scores = [s + weight * value for s, value in zip(scores, values, strict=True)]
@@ -82,6 +82,17 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     least = min(scores)
     pairs = zip(scores, corpus.sessions.tokens, strict=True)
     return [round((score - least) / tokens**COST_POWER, DIGITS) for score, tokens in pairs]
+
+
+def _semantic_weights(corpus: Corpus) -> Mapping[str, float]:
+    """Return the weights where similarities are known.
+
+    Where the others' answers are long, a passage's own words tell as much as without similarities:
+    passages around it are often about something else.
+    """
+    share, weights = max(corpus.human), SEMANTIC_WEIGHTS
+    own = weights["message"] + share * (WEIGHTS["message"] - weights["message"])
+    return {**weights, "message": own}
 
 
 def _add_in_long(
