@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
+from statistics import fmean
 from typing import Final
 
 from formatters.model import Passage
@@ -100,10 +101,11 @@ def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list
 def _semantic_weights(corpus: Corpus) -> Mapping[str, float]:
     """Return the weights where similarities are known.
 
-    Where the others' answers are long, a passage's own words tell as much as without similarities:
-    passages around it are often about something else.
+    As far as passages are parts of long messages, their own words tell as much as without
+    similarities: what is around them is often about something else.
     """
-    share, weights = max(corpus.human), SEMANTIC_WEIGHTS
+    share = fmean(passage.continues for passage in corpus.passages)
+    weights = SEMANTIC_WEIGHTS
     own = weights["message"] + share * (WEIGHTS["message"] - weights["message"])
     return {**weights, "message": own}
 
