@@ -27,10 +27,6 @@ from formatters.times import format_day
 
 #: The least limit of characters at which a passage says enough to be chosen alone.
 LEAST_CHARS: Final = 200
-#: How many limits long a message is at least whose passages are chosen from: of shorter ones the
-#: beginning is most. From one limit on, 2 to 4 points more of what is in long answers were found,
-#: and half a point less of meetings.
-LEAST_LIMITS: Final = 2
 
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
@@ -99,7 +95,7 @@ def _split_row(row: Sequence[Message], view: MemoryView) -> Iterator[list[Messag
     limit = view.message_chars
     if len(said) != 1 or limit is None or limit < LEAST_CHARS:
         return
-    if len(said[0].content) <= LEAST_LIMITS * limit:
+    if len(said[0].content) <= limit:
         return
     for passage in split_passages(said[0].content, limit):
         part = replace(said[0], content=passage)

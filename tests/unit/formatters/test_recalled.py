@@ -153,8 +153,10 @@ def test_a_long_row_has_its_passages() -> None:
     assert entry.passage.similarity == 0.9
     assert [each.passage and each.passage.similarity for each in entry.passages] == [0.2, 0.9, 0.3]
     assert [each.passage and each.passage.continues for each in entry.passages] == [0, 1, 1]
-    # several texts, a limit that is more than half of it or too short, or none
-    assert not recalled(facts(*rows[:2], message_chars=400)).entries[0].passages
+    # one that is a little longer than the limit, too
+    assert len(recalled(facts(*rows[:2], message_chars=len(said) - 1)).entries[0].passages) == 2
+    # several texts, a limit that it keeps to or that is too short, or none
+    assert not recalled(facts(*rows[:2], message_chars=len(said))).entries[0].passages
     assert not recalled(facts(*rows, message_chars=300)).entries[0].passages
     assert not recalled(facts(*rows[:2], message_chars=100)).entries[0].passages
     assert not recalled(facts(*rows[:2], message_chars=None)).entries[0].passages
