@@ -73,8 +73,7 @@ def make_day_line(text: str) -> Entry:
 def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
     """Return the rows of a turn, with the results that aren't printed, and those that are."""
     entries: list[Entry] = []
-    for row, part in zip(turn.rows, split_turn(turn), strict=True):
-        results = part[len(row) :]
+    for row, results in split_turn(turn, view):
         others = [*row, *(result for result in results if not view.prints_result(result))]
         speaker = "Human" if row[0].role is Role.HUMAN else view.assistant_name
         entry = _entry(f"  {speaker}:{format_row(row, view, guard)}", others, view)

@@ -45,7 +45,7 @@ def test_a_row_has_all_that_goes_with_it() -> None:
 
 
 def test_printed_results_are_rows_of_their_own() -> None:
-    """After the row that calls the tool."""
+    """Between the row that calls the tool and what the run says next."""
     block = recalled(
         facts(
             row("a", "HUMAN", "Any boats?"),
@@ -57,10 +57,16 @@ def test_printed_results_are_rows_of_their_own() -> None:
     )
 
     assert [entry.text for entry in block.entries[1:]] == [
-        "  Nexus:\n[tool_use:search, query:boats]\nTwo.",
+        "  Nexus:\n[tool_use:search, query:boats]",
         "  Tool search: [...]",
+        "  Nexus: Two.",
     ]
-    assert [[m.id for m in entry.messages] for entry in block.entries[1:]] == [["b", "d"], ["c"]]
+    assert [[m.id for m in entry.messages] for entry in block.entries] == [
+        ["a"],
+        ["b"],
+        ["c"],
+        ["d"],
+    ]
     assert block.entries[2].passage
     assert block.entries[2].passage[:2] == ("[...]", Role.TOOL)
 

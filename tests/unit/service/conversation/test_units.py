@@ -303,6 +303,15 @@ def test_messages_that_say_nothing_go() -> None:
     assert mended([calls("1"), result("1", "")])[1]["content"].startswith("(")
 
 
+def test_instructions_that_say_nothing_go() -> None:
+    """In each shape, and a call before one still waits; what only a provider can read stays."""
+    empty = [said("system", ""), said("developer", None), said("system", [{"text": " "}])]
+    shown = said("system", [{"type": "input_audio", "input_audio": {}}])
+
+    assert mended([*empty, parts("system", {"text": ""}), HI, shown]) == [HI, shown]
+    assert mended([HI, calls("1"), *empty]) == [HI, calls("1")]
+
+
 def given(*messages: Said) -> list[Item]:
     """Return messages as they came."""
     return [Item.read(row, n) for n, row in enumerate(messages)]
