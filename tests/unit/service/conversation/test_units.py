@@ -198,6 +198,14 @@ def test_results_without_a_call_go() -> None:
     assert mended([parts("user", response(), "so?")]) == [parts("user", "so?")]
 
 
+def test_a_response_of_another_function_answers_no_call() -> None:
+    """Gemini's refer to their calls by names; the call gets a placeholder."""
+    made = {"functionResponse": {"name": "search", "response": {"result": CANCELLED}}}
+    asked = parts("model", function_call("search"))
+
+    assert mended([asked, parts("user", response("book")), HI]) == [asked, parts("user", made), HI]
+
+
 def test_results_stand_behind_their_call() -> None:
     """In the order of the calls; a message that held others too is taken apart."""
     assert mended([calls("1", "2"), HI, result("2"), result("1")]) == [
