@@ -7,6 +7,7 @@ of the best of these, and the rows around those positions.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVarTuple
 
 from sqlalchemy import (
@@ -69,20 +70,20 @@ async def search_rows(
     query = choose_query(statistics)
     hits: list[Hit] = []
     if query.alone or query.pairs:
-        matching = _HITS[dialect](query, scope_keys)
-        rows = await connection.execute(matching, {"in_owner": owner, **before})
-        hits = [Hit(row.sequence, statistics.having.keys() & row.terms) for row in rows]
+        matching, wanted = _HITS[dialect](query, scope_keys)
+        rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
+        hits = [Hit(row.sequence, statistics.having.keys() & row.terms) for row in rows.all()]
     most = request.max_rows // ROWS_PER_HIT
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
-    positions = {row.sequence: RowPosition(getattr(row, total), row.own) for row in rows}
+    positions = {row.sequence: RowPosition(getattr(row, total), row.own) for row in rows.all()}
     best_positions = [positions[number] for number in best if number in positions]
     ranges = token_ranges(best_positions, getattr(end, total) - end.own)
     if not ranges:
         return StoredRows(())
     values = {**keys, **before, "limit": request.max_rows, **_range_parameters(dialect, ranges)}
     found = await connection.execute(_AROUND[dialect, total], values)
-    ordered = sorted(found, key=lambda row: (row.sort_time, row.sequence), reverse=True)
+    ordered = sorted(found.all(), key=itemgetter(1, 2), reverse=True)  # by their position
     return StoredRows([row.body for row in ordered])
 
 
@@ -93,7 +94,7 @@ async def _read_statistics(
     term_keys = keys(terms)
     values = {"in_owner": owner, "terms": [*term_keys, keys.every_row, *scope_keys]}
     rows = await connection.execute(_COUNTS[connection.dialect.name], values)
-    counts = {row.term: row.having for row in rows}
+    counts = {row.term: row.having for row in rows.all()}
     total = counts.get(keys.every_row, 0)
     return TermStatistics(
         rows=total,
@@ -153,7 +154,11 @@ _POSITIONS: Final = _looked_up(
 )
 
 
-def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> Select[int, Sequence[int]]:
+#: A statement for rows that match a query, with parameters of its own.
+_Hits = tuple[Select[int, Sequence[int]], Mapping[str, str]]
+
+
+def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
     single = [searched.c.terms.op("&&")(_array(query.alone))] if query.alone else []
     pairs = [searched.c.terms.op("@>")(_array(pair)) for pair in query.pairs]
     # combined with each condition, so that the index looks for both at once
@@ -162,13 +167,14 @@ def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> Select[int, 
     # materialized, so that only the index of terms can be used: without statistics the planner
     # would rather read all entries of an owner
     hits = matching.cte("hits").prefix_with("MATERIALIZED").alias("searched")
-    return (
+    newest = (
         select(hits.c.sequence, hits.c.terms)
         .where(owned(hits))
         .where(tuple_(hits.c.sort_time, hits.c.sequence) < _END)
         .order_by(hits.c.sequence.desc())
         .limit(MAX_FOUND)
     )
+    return newest, {}
 
 
 def _array(keys: Sequence[int]) -> ColumnElement[Any]:
@@ -178,25 +184,28 @@ def _array(keys: Sequence[int]) -> ColumnElement[Any]:
 _full_text: Final = table("full_text", column("rowid"), column("full_text"))
 
 
-def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> Select[int, Sequence[int]]:
+_FULL_TEXT_HITS: Final = (
+    select(searched.c.sequence, searched.c.terms)
+    .select_from(_full_text)
+    .join(searched, searched.c.number == _full_text.c.rowid)
+    .where(_full_text.c.full_text.op("MATCH")(bindparam("expression")))
+    # here, so that newer rows, which a build has read already, don't count for the limit
+    .where(owned(searched), tuple_(searched.c.sort_time, searched.c.sequence) < _END)
+    .order_by(_full_text.c.rowid.desc())
+    .limit(MAX_FOUND)
+)
+
+
+def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
     # only digits and letters of our own making: nothing in them can change the expression
     matches = [keys_to_words(keys) for keys in (*((key,) for key in query.alone), *query.pairs)]
     expression = " AND ".join([f"({' OR '.join(matches)})", *keys_to_words(scope_keys).split()])
-    return (
-        select(searched.c.sequence, searched.c.terms)
-        .select_from(_full_text)
-        .join(searched, searched.c.number == _full_text.c.rowid)
-        .where(_full_text.c.full_text.op("MATCH")(expression))
-        # here, so that newer rows, which a build has read already, don't count for the limit
-        .where(owned(searched), tuple_(searched.c.sort_time, searched.c.sequence) < _END)
-        .order_by(_full_text.c.rowid.desc())
-        .limit(MAX_FOUND)
-    )
+    return _FULL_TEXT_HITS, {"expression": expression}
 
 
 #: By dialect: the statement for the numbers and keys of the newest rows that match a query and have
 #: all keys of the scope. Parameters are ``in_owner``, ``end_time`` and ``end_sequence``.
-_HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], Select[int, Sequence[int]]]]] = {
+_HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], _Hits]]] = {
     "postgresql": _postgres_hits,
     "sqlite": _sqlite_hits,
 }
