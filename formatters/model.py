@@ -191,8 +191,8 @@ class Turn:
 
     #: In order; a human message is the first.
     messages: tuple[Message, ...]
-    #: The printed rows: the human message, then the answers. The answers of a run are one row,
-    #: answers without a run a row each.
+    #: The human message, then the answers: those of a run as one row, those without a run as a row
+    #: each. Where results are printed, `formatters.rows.split_turn` splits rows at these.
     rows: tuple[tuple[Message, ...], ...]
     #: None if nothing is kept with its first message.
     made: Made | None = field(default=None, repr=False, compare=False)

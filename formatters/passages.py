@@ -12,8 +12,7 @@ from typing import Final
 GAP: Final = "..."
 #: The most passages of a text; what follows them is never shown in a passage.
 MAX_PASSAGES: Final = 40
-#: Characters of a passage that has a vector of its own; a text of up to twice as many has a single
-#: vector.
+#: Characters of a passage that has a vector of its own.
 PIECE_CHARS: Final = 500
 #: The most vectors of a text.
 MAX_PIECES: Final = 16
@@ -49,7 +48,7 @@ def split_passages(text: str, chars: int) -> list[str]:
 
 def split_pieces(text: str) -> list[str]:
     """Return the pieces of a text that have vectors, in order; a short text is a single one."""
-    if len(text) <= 2 * PIECE_CHARS:
+    if len(text) <= PIECE_CHARS:
         return [text]
     spans = list(_spans(text, PIECE_CHARS - _GAPS))
     count = min(len(spans), MAX_PIECES)

@@ -27,10 +27,6 @@ from formatters.times import format_day
 
 #: The least limit of characters at which a passage says enough to be chosen alone.
 LEAST_CHARS: Final = 200
-#: How many limits long a message is at least whose passages are chosen from: of shorter ones the
-#: beginning is most. From one limit on, 2 to 4 points more of what is in long answers were found,
-#: and half a point less of meetings.
-LEAST_LIMITS: Final = 2
 
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
@@ -77,8 +73,7 @@ def make_day_line(text: str) -> Entry:
 def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
     """Return the rows of a turn, with the results that aren't printed, and those that are."""
     entries: list[Entry] = []
-    for row, part in zip(turn.rows, split_turn(turn), strict=True):
-        results = part[len(row) :]
+    for row, results in split_turn(turn, view):
         others = [*row, *(result for result in results if not view.prints_result(result))]
         speaker = "Human" if row[0].role is Role.HUMAN else view.assistant_name
         entry = _entry(f"  {speaker}:{format_row(row, view, guard)}", others, view)
@@ -100,7 +95,7 @@ def _split_row(row: Sequence[Message], view: MemoryView) -> Iterator[list[Messag
     limit = view.message_chars
     if len(said) != 1 or limit is None or limit < LEAST_CHARS:
         return
-    if len(said[0].content) <= LEAST_LIMITS * limit:
+    if len(said[0].content) <= limit:
         return
     for passage in split_passages(said[0].content, limit):
         part = replace(said[0], content=passage)

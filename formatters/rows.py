@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from operator import le, lt
-from typing import Any, Final, TypeGuard, overload
+from typing import Any, Final, NamedTuple, TypeGuard, overload
 
-from formatters.model import Facts, GroupedHistory, Message, Role, Row, ToolCall, Turn
+from formatters.model import Facts, GroupedHistory, MemoryView, Message, Role, Row, ToolCall, Turn
 from formatters.repair.matching import read_call_id, read_result_id
 from formatters.times import parse_timestamp
 
@@ -355,16 +355,48 @@ def _make_turn(messages: tuple[Message, ...]) -> Turn:
     return turn
 
 
-def split_turn(turn: Turn) -> list[list[Message]]:
-    """Return the messages of each row of a turn, then the results of the tools that it calls."""
-    parts = [list(row) for row in turn.rows]
-    if sum(map(len, parts)) == len(turn.messages):
-        return parts
+class PrintedRow(NamedTuple):
+    """Messages that are printed together, and the results of the tools that they call."""
+
+    messages: tuple[Message, ...]
+    results: tuple[Message, ...]
+
+
+def split_turn(turn: Turn, view: MemoryView) -> list[PrintedRow]:
+    """Return the rows of a turn as they are printed.
+
+    A row ends with a message whose results are printed, so that all is in the order in which it
+    was said.
+    """
+    if sum(map(len, turn.rows)) == len(turn.messages):
+        return [PrintedRow(row, ()) for row in turn.rows]
+    results = _results_by_caller(turn)
+    printed: list[PrintedRow] = []
+    for row in turn.rows:
+        start, own = 0, list[Message]()
+        for end, message in enumerate(row, 1):
+            own += results.get(message.id, ())
+            if end == len(row) or any(map(view.prints_result, own)):
+                printed.append(PrintedRow(row[start:end], tuple(own)))
+                start, own = end, []
+    return printed
+
+
+def _results_by_caller(turn: Turn) -> dict[str, list[Message]]:
+    """Return the tool results of a turn, by the id of the message with their call.
+
+    That is the last call with their id before them, else the last one after them.
+    """
     callers = _callers(turn)
+    latest: dict[str | None, str] = {}
+    results: dict[str, list[Message]] = {}
     for message in turn.messages:
         if message.role is Role.TOOL:
-            parts[callers[read_result_id(message)]].append(message)
-    return parts
+            call = read_result_id(message)
+            results.setdefault(latest.get(call, callers[call]), []).append(message)
+        else:
+            latest |= _calls_of(message)
+    return results
 
 
 def _without_orphans(turn: Turn) -> Turn:
@@ -374,14 +406,18 @@ def _without_orphans(turn: Turn) -> Turn:
     return replace(turn, messages=tuple(kept))
 
 
-def _callers(turn: Turn) -> dict[str | None, int]:
-    """Return the index of the row with a call, by the call's id; None for that of the last call."""
-    callers: dict[str | None, int] = {}
-    for index, row in enumerate(turn.rows):
-        for message in row:
-            for call in message.tool_calls:
-                callers[read_call_id(call)] = callers[None] = index
+def _callers(turn: Turn) -> dict[str | None, str]:
+    """Return the id of the message with each call, by the call's; by None that of the last call."""
+    callers: dict[str | None, str] = {}
+    for message in chain.from_iterable(turn.rows):
+        callers |= _calls_of(message)
     return callers
+
+
+def _calls_of(message: Message) -> dict[str | None, str]:
+    """Return the id of a message by those of its calls, and by None if it has any."""
+    calls = {read_call_id(call): message.id for call in message.tool_calls}
+    return {**calls, None: message.id} if calls else calls
 
 
 def _rows(turn: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:

@@ -39,7 +39,7 @@ _UNPRINTED: Final = {Role.OTHER: "role", Role.TOOL: "tool_only"}
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
-    turns, beyond = _limit_rows(history.turns, facts.memory.limit)
+    turns, beyond = _limit_rows(history.turns, facts.memory)
     stable_header = facts.memory.header == "still"
     view, guard = facts.memory, facts.guard
     form = (_entry, *view.form, guard)
@@ -85,41 +85,44 @@ def _omission(messages: Sequence[Message], reason: str) -> Omission:
     return Omission(tuple(message.id for message in messages), reason)
 
 
-def _limit_rows(turns: Sequence[Turn], limit: int | None) -> tuple[list[Turn], list[Omission]]:
-    """Keep the newest ``limit`` rows; the oldest turn that stays may lose its first rows."""
+def _limit_rows(turns: Sequence[Turn], view: MemoryView) -> tuple[list[Turn], list[Omission]]:
+    """Keep the newest rows of the view's limit; the oldest turn may lose its first rows."""
+    limit = view.limit
     if limit is None:
         return list(turns), []
     kept: list[Turn] = []
     omissions: list[Omission] = []
     for turn in reversed(turns):
-        rows = turn.rows[max(len(turn.rows) - limit, 0) :]
-        limit -= len(rows)
-        if len(rows) == len(turn.rows):
+        rows = split_turn(turn, view)
+        first = max(len(rows) - limit, 0)
+        limit -= len(rows) - first
+        if not first:
             kept.append(turn)
             continue
-        cut = {m.id for part in split_turn(turn)[: len(turn.rows) - len(rows)] for m in part}
-        dropped = [m for m in turn.messages if m.id in cut] if rows else turn.messages
+        shown = {m.id for row in rows[first:] for m in (*row.messages, *row.results)}
+        dropped = [m for m in turn.messages if m.id not in shown]
         omissions.append(_omission(dropped, BEYOND_LIMIT))
-        if rows:
-            kept.append(Turn(tuple(m for m in turn.messages if m.id not in cut), rows))
+        if shown:
+            messages = tuple(m for m in turn.messages if m.id in shown)
+            kept.append(Turn(messages, tuple(row.messages for row in rows[first:])))
     return kept[::-1], omissions[::-1]
 
 
 def _entry(turn: Turn, view: MemoryView, guard: Guard, cut: str = "message_chars") -> Entry:
     """Return a turn as it is printed; ``cut`` is the reason code of messages that were cut."""
     lines = []
-    parts = split_turn(turn) if view.tool_results == "printed" else ()
-    for index, row in enumerate(turn.rows):
-        answers = index > 0 and turn.rows[index - 1][0].role is Role.HUMAN
+    rows = split_turn(turn, view)
+    answers = False
+    for row, results in rows:
         lines.append(_format_line(row, view, guard, answers=answers))
-        if parts:
-            results = filter(view.prints_result, parts[index][len(row) :])
-            lines += [format_result(result, row, view, guard) for result in results]
+        printed = filter(view.prints_result, results)
+        lines += [format_result(result, row, view, guard) for result in printed]
+        answers = row[0].role is Role.HUMAN
     reasons, longest = find_reasons(turn.messages, view, cut)
     return Entry(
         text="\n".join(lines),
         messages=turn.messages,
-        rows=len(turn.rows),
+        rows=len(rows),
         reasons=reasons,
         # not of the turn, which keeps the entry
         shorten=partial(_shorten, turn.messages, turn.rows, view, guard),

@@ -29,8 +29,8 @@ def read_units(rows: Sequence[Row]) -> "Units":
     """Read messages of any of the sources' shapes, and repair what no model's API accepts.
 
     Results follow their calls then, and a call without a result gets a placeholder, except for the
-    calls at the very end, whose results may still be on their way. A message that holds results
-    and more belongs to the unit of their call.
+    calls at the very end, whose results may still be on their way: nothing follows them, not even
+    an instruction. A message that holds results and more belongs to the unit of their call.
     """
     items = [_read_item(row, index) for index, row in enumerate(rows)]
     return Units().followed_by(_valid_units(items) or _repaired_units(items))
@@ -342,29 +342,44 @@ def _valid_units(
         if item.is_dialogue:
             newest = len(units)
         units.append((item,))
+    if units[newest + 1 :] and awaits_results(units[newest]):
+        return None
     return tuple(units)
 
 
 def _repaired_units(items: Sequence[Item]) -> tuple[Unit, ...]:
-    dialogue = _split(repair_items([item for item in items if item.is_dialogue]))
-    others = ((item,) for item in items if not item.is_dialogue)
-    return tuple(heapq.merge(dialogue, others, key=lambda unit: min(unit[0].indexes)))
+    others = [(item,) for item in items if not item.is_dialogue]
+    last = max((_position(item) for (item,) in others), default=-1)
+    dialogue = _split(repair_items([item for item in items if item.is_dialogue], last))
+    return tuple(heapq.merge(dialogue, others, key=lambda unit: _position(unit[0])))
 
 
-def repair_items(dialogue: Sequence[Item]) -> Iterator[Item]:
-    """Repair the messages of a dialogue, and put them together as they came."""
+def _position(item: Item) -> int:
+    return min(item.indexes)
+
+
+def repair_items(dialogue: Sequence[Item], last: int = -1) -> Iterator[Item]:
+    """Repair the messages of a dialogue, and put them together as they came.
+
+    ``last`` is the index of the last message besides them: calls before it wait for no result.
+    """
     origins = {message.id: item for item in dialogue for message in item.messages}
-    repaired = tuple(_add_placeholders(_repair(dialogue), origins))
+    early = {id_ for id_, item in origins.items() if _position(item) < last}
+    repaired = tuple(_add_placeholders(_repair(dialogue, early), origins))
     for _, messages in groupby(repaired, key=lambda message: origins[message.id].name):
         kept = tuple(messages)
         yield origins[kept[0].id].with_messages(kept)
 
 
-def _repair(dialogue: Iterable[Item]) -> Iterator[Message]:
-    """Yield the messages repaired, but without placeholders for calls at the very end."""
+def _repair(dialogue: Iterable[Item], early: Collection[str]) -> Iterator[Message]:
+    """Yield the messages repaired; calls at the very end but not in ``early`` wait for results."""
     repaired = repair([message for item in dialogue for message in item.messages])
-    last = takewhile(lambda message: message.role is Role.TOOL, reversed(repaired.messages))
-    pending = {message.id for message in last} & repaired.synthetic
+    pending = {
+        result.id
+        for caller, *results in split_units(repaired.messages)[-1:]
+        for result in results
+        if caller.id not in early and result.id in repaired.synthetic
+    }
     for message in repaired.messages:
         if message.id in pending:
             continue

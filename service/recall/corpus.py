@@ -3,7 +3,7 @@
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -52,6 +52,10 @@ ROW_TOKENS: Final = 3
 #: The distance between sessions, in tokens: further than any feature looks.
 SESSION_DISTANCE: Final = 10_000.0
 
+#: A score is divided by this power of the passage's tokens: of two that are as relevant, the
+#: shorter one leaves room for others.
+COST_POWER: Final = 0.15
+
 #: A value for each passage.
 Values = Sequence[float]
 
@@ -84,26 +88,35 @@ class Sessions:
             )
         return ranges
 
-    def near(self, scores: Sequence[float], reach: float) -> list[float]:
-        """Return the sum of the scores around each passage, which fade out at ``reach`` tokens.
+    def near(self, scores: Sequence[float], reaches: Iterable[float]) -> Iterator[list[float]]:
+        """Yield for each reach the sum of the scores around each passage, which fade out there.
 
         The sum of score * (1 - distance / reach) is computed from the running sums of the scores
         and of score * middle.
         """
         sums = [0.0, *accumulate(scores)]
         moments = [0.0, *accumulate(map(mul, scores, self.middles))]
-        totals = []
-        at_passages = zip(
-            self.middles, sums, sums[1:], moments, moments[1:], *self.within(reach), strict=False
-        )
-        for middle, sum_before, sum_after, moment_before, moment_after, first, last in at_passages:
-            before, after = sum_before - sums[first], sums[last] - sum_after
-            # the sum of score * distance, before the passage and after it
-            distances = middle * before - (moment_before - moments[first])
-            distances += moments[last] - moment_after - middle * after
-            total = before + after - distances / reach
-            totals.append(total if total > 0.0 else 0.0)
-        return totals
+        middles, sums_after, moments_after = self.middles, sums[1:], moments[1:]
+        for reach in reaches:
+            starts, ends = self.within(reach)
+            at_passages = zip(
+                middles, sums, sums_after, moments, moments_after, starts, ends, strict=False
+            )
+            totals = [
+                (before := sum_before - sums[start])
+                + (after := sums[end] - sum_after)
+                # the sum of score * distance, before the passage and after it
+                - (
+                    middle * (before - after)
+                    + (moments[start] - moment_before)
+                    + (moments[end] - moment_after)
+                )
+                / reach
+                for middle, sum_before, sum_after, moment_before, moment_after, start, end in (
+                    at_passages
+                )
+            ]
+            yield [total if total > 0.0 else 0.0 for total in totals]
 
 
 class _Texts:
@@ -170,6 +183,11 @@ class Corpus:
         return [min(max(math.log(size / usual), SHORTEST), LONGEST) for size in tokens]
 
     @cached_property
+    def costs(self) -> Values:
+        """Return what scores are divided by."""
+        return [tokens**COST_POWER for tokens in self.sessions.tokens]
+
+    @cached_property
     def asks(self) -> Values:
         """Return 1 for passages that end with a question mark."""
         return [float(passage.text.rstrip().endswith(("?", "？"))) for passage in self.passages]
@@ -224,8 +242,8 @@ def _identify(passages: Sequence[Passage], language: str) -> tuple[object, ...]:
     They stay what they are, since the corpus has them. How similar a passage is to a question
     makes no difference.
     """
-    ids = [(id(passage.text), id(passage.speaker), id(passage.at)) for passage in passages]
-    return (language, *ids)
+    texts, speakers, times, *_ = zip(*passages, strict=True)
+    return (language, *map(id, texts), *map(id, speakers), *map(id, times))
 
 
 @cached(

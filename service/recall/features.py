@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import accumulate
 from typing import Final
 
 from formatters.times import to_local_time
@@ -51,8 +52,9 @@ def _gram_scores(search: _Search) -> Mapping[str, Values]:
     query, corpus = search.question.grams, search.corpus
     scores = bm25_damped(query, corpus.grams.find(query), corpus.grams.damping)
     reaches = (*NEAR_TOKENS, FAR_TOKENS) if any(corpus.long) else NEAR_TOKENS
-    near = {f"near{reach}": scale(corpus.sessions.near(scores, float(reach))) for reach in reaches}
-    return {"ngram": scale(scores), **near}
+    near = corpus.sessions.near(scores, map(float, reaches))
+    near_scores = {f"near{reach}": scale(each) for reach, each in zip(reaches, near, strict=True)}
+    return {"ngram": scale(scores), **near_scores}
 
 
 def _stem_scores(search: _Search) -> Mapping[str, Values]:
@@ -71,19 +73,24 @@ def _coverage(search: _Search, reach: int) -> Values:
     """Return the share of the question's terms, weighted by rarity, within ``reach`` tokens."""
     count = len(search.corpus.passages)
     starts, ends = search.corpus.sessions.within(float(reach))
-    covered = [0.0] * count
+    #: What each passage has more than the one before it.
+    steps = [0.0] * (count + 1)
     total = 0.0
     for term, weight in search.question.stems.items():
         postings = search.postings[term]
         rarity = min(weight, 1.0) * idf(count, len(postings))
         total += rarity
-        done = 0  # passages before this one have the term already
+        first = last = 0  # the passages with the term that were found last
         for index, _ in postings:
+            start = starts[index]
+            if start > last:
+                steps[first] += rarity
+                steps[last] -= rarity
+                first = start
             last = ends[index]
-            for near in range(max(starts[index], done), last):
-                covered[near] += rarity
-            done = last
-    return [value / total for value in covered] if total else covered
+        steps[first] += rarity
+        steps[last] -= rarity
+    return [value / total for value in accumulate(steps[:-1])] if total else steps[:-1]
 
 
 def _date_relations(search: _Search) -> Mapping[str, Values]:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
+from statistics import fmean
 from typing import Final
 
 from formatters.model import Passage
 from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.relevance import Relevance
-from service.recall.corpus import Corpus, read_corpus
+from service.recall.corpus import Corpus, Values, read_corpus
 from service.recall.features import compute_features
 from service.recall.question import read_question
 from service.recall.similarity import add_similarity
@@ -47,11 +48,8 @@ LONG_WEIGHTS: Final[Mapping[str, float]] = {"near2500": 2.5, "length": -1.0}
 #: either side that it includes: there several passages together answer a question.
 SMOOTHING_WEIGHT: Final = 1.5
 SMOOTHING_RADIUS: Final = 8
-#: A score is divided by this power of the passage's tokens: of two that are as relevant, the
-#: shorter one leaves room for others.
-COST_POWER: Final = 0.15
-#: Digits of a score, so that all machines rank in the same way.
-DIGITS: Final = 3
+#: Scores are rounded to parts of one, so that all machines rank in the same way.
+UNITS: Final = 1_000
 
 
 def rank(question: str, passages: Sequence[Passage], now: datetime | None = None) -> list[float]:
@@ -66,12 +64,9 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     read = read_question(question, passages, now)
     corpus = read_corpus(passages, read.language)
     features, long = compute_features(read, corpus), corpus.long
-    scores, similarities = [0.0] * len(passages), [each.similarity for each in passages]
-    has_similarities = any(value is not None for value in similarities)
-    for name, weight in (_semantic_weights(corpus) if has_similarities else WEIGHTS).items():
-        values = features.get(name)
-        if values and any(values):
-            scores = [s + weight * value for s, value in zip(scores, values, strict=True)]
+    similarities = [each.similarity for each in passages]
+    has_similarities = similarities.count(None) < len(similarities)
+    scores = _weigh(features, _semantic_weights(corpus) if has_similarities else WEIGHTS)
     has_long = any(long)
     if has_long:
         for name, weight in LONG_WEIGHTS.items():
@@ -80,17 +75,37 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     if has_long:
         scores = _add_in_long(scores, SMOOTHING_WEIGHT, _means_around(scores), long)
     least = min(scores)
-    pairs = zip(scores, corpus.sessions.tokens, strict=True)
-    return [round((score - least) / tokens**COST_POWER, DIGITS) for score, tokens in pairs]
+    pairs = zip(scores, corpus.costs, strict=True)
+    # none is negative, and `round` takes three times as long
+    return [int((score - least) / cost * UNITS + 0.5) / UNITS for score, cost in pairs]
+
+
+def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list[float]:
+    """Return the weighted sums of features; adding four at once takes half the time."""
+    scores = [0.0] * len(features["message"])
+    nothing = (0.0, scores)
+    known = [(weight, features[name]) for name, weight in weights.items() if name in features]
+    rest = [(weight, values) for weight, values in known if any(values)]
+    while rest:
+        four, rest = [*rest[:4], nothing, nothing, nothing], rest[4:]
+        (a, first), (b, second), (c, third), (d, fourth) = four[:4]
+        scores = [
+            score + a * one + b * two + c * three + d * other
+            for score, one, two, three, other in zip(
+                scores, first, second, third, fourth, strict=True
+            )
+        ]
+    return scores
 
 
 def _semantic_weights(corpus: Corpus) -> Mapping[str, float]:
     """Return the weights where similarities are known.
 
-    Where the others' answers are long, a passage's own words tell as much as without similarities:
-    passages around it are often about something else.
+    As far as passages are parts of long messages, their own words tell as much as without
+    similarities: what is around them is often about something else.
     """
-    share, weights = max(corpus.human), SEMANTIC_WEIGHTS
+    share = fmean(passage.continues for passage in corpus.passages)
+    weights = SEMANTIC_WEIGHTS
     own = weights["message"] + share * (WEIGHTS["message"] - weights["message"])
     return {**weights, "message": own}
 
@@ -110,12 +125,17 @@ def _add_in_long(
 def _means_around(scores: Sequence[float]) -> list[float]:
     """Return the mean of each score and the `SMOOTHING_RADIUS` scores on either side of it."""
     sums = [0.0, *accumulate(scores)]
-    means = []
-    for index in range(len(scores)):
+    width, count = 2 * SMOOTHING_RADIUS + 1, len(scores)
+
+    def mean(index: int) -> float:
         first = max(index - SMOOTHING_RADIUS, 0)
-        last = min(index + SMOOTHING_RADIUS + 1, len(scores))
-        means.append((sums[last] - sums[first]) / (last - first))
-    return means
+        last = min(index + SMOOTHING_RADIUS + 1, count)
+        return (sums[last] - sums[first]) / (last - first)
+
+    whole = [(last - first) / width for first, last in zip(sums, sums[width:], strict=False)]
+    head = map(mean, range(min(SMOOTHING_RADIUS, count)))
+    tail = map(mean, range(max(count - SMOOTHING_RADIUS, SMOOTHING_RADIUS), count))
+    return [*head, *whole, *tail]
 
 
 RELEVANCE: Final = Relevance(rank=rank)

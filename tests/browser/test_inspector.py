@@ -64,10 +64,10 @@ async def test_bar_and_table_have_the_same_parts(
 async def test_two_clicks_lead_from_a_sentence_to_its_reason(
     open_page: OpenPage, scene: Scene, family: Sequence[str]
 ) -> None:
-    """Of a build: the ledger, and the message that has these words."""
+    """Of a build: the ledger, and the message that has these words, in any order."""
     page = await open_page(at(FAMILY, f"builds/{family[2]}"))
     await page.get_by_role("tab", name="Kept and left out").click()
-    await page.get_by_label("Find a message").fill("Key box beside the  DOOR")
+    await page.get_by_label("Find a message").fill('door 4471  "KEY box"')
     row = page.locator(".said")
     await expect(row).to_have_count(1)
     await expect(page.get_by_text("1 decision on 1 message")).to_be_visible()
@@ -95,7 +95,7 @@ async def test_a_message_that_was_not_read_has_its_words_too(
     await scene.remember(90, "unread-2")
     name = await ask(scene, "unread-2", "And now?", "unread-2-1", memory_limit=4)
     page = await open_page(at("unread-2", f"builds/{name}/ledger"))
-    await page.get_by_label("Find a message").fill("Secret number 7.")
+    await page.get_by_label("Find a message").fill('number "secret number 7."')
     group = page.locator(".group")
     await expect(group).to_have_count(1)
     await expect(group).to_have_attribute("data-outcome", "not_read")
@@ -124,10 +124,12 @@ async def test_builds_are_found_by_their_question(
     page = await open_page(at("many-1"))
     lines = page.locator("a[data-build]")
     await expect(lines).to_have_count(50)
-    await page.get_by_label("Search").fill("question 1 OF")
+    await page.get_by_label("Search").fill('many "question 1 OF"')
     await expect(lines).to_have_count(1)
     await expect(lines).to_have_attribute("data-build", names[1])
     await expect(lines).to_contain_text("Question 1 of many")
+    await page.get_by_label("Search").fill("few questions")
+    await expect(page.get_by_text("has all of the words, in any order")).to_be_visible()
 
 
 async def test_the_history_is_searched_by_what_was_said(
@@ -135,12 +137,23 @@ async def test_the_history_is_searched_by_what_was_said(
 ) -> None:
     """Each message with its outcome in the newest build, and its reason behind one click."""
     page = await open_page(at(FAMILY, "history"))
-    await page.get_by_label("Find a message").fill("key box beside the door")
+    await page.get_by_label("Find a message").fill('door "key box"')
     row = page.locator(".said")
     await expect(row).to_have_count(1)
     await expect(row).to_contain_text("dropped")
     await row.locator("summary").click()
     await expect(row).to_contain_text("Others score higher")
+
+
+@pytest.mark.parametrize("place", ["builds/{}/ledger", "history"])
+async def test_a_search_that_finds_nothing_says_how_it_searches(
+    place: str, open_page: OpenPage, family: Sequence[str]
+) -> None:
+    """The words of a message are there, but not next to each other."""
+    page = await open_page(at(FAMILY, place.format(family[2])))
+    await page.get_by_label("Find a message").fill('"door key box"')
+    await expect(page.locator(".said")).to_have_count(0)
+    await expect(page.get_by_text("has all of the words, in any order")).to_be_visible()
 
 
 async def test_the_ledger_can_be_filtered_by_reason(

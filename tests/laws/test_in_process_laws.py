@@ -219,7 +219,7 @@ def check_sequence(said: Sequence[Said]) -> None:
             used.add(event.what)
             open_calls.append(event.what)
         else:
-            assert not open_calls or event.kind == "system"
+            assert not open_calls
         before = event.kind
 
 

@@ -115,7 +115,7 @@ def check_sequence(messages: Sequence[Row]) -> None:
         if message["role"] == "tool":
             waiting.remove(str(message["tool_call_id"]))
             continue
-        assert not waiting or message["role"] == "system"
+        assert not waiting
         assert message["role"] in {"system", "user", "assistant"}
         calls: Any = message.get("tool_calls", ())
         assert message["content"] or calls

@@ -4,6 +4,7 @@ import { el } from "./dom.js";
 import { clock, count, dayAndClock, leftOut, number, percent, words } from "./format.js";
 import { empty } from "./notices.js";
 import { linkToBuild, linkToDiff } from "./router.js";
+import { hasAll, nothingFound, termsOf } from "./search.js";
 
 const KINDS = {
   all: ["All builds", () => true],
@@ -23,7 +24,7 @@ class BuildList extends HTMLElement {
   #owner = "";
   #current = "";
   #next = null;
-  #wish = { text: "", kind: "all" };
+  #wish = { terms: [], kind: "all" };
   #list = el("ol", { class: "plain builds" });
   #state = el("div");
   #counts = el("p", { class: "soft", role: "status" });
@@ -36,7 +37,7 @@ class BuildList extends HTMLElement {
   #search = el("input", {
     type: "search",
     placeholder: "question, id, run, model, strategy",
-    oninput: ({ target }) => this.#filter({ text: target.value }),
+    oninput: ({ target }) => this.#filter({ terms: termsOf(target.value) }),
   });
 
   connectedCallback() {
@@ -151,7 +152,7 @@ class BuildList extends HTMLElement {
 
   /** Fetch the builds that the list doesn't have yet, while there is a search. */
   #searchEarlier() {
-    if (this.#wish.text.trim() && this.#next !== null) this.onmore?.();
+    if (this.#wish.terms.length && this.#next !== null) this.onmore?.();
   }
 
   #draw() {
@@ -165,7 +166,11 @@ class BuildList extends HTMLElement {
         this.#list.insertBefore(row, this.#list.children[place] ?? null);
       }
     });
-    this.#state.replaceChildren(...(this.#builds.length || !this.#owner ? [] : [noBuilds()]));
+    const searched = this.#wish.terms.length > 0 && this.#next === null;
+    const notice = this.#builds.length
+      ? searched && !shown.length && nothingFound("build")
+      : this.#owner && noBuilds();
+    this.#state.replaceChildren(notice || "");
     const all = count(this.#builds.length, "build");
     const some = this.#builds.length === shown.length ? "" : `${number(shown.length)} of `;
     this.#counts.textContent = this.#builds.length ? `${some}${all}` : "";
@@ -252,11 +257,11 @@ function link(summary, owner) {
   );
 }
 
-function matches(summary, { text, kind }) {
+function matches(summary, { terms, kind }) {
   const { build_id: id, run_id: run, request_id: request, conversation_id: talk } = summary;
   const { question, model, strategy, refusal } = summary;
   const texts = [question, id, run, request, talk, model, strategy, refusal?.code];
-  return KINDS[kind][1](summary) && texts.join(" ").toLowerCase().includes(text.trim().toLowerCase());
+  return KINDS[kind][1](summary) && hasAll(terms, texts.join(" "));
 }
 
 function noBuilds() {

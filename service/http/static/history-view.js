@@ -7,6 +7,7 @@ import { decided } from "./ledger.js";
 import { empty, failed, loading, redacted } from "./notices.js";
 import { linkToBuild } from "./router.js";
 import { fill, saidRow, says, searchField } from "./said.js";
+import { nothingFound } from "./search.js";
 
 /** Messages that are listed at first. */
 const FEW = 20;
@@ -81,19 +82,19 @@ function messageList({ messages, older, content }, build, owner) {
   );
   const results = el("div");
   const status = el("p", { class: "soft", role: "status" });
-  const show = (text) => {
-    const found = messages.filter((each) => says(text, each.id, each));
+  const show = (terms) => {
+    const found = messages.filter((each) => says(terms, each.id, each));
     const rows = found.map((message) => () => {
       const { id } = message;
       return saidRow({ id, message, decision: decisions.get(id) ?? null, badge: true });
     });
     const list = el("ol", { class: "plain" });
-    status.textContent = text
+    status.textContent = terms.length
       ? `${number(found.length)} of ${count(messages.length, "message")}`
       : count(messages.length, "message");
-    results.replaceChildren(list, fill(list, rows, FEW));
+    results.replaceChildren(...(found.length ? [list, fill(list, rows, FEW)] : [nothingFound("message")]));
   };
-  show("");
+  show([]);
   const link = build && linkToBuild(build.summary.build_id, owner, "ledger");
   return el(
     "section",

@@ -6,6 +6,7 @@ import { el } from "./dom.js";
 import { candidates, count, leftOut, number, score, words } from "./format.js";
 import { failed, loading, redacted } from "./notices.js";
 import { fill, outcomeBadge, saidRow, says, searchField, sentence } from "./said.js";
+import { nothingFound } from "./search.js";
 import { swatch } from "./swatch.js";
 
 /** Messages of a group, and groups, that are shown at first; of a search, its messages. */
@@ -61,20 +62,21 @@ export function decided({ decisions }, messages) {
 function shown(build, { messages, content }) {
   const said = new Map(messages.map((each) => [each.id, each]));
   const decisions = decided(build, messages);
-  const chosen = { reason: "", order: "out", text: "" };
+  const chosen = { reason: "", order: "out", terms: [] };
   const results = el("div", { class: "groups" });
   const status = el("p", { class: "soft", role: "status" });
+  const searched = () => chosen.terms.length > 0;
   const show = () => {
     const found = decisions
       .filter((each) => !chosen.reason || keyOf(each) === chosen.reason)
-      .map((each) => (chosen.text ? matching(each, chosen.text, said) : each))
-      .filter(({ message_ids: ids }) => !chosen.text || ids.length)
+      .map((each) => (searched() ? matching(each, chosen.terms, said) : each))
+      .filter(({ message_ids: ids }) => !searched() || ids.length)
       .toSorted(ORDERS[chosen.order][1]);
     const messages = count(total(found), "message");
     status.textContent = `${count(found.length, "decision")} on ${messages}`;
-    const groups = neighbours(found).map((each) => () => group(each, said, chosen.text));
+    const groups = neighbours(found).map((each) => () => group(each, said, searched()));
     results.replaceChildren();
-    results.append(fill(results, groups, GROUPS));
+    results.append(searched() && !found.length ? nothingFound("message") : fill(results, groups, GROUPS));
   };
   const change = (wish) => (Object.assign(chosen, wish), show());
   show();
@@ -84,7 +86,7 @@ function shown(build, { messages, content }) {
     el(
       "div",
       { class: "filters" },
-      searchField(content, (text) => change({ text })),
+      searchField(content, (terms) => change({ terms })),
       choice("Reason", reasonsOf(decisions), (reason) => change({ reason })),
       choice("Order", orders(), (order) => change({ order })),
       status,
@@ -93,8 +95,8 @@ function shown(build, { messages, content }) {
   ];
 }
 
-function matching(decision, text, said) {
-  const ids = decision.message_ids.filter((id) => says(text, id, said.get(id)));
+function matching(decision, terms, said) {
+  const ids = decision.message_ids.filter((id) => says(terms, id, said.get(id)));
   return { ...decision, message_ids: ids, size: ids.length };
 }
 
@@ -110,7 +112,7 @@ function neighbours(decisions) {
   return groups;
 }
 
-function group(decisions, said, text) {
+function group(decisions, said, searched) {
   const [{ decision, reason, detail, block }] = decisions;
   const list = el("ol", { class: "plain" });
   const rows = decisions.flatMap((each) =>
@@ -128,7 +130,7 @@ function group(decisions, said, text) {
       el("p", { class: "soft" }, swatch(shownBlock), [shownBlock.label, ...figures(decisions)].join(" · ")),
     ),
     list,
-    fill(list, rows, text ? FOUND : FEW),
+    fill(list, rows, searched ? FOUND : FEW),
   );
 }
 

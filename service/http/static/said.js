@@ -3,6 +3,7 @@
 import { blockOf } from "./blocks.js";
 import { el, fact } from "./dom.js";
 import { count, dayAndClock, number, score, words } from "./format.js";
+import { hasAll, termsOf } from "./search.js";
 
 /** Characters of a text in a closed row, which shows what fits. */
 const CLOSED_CHARACTERS = 240;
@@ -20,22 +21,17 @@ export function sentence(detail) {
   return `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
 }
 
-/** Return a text as a search compares it. */
-export function searchable(text) {
-  return text.toLowerCase().replace(/\s+/g, " ").trim();
+/** Return whether a message has all terms of a search in its words, its calls or its id. */
+export function says(terms, id, message) {
+  return hasAll(terms, `${message?.text ?? ""} ${message?.calls.join(" ") ?? ""} ${id}`);
 }
 
-/** Return whether a message has a text in its words or in its id. */
-export function says(text, id, message) {
-  return searchable(`${message?.text ?? ""} ${message?.calls.join(" ") ?? ""} ${id}`).includes(text);
-}
-
-/** Return the search field; `onsearch` gets its text as `searchable` returns it. */
+/** Return the search field; `onsearch` gets its terms, none if it is empty. */
 export function searchField(content, onsearch) {
   const input = el("input", {
     type: "search",
-    placeholder: content === "full" ? "what was said" : "id",
-    oninput: ({ target }) => onsearch(searchable(target.value)),
+    placeholder: content === "full" ? "words of what was said" : "id",
+    oninput: ({ target }) => onsearch(termsOf(target.value)),
   });
   return el("label", { class: "field grow" }, el("span", {}, "Find a message"), input);
 }

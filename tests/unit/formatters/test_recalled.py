@@ -45,7 +45,7 @@ def test_a_row_has_all_that_goes_with_it() -> None:
 
 
 def test_printed_results_are_rows_of_their_own() -> None:
-    """After the row that calls the tool."""
+    """Between the row that calls the tool and what the run says next."""
     block = recalled(
         facts(
             row("a", "HUMAN", "Any boats?"),
@@ -57,10 +57,16 @@ def test_printed_results_are_rows_of_their_own() -> None:
     )
 
     assert [entry.text for entry in block.entries[1:]] == [
-        "  Nexus:\n[tool_use:search, query:boats]\nTwo.",
+        "  Nexus:\n[tool_use:search, query:boats]",
         "  Tool search: [...]",
+        "  Nexus: Two.",
     ]
-    assert [[m.id for m in entry.messages] for entry in block.entries[1:]] == [["b", "d"], ["c"]]
+    assert [[m.id for m in entry.messages] for entry in block.entries] == [
+        ["a"],
+        ["b"],
+        ["c"],
+        ["d"],
+    ]
     assert block.entries[2].passage
     assert block.entries[2].passage[:2] == ("[...]", Role.TOOL)
 
@@ -147,8 +153,10 @@ def test_a_long_row_has_its_passages() -> None:
     assert entry.passage.similarity == 0.9
     assert [each.passage and each.passage.similarity for each in entry.passages] == [0.2, 0.9, 0.3]
     assert [each.passage and each.passage.continues for each in entry.passages] == [0, 1, 1]
-    # several texts, a limit that is more than half of it or too short, or none
-    assert not recalled(facts(*rows[:2], message_chars=400)).entries[0].passages
+    # one that is a little longer than the limit, too
+    assert len(recalled(facts(*rows[:2], message_chars=len(said) - 1)).entries[0].passages) == 2
+    # several texts, a limit that it keeps to or that is too short, or none
+    assert not recalled(facts(*rows[:2], message_chars=len(said))).entries[0].passages
     assert not recalled(facts(*rows, message_chars=300)).entries[0].passages
     assert not recalled(facts(*rows[:2], message_chars=100)).entries[0].passages
     assert not recalled(facts(*rows[:2], message_chars=None)).entries[0].passages

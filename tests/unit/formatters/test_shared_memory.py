@@ -438,12 +438,12 @@ def test_printed_results_are_under_their_row() -> None:
     assert entry.text.split("\n")[1:] == [
         "  Nexus:",
         "[tool_use:f x:; tool_use:g; tool_use:h]",
-        "A",
         "  Tool f_x_: one",
         "| [RUN]",
         f"  Tool own: {'x' * 17}...",
+        "[Unknown time] Nexus: A",
     ]
-    assert entry.rows == 2
+    assert entry.rows == 3
     assert entry.reasons == {"c": "call_only", "c2": "message_chars", "c3": "call_only"}
     assert entry.longest == 20
 
@@ -452,6 +452,79 @@ def result(call: str, text: str, **fields: str) -> Row:
     """Return the result of a call, with the call's id."""
     metadata = {"tool_call_id": call, **fields}
     return {"id": call, "role": "tool", "content": text, "run_id": "r", "metadata": metadata}
+
+
+def agent_run(**run: str) -> list[Row]:
+    """Return a run with two calls, whose ids are the same, as those of some providers."""
+    return [
+        row("HUMAN", "Hold it.", 0, id="q", **run),
+        row("AI", "Searching.", 1, id="c", **run, metadata=calls("find", to="OPO")),
+        row("TOOL", "TP562", 2, id="t", **run, metadata={"tool_call_id": "find"}),
+        row("AI", "", 3, id="d", **run, metadata=calls("find", at="TP562")),
+        row("TOOL", "held", 4, id="u", **run, metadata={"tool_call_id": "find"}),
+        row("AI", "I held it.", 5, id="a", **run),
+        row("AI", "Until noon.", 6, id="b", **run),
+    ]
+
+
+def test_printed_results_keep_the_order_of_a_run() -> None:
+    """A run says its next words below the results, as it does without a run id."""
+    shown = body(*agent_run(run_id="r"), tool_results="printed").split("\n")
+
+    assert shown == [
+        "[2025-12-10 15:00] Human: Hold it.",
+        "  Nexus: Searching.",
+        "[tool_use:find, to:OPO]",
+        "  Tool find: TP562",
+        "[2025-12-10 15:03] Nexus:",
+        "[tool_use:find, at:TP562]",
+        "  Tool find: held",
+        "[2025-12-10 15:06] Nexus: I held it.",
+        "Until noon.",
+    ]
+    alone = body(*agent_run(), tool_results="printed").split("\n")
+    assert alone[:7] == shown[:7]
+    assert count(*agent_run(run_id="r"), tool_results="printed") == 4
+
+
+def test_results_that_are_not_printed_do_not_end_a_row() -> None:
+    """Neither annotated ones nor blank ones."""
+    rows = agent_run(run_id="r")
+    blank = [{**each, "content": " "} if each["role"] == "TOOL" else each for each in rows]
+    merged = [
+        "  Nexus: Searching.",
+        "[tool_use:find, to:OPO]",
+        "[tool_use:find, at:TP562]",
+        "I held it.",
+        "Until noon.",
+    ]
+
+    assert body(*rows).split("\n")[1:] == merged
+    assert body(*blank, tool_results="printed").split("\n")[1:] == merged
+
+
+@pytest.mark.parametrize(
+    ("limit", "gone"), [(1, "qctdu"), (2, "qct"), (3, "q"), (4, ""), (0, "qctduab")]
+)
+def test_a_limit_between_the_rows_of_a_run(limit: int, gone: str) -> None:
+    """Where results are printed it may split a run: results go with the row of their call."""
+    shown = block(agent_run(run_id="r"), limit=limit, tool_results="printed")
+    kept = [message.id for entry in shown.entries for message in entry.messages]
+
+    assert kept == [id_ for id_ in "qctduab" if id_ not in gone]
+    assert [id_ for each in shown.omissions for id_ in each.message_ids] == [*gone]
+    assert sum(entry.rows for entry in shown.entries) == limit
+
+
+def test_a_result_before_its_call_is_under_it() -> None:
+    """As clocks may differ."""
+    call, early = agent_run(run_id="r")[1], agent_run(run_id="r")[2]
+
+    assert body(early, call, tool_results="printed").split("\n") == [
+        "[2025-12-10 15:01] Nexus: Searching.",
+        "[tool_use:find, to:OPO]",
+        "  Tool find: TP562",
+    ]
 
 
 def test_results_go_with_the_row_of_their_call() -> None:

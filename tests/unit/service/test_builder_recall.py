@@ -283,7 +283,8 @@ async def test_tool_results_use_what_is_left(
     """With the preset `recall` they are printed and recalled like any row, until little is left."""
     rows: list[Row] = []
     for number in range(40):
-        run, call = {"run_id": f"r{number}"}, {"id": f"c{number}", "name": "find_flight"}
+        run, arguments = {"run_id": f"r{number}"}, {"query": f"flight {number}"}
+        call = {"id": f"c{number}", "name": "find_flight", "arguments": arguments}
         found = " ".join(
             f"{name} {number * 37 + place}" for place, name in enumerate("abcdefgh" * 4)
         )

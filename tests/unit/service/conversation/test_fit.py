@@ -69,6 +69,15 @@ def test_results_that_are_still_to_come_are_no_fault() -> None:
     assert outcomes(found) == [("kept", "fits")] * 2
 
 
+def test_results_are_no_longer_to_come_once_an_instruction_follows() -> None:
+    """As after a message of the user; the placeholder stands behind the call."""
+    rule = {"role": "system", "content": "Be brief."}
+    found = fitted([ASKED, CALL, rule], 100)
+
+    assert [row["role"] for row in found.rows] == ["user", "assistant", "tool", "system"]
+    assert outcomes(found) == [("kept", "fits"), ("repaired", "result_missing"), ("kept", "fits")]
+
+
 def test_a_placeholder_goes_into_the_message_of_results() -> None:
     """In messages of blocks, which then is another one."""
     uses: list[Row] = [

@@ -220,6 +220,17 @@ def test_calls_that_nobody_answered_are_answered() -> None:
     assert [row["role"] for row in context.get_prompt("x")] == ["assistant", "tool", "user"]
 
 
+def test_an_instruction_ends_the_waiting_until_the_result_comes() -> None:
+    """The call has a placeholder before the instruction, which a late result replaces."""
+    context = manager()
+    for row in (said("user", "hi"), calls("1"), said("system", "Be brief.")):
+        context.add_message_dict(row)
+    assert [row["role"] for row in context.get_prompt()] == ["user", "assistant", "tool", "system"]
+
+    context.add_message_dict(result("1"))
+    assert contents(context.get_prompt())[2:] == ["found", "Be brief."]
+
+
 def test_files_come_back_as_they_were_read() -> None:
     """An agent edits by exact match: those of the standard library are sent byte for byte."""
     files = [file.read_bytes().decode() for file in Path(os.__file__).parent.glob("*.py")]

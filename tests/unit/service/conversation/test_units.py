@@ -177,6 +177,19 @@ def test_a_call_at_the_very_end_waits() -> None:
     assert len(mended([calls("1"), said("assistant", "well")])) == 3
 
 
+def test_an_instruction_behind_a_call_ends_its_waiting() -> None:
+    """The placeholder stands directly behind the call, or behind the results that came."""
+    rule, made = said("system", "Be brief"), result("2", CANCELLED)
+    asked, given = calls("1", "2"), result("1")
+
+    assert mended([HI, calls("2"), rule]) == [HI, calls("2"), made, rule]
+    assert mended([asked, given, rule]) == [asked, given, made, rule]
+    assert mended([asked, rule, given]) == [asked, given, made, rule]
+    assert mended([uses("2"), said("developer", "Be brief")])[1] == results("2", content=CANCELLED)
+    assert mended([rule, HI, calls("2")]) == [rule, HI, calls("2")]
+    assert mended([rule, HI, result("1"), calls("2")]) == [rule, HI, calls("2")]
+
+
 def test_results_without_a_call_go() -> None:
     """Of a message that holds more than that, the rest stays."""
     assert mended([HI, result("1"), BYE]) == [HI, BYE]

@@ -26,15 +26,17 @@ def test_neighbours_count_less_the_further_they_are() -> None:
     """A neighbour's score falls to nothing over the reach, on both sides; its own counts not."""
     reported = split_sessions([said(0), said(1), said(2), said(3)])
 
-    assert reported.near([0.0, 1.0, 0.0, 0.0], 20.0) == pytest.approx([0.5, 0.0, 0.5, 0.0])
-    assert reported.near([1.0, 0.0, 0.0, 2.0], 40.0) == pytest.approx([0.5, 1.75, 2.0, 0.25])
+    assert next(reported.near([0.0, 1.0, 0.0, 0.0], [20.0])) == pytest.approx([0.5, 0.0, 0.5, 0.0])
+    assert next(reported.near([1.0, 0.0, 0.0, 2.0], [40.0])) == pytest.approx(
+        [0.5, 1.75, 2.0, 0.25]
+    )
 
 
 def test_nothing_reaches_into_another_session() -> None:
     """What was said after a break is no neighbour, however wide one looks."""
     reported = split_sessions([said(0), said(200)])
 
-    assert reported.near([1.0, 1.0], 2_500.0) == pytest.approx([0.0, 0.0])
+    assert next(reported.near([1.0, 1.0], [2_500.0])) == pytest.approx([0.0, 0.0])
     assert [list(ends) for ends in reported.within(2_500.0)] == [[0, 1], [1, 2]]
 
 

@@ -1,7 +1,6 @@
 """Scores by words are raised where the meaning is similar."""
 
 import random
-from itertools import chain
 
 import pytest
 
@@ -69,14 +68,13 @@ def test_words_count_less_next_to_similarities() -> None:
     assert max(plain) == plain[0] > similar[0] == max(similar)
 
 
-def test_words_count_as_much_as_ever_next_to_long_answers() -> None:
+def test_words_count_as_much_as_ever_in_long_messages() -> None:
     """What is around a passage there is often about something else."""
 
-    def gain(answer: str) -> float:
-        said = [Passage(f"We saw a ship, day {day}", Role.HUMAN, None, 0.1) for day in range(4)]
-        said[2] = Passage("The boat is blue", Role.HUMAN, None, 0.1)
-        answers = [Passage(f"{answer} {day}", Role.AI, None, 0.1) for day in range(4)]
-        scores = rank("Which boat?", [*chain(*zip(said, answers, strict=True))])
-        return scores[4] - scores[2]
+    def gain(*, continues: bool) -> float:
+        others = [f"We saw a ship on day {day}" for day in range(9)]
+        parts = [Passage(text, Role.AI, None, 0.1, continues) for text in others]
+        scores = rank("Which boat?", [Passage("The boat is blue", Role.AI, None, 0.1), *parts])
+        return scores[0] - scores[1]
 
-    assert gain("Fine, sunny and warm " * 10) > 1.2 * gain("Fine, so a sunny day") > 0
+    assert gain(continues=True) > 1.2 * gain(continues=False) > 0
