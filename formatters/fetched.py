@@ -7,7 +7,7 @@ from formatters.guard import GUARD, Guard, Place
 from formatters.handles import make_handle, preview, split_lines
 from formatters.model import Entry, Message, PreviewLimit, Role, ToolCall
 from formatters.printed import dump_value
-from formatters.repair.calls import clean_name
+from formatters.repair.matching import clean_name
 from formatters.rows import fix_surrogates
 from formatters.times import format_day
 

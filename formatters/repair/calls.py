@@ -8,12 +8,11 @@ from hashlib import sha256
 from typing import Final
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.matching import read_call_id
+from formatters.repair.matching import clean_name, read_call_id
 from formatters.rows import fix_surrogates
 
 #: A function name that OpenAI, Anthropic and Gemini all accept.
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_NAME_CHARS: Final = 64
 
 #: The longest call id that OpenAI accepts, and the hexadecimal digits of a generated one.
 _ID_CHARS: Final = 40
@@ -100,11 +99,6 @@ def _repair_call(call: ToolCall) -> tuple[ToolCall, set[str]]:
         call = replace(call, arguments={}, text="{}")
         reasons.add("arguments_mended")
     return call, reasons
-
-
-def clean_name(name: str) -> str:
-    """Return the name of a function as all APIs accept it; it has no structure."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_NAME_CHARS] or "unknown"
 
 
 def _dump(arguments: Mapping[str, object] | None) -> str | None:

@@ -1,8 +1,10 @@
 """Match tool results with the calls that they answer."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from formatters.model import Message, Role, ToolCall
 
@@ -12,6 +14,9 @@ CallPosition = tuple[int, int]
 #: Values that a call and its result have in common.
 _Key = tuple[str | None, ...]
 _CallKeys = Callable[[Message, ToolCall], tuple[_Key, ...]]
+
+#: The longest name of a function that all APIs accept.
+_NAME_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +35,8 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
 
     A result with an id answers the nearest earlier call with that id and no result: of its own run
     if the run has such a call, else of any run. Failing that, it answers the nearest later call of
-    its own run. A result without an id answers the nearest earlier unanswered call of its run: one
-    with its name if possible. Of the calls of one message the first is the nearest.
+    its own run. A result without an id answers the nearest earlier unanswered call of its run, one
+    of its name if it has a name. Of the calls of one message the first is the nearest.
     """
     callers = [message for message in messages if message.role is Role.AI]
     known = {key for m in callers for call in m.tool_calls for key in _id_keys(m, call)}
@@ -71,6 +76,11 @@ def read_result_id(message: Message) -> str | None:
     return id_ if id_ and id_.strip() else None
 
 
+def clean_name(name: str) -> str:
+    """Return the name of a function as all APIs accept it; it has no structure."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_NAME_CHARS] or "unknown"
+
+
 def _match(
     messages: Sequence[Message],
     order: Iterable[int],
@@ -104,15 +114,18 @@ def _id_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:
 
 
 def _name_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:
-    return (message.run_id, call.name), (message.run_id,)
+    # a result may have the name as it was sent
+    return (message.run_id, clean_name(call.name)), (message.run_id,)
 
 
 def _name_in_run(message: Message) -> _Key | None:
-    return (message.run_id, message.name) if message.name and _takes_id(message) else None
+    if not message.name or not _takes_id(message):
+        return None
+    return message.run_id, clean_name(message.name)
 
 
 def _run(message: Message) -> _Key | None:
-    return (message.run_id,) if _takes_id(message) else None
+    return None if message.name or not _takes_id(message) else (message.run_id,)
 
 
 def _takes_id(message: Message) -> bool:

@@ -17,9 +17,7 @@ from formatters.rows import (
     fix_surrogates,
     group_history,
     is_list,
-    read_content,
     read_id,
-    read_role,
     read_rows,
     sort_messages,
 )
@@ -472,13 +470,12 @@ class _RowReader:
 
     def _last_passages(self, newest: Sequence[Row]) -> list[Passage]:
         """Return the last things said, oldest first, as the context of the question."""
-        passages = [
-            Passage(read_content(row["content"])[:STORED_CHARS], read_role(row["role"]))
-            for row in newest[: 2 * LANGUAGE_PASSAGES]
-            if row["id"] != self.request.input_id
+        said = [
+            Passage(message.content[:STORED_CHARS], message.role)
+            for message in self.cache.read(newest[: 2 * LANGUAGE_PASSAGES][::-1])
+            if message.role in _SPEAKERS and message.id != self.request.input_id
         ]
-        said = [passage for passage in passages if passage.speaker in _SPEAKERS]
-        return said[:LANGUAGE_PASSAGES][::-1]
+        return said[-LANGUAGE_PASSAGES:]
 
     async def _read_page(self, rows: int, tokens: int | None) -> HistoryPage:
         scope = (self.request.owner_key, self.plan.conversation_id)

@@ -34,7 +34,7 @@ class RowCache:
         try:  # most builds find all rows
             return tuple([newer[body] for body in rows.bodies])
         except KeyError:
-            return tuple(map(self._read, rows.bodies))
+            return tuple([newer.get(body) or self._read(body) for body in rows.bodies])
 
     def _read(self, body: str) -> Message:
         size = ROW_BYTES + COPIES * sys.getsizeof(body)

@@ -12,7 +12,7 @@ from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Conversation, Json, Owner
 from service.cli.output import printable
-from service.cli.start import start
+from service.cli.start import require_persistent_store, start
 from service.config.settings import Settings
 from service.connect import open_bus, require_shared_bus
 from service.wire.recall import RecallRequest, RecallResponse
@@ -78,10 +78,10 @@ def recall(
     ctxb recall --owner ana --around m23 --before 5 --after 5
     ctxb recall --owner ana --grep 4471
 
-    It reads the configured store and prints what the tool `recall` gives a
-    model. The notes at the end say how to go on.
+    It reads the configured store, which must not be in memory, and prints what
+    the tool `recall` gives a model. The notes at the end say how to go on.
     """
-    settings = start(ctx.obj)
+    settings = require_persistent_store(start(ctx.obj))
     given: dict[str, object] = {
         "query": query,
         "ids": ids,

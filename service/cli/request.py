@@ -5,23 +5,23 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from formatters.model import Message
+from formatters.model import Message, Row
 from formatters.rows import read_rows
 from service.app import open_builder
 from service.budget.strategies import STRATEGIES
 from service.cli.build_output import print_context, print_explanation, print_response, print_summary
-from service.cli.exits import run_until_stopped
+from service.cli.exits import Exit, run_until_stopped
 from service.cli.history_files import read_history
 from service.cli.models import complete_model
 from service.cli.options import Json, owner_option
-from service.cli.start import start
+from service.cli.start import has_persistent_store, start
 from service.connect import connect_client, open_tracer, require_shared_bus
 from service.wire.payload import read_json
 from service.wire.request import BuildRequest, ContextOptions, set_options
@@ -135,7 +135,8 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     ctxb build --request request.json --strategy middle_out --json
 
     History and profile come from the configured store, to which nothing
-    is written.
+    is written. A store in memory is this command's own and empty, as a note on
+    stderr says.
     """
     settings = start(ctx.obj)
     request = make_request(options)
@@ -146,7 +147,14 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
 
     response = run_until_stopped(built())
     show = _explain(request) if options.explain else print_context
-    raise typer.Exit(print_response(response, as_json=as_json, show=show))
+    code = print_response(response, as_json=as_json, show=show)
+    if code is Exit.OK and not (has_persistent_store(settings) or _past(request) is not None):
+        typer.echo(
+            "note: no stored history was read, since the store is this command's own memory; set"
+            " CTXB_STORE__URL or store.url as the workers have it",
+            err=True,
+        )
+    raise typer.Exit(code)
 
 
 Via = Annotated[
@@ -227,10 +235,15 @@ def _explain(request: dict[str, Any]) -> Callable[[BuildSuccess], None]:
     """Return what prints the explanation of a build, with the words of the request's own rows."""
 
     def explain(content: BuildSuccess) -> None:
-        past = BuildRequest.model_validate(request).options.past or ()
-        print_explanation(content, {message.id: _words(message) for message in read_rows(past)})
+        rows = _past(request) or ()
+        print_explanation(content, {message.id: _words(message) for message in read_rows(rows)})
 
     return explain
+
+
+def _past(request: dict[str, Any]) -> Sequence[Row] | None:
+    """Return the history that a valid request brought, or None."""
+    return BuildRequest.model_validate(request).options.past
 
 
 def _words(message: Message) -> str:

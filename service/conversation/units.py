@@ -32,7 +32,8 @@ def read_units(rows: Sequence[Row]) -> "Units":
     calls at the very end, whose results may still be on their way: nothing follows them, not even
     an instruction. A message that holds results and more belongs to the unit of their call.
     """
-    items = [_read_item(row, index) for index, row in enumerate(rows)]
+    read = (_read_item(row, index) for index, row in enumerate(rows))
+    items = [item for item in read if not item.is_empty_instruction]
     return Units().followed_by(_valid_units(items) or _repaired_units(items))
 
 
@@ -251,10 +252,18 @@ class Item(NamedTuple):
         return cls(row, messages, name, indexes, shape, row, *flags)
 
     @property
+    def is_empty_instruction(self) -> bool:
+        """Return whether it instructs, but says nothing; repair finds what else is empty."""
+        return self.is_instruction and not any(
+            message.content.strip() or message.provider_parts is not None
+            for message in self.messages
+        )
+
+    @property
     def can_be_sent(self) -> bool:
-        """Return whether it has a role that models know."""
+        """Return whether it has a role that models know, and is no empty instruction."""
         if self.is_dialogue or self.is_instruction:
-            return True
+            return not self.is_empty_instruction
         return any(message.role is not Role.OTHER for message in self.messages)
 
     @property

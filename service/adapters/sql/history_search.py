@@ -7,6 +7,7 @@ of the best of these, and the rows around those positions.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVarTuple
 
 from sqlalchemy import (
@@ -71,18 +72,18 @@ async def search_rows(
     if query.alone or query.pairs:
         matching = _HITS[dialect](query, scope_keys)
         rows = await connection.execute(matching, {"in_owner": owner, **before})
-        hits = [Hit(row.sequence, statistics.having.keys() & row.terms) for row in rows]
+        hits = [Hit(row.sequence, statistics.having.keys() & row.terms) for row in rows.all()]
     most = request.max_rows // ROWS_PER_HIT
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
-    positions = {row.sequence: RowPosition(getattr(row, total), row.own) for row in rows}
+    positions = {row.sequence: RowPosition(getattr(row, total), row.own) for row in rows.all()}
     best_positions = [positions[number] for number in best if number in positions]
     ranges = token_ranges(best_positions, getattr(end, total) - end.own)
     if not ranges:
         return StoredRows(())
     values = {**keys, **before, "limit": request.max_rows, **_range_parameters(dialect, ranges)}
     found = await connection.execute(_AROUND[dialect, total], values)
-    ordered = sorted(found, key=lambda row: (row.sort_time, row.sequence), reverse=True)
+    ordered = sorted(found.all(), key=itemgetter(1, 2), reverse=True)  # by their position
     return StoredRows([row.body for row in ordered])
 
 
@@ -93,7 +94,7 @@ async def _read_statistics(
     term_keys = keys(terms)
     values = {"in_owner": owner, "terms": [*term_keys, keys.every_row, *scope_keys]}
     rows = await connection.execute(_COUNTS[connection.dialect.name], values)
-    counts = {row.term: row.having for row in rows}
+    counts = {row.term: row.having for row in rows.all()}
     total = counts.get(keys.every_row, 0)
     return TermStatistics(
         rows=total,

@@ -97,7 +97,10 @@ def test_results_that_came_first(specs: str, expected: dict[str, str]) -> None:
         ("a:c1 t", {"a.0": "t"}),
         ("a:?.f,?.g t1=g t2=f", {"a.0": "t2", "a.1": "t1"}),
         ("a:?.f,?.g t1 t2=f", {"a.0": "t2", "a.1": "t1"}),
-        ("a:?.f t=other", {"a.0": "t"}),
+        ("a:?.f t=other", {"orphans": "t"}),
+        ("a:?.f,?.g t1=f t2=f", {"a.0": "t1", "orphans": "t2"}),
+        ("a:?.web.search t=web_search", {"a.0": "t"}),
+        ("a:?.web_search t=web.search", {"a.0": "t"}),
         ("a1:?.f a2:?.g t1 t2", {"a2.0": "t1", "a1.0": "t2"}),
         ("a:c1.f t1=f t2:c1", {"a.0": "t2", "orphans": "t1"}),
         ("a/r1:?.f t/r2=f", {"orphans": "t"}),
@@ -106,7 +109,7 @@ def test_results_that_came_first(specs: str, expected: dict[str, str]) -> None:
     ],
 )
 def test_results_without_an_id(specs: str, expected: dict[str, str]) -> None:
-    """They answer the nearest earlier call of their run that is left, by name if they can."""
+    """They answer the nearest earlier call of their run that is left; a named one, of its name."""
     assert answered(specs) == expected
 
 

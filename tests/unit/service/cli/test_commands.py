@@ -30,9 +30,36 @@ def test_build_prints_the_messages(ctxb: Ctxb) -> None:
     """By default a build prints the messages that a model would get, and only those."""
     result = ctxb("build", "--owner", "ana", "--input", "Where is my hat?")
     assert result.exit_code == Exit.OK
-    assert result.stderr == ""
     assert "# You are Nexus" in result.stdout
     assert "<human_input>\nWhere is my hat?\n</human_input>" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "noted"),
+    [
+        (None, [], True),
+        ("memory://", ["--json"], True),
+        (None, ["--history", "h.json"], False),
+        ("sqlite:///ctxb.db", [], False),
+    ],
+)
+def test_a_build_without_a_store_says_so(
+    ctxb: Ctxb,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str | None,
+    arguments: list[str],
+    noted: bool,
+) -> None:
+    """On stderr, unless the request brought a history or the store outlives the command."""
+    if url:
+        monkeypatch.setenv("CTXB_STORE__URL", url)
+    Path("h.json").write_text("[]")
+    if url and url.startswith("sqlite"):
+        assert ctxb("db", "upgrade").exit_code == Exit.OK
+    result = ctxb("build", "-o", "ana", "-i", "Hi", *arguments)
+    assert result.exit_code == Exit.OK
+    assert ("no stored history was read" in result.stderr) is noted
+    assert "no stored history" not in result.stdout
 
 
 def test_build_prints_one_json_document(ctxb: Ctxb) -> None:

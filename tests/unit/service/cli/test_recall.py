@@ -76,3 +76,10 @@ def test_a_build_is_excluded_on_a_bus_only(ctxb_with_rows: Ctxb) -> None:
     result = ctxb_with_rows("recall", "-o", "ana", "-q", "soup", "--exclude-build", "bld_1")
     assert result.exit_code == Exit.CONFIGURATION
     assert "bus" in result.stderr
+
+
+def test_a_store_in_memory_has_nothing_to_recall(ctxb: Ctxb) -> None:
+    """It would be this command's own: the command refuses, as those of `ctxb history` do."""
+    result = ctxb("recall", "-o", "ana", "-q", "soup")
+    assert result.exit_code == Exit.CONFIGURATION
+    assert "the store is in memory" in result.stderr

@@ -78,6 +78,14 @@ def test_results_are_no_longer_to_come_once_an_instruction_follows() -> None:
     assert outcomes(found) == [("kept", "fits"), ("repaired", "result_missing"), ("kept", "fits")]
 
 
+def test_an_empty_system_message_is_filtered() -> None:
+    """As one of the user is."""
+    found = fitted([{"role": "system", "content": " "}, {"role": "user", "content": ""}, ASKED], 9)
+
+    assert found.rows == [ASKED]
+    assert outcomes(found) == [("filtered", "empty"), ("filtered", "empty"), ("kept", "fits")]
+
+
 def test_a_placeholder_goes_into_the_message_of_results() -> None:
     """In messages of blocks, which then is another one."""
     uses: list[Row] = [

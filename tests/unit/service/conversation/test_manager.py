@@ -214,6 +214,7 @@ def test_calls_that_nobody_answered_are_answered() -> None:
         said("command", "/quit"),
         said("user", "u"),
         said("assistant", ""),
+        said("system", ""),
     ):
         context.add_message_dict(row, "x")
 

@@ -198,6 +198,14 @@ def test_results_without_a_call_go() -> None:
     assert mended([parts("user", response(), "so?")]) == [parts("user", "so?")]
 
 
+def test_a_response_of_another_function_answers_no_call() -> None:
+    """Gemini's refer to their calls by names; the call gets a placeholder."""
+    made = {"functionResponse": {"name": "search", "response": {"result": CANCELLED}}}
+    asked = parts("model", function_call("search"))
+
+    assert mended([asked, parts("user", response("book")), HI]) == [asked, parts("user", made), HI]
+
+
 def test_results_stand_behind_their_call() -> None:
     """In the order of the calls; a message that held others too is taken apart."""
     assert mended([calls("1", "2"), HI, result("2"), result("1")]) == [
@@ -301,6 +309,15 @@ def test_messages_that_say_nothing_go() -> None:
     """No API takes them; a result may be empty, and then says so."""
     assert mended([HI, said("assistant", " "), parts("model")]) == [HI]
     assert mended([calls("1"), result("1", "")])[1]["content"].startswith("(")
+
+
+def test_instructions_that_say_nothing_go() -> None:
+    """In each shape, and a call before one still waits; what only a provider can read stays."""
+    empty = [said("system", ""), said("developer", None), said("system", [{"text": " "}])]
+    shown = said("system", [{"type": "input_audio", "input_audio": {}}])
+
+    assert mended([*empty, parts("system", {"text": ""}), HI, shown]) == [HI, shown]
+    assert mended([HI, calls("1"), *empty]) == [HI, calls("1")]
 
 
 def given(*messages: Said) -> list[Item]:
