@@ -224,7 +224,7 @@ def test_settings_that_shorten_the_system_message_are_named_if_it_is_the_largest
     identity = replace(FIXED, tag="CORE_IDENTITY")
     with pytest.raises(BudgetExceededError) as refused:
         fit(99, [identity])
-    assert "CORE_IDENTITY, with 100" in refused.value.detail
+    assert "CORE_IDENTITY, is the largest with 100" in refused.value.detail
     for setting in ("prompts.identity: plain", "prompts.identity_file"):
         assert setting in refused.value.detail
     with pytest.raises(BudgetExceededError, match=r"CORE_IDENTITY 100, tools 101$"):
