@@ -59,7 +59,8 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         when="System message, input and reserve alone exceed `max_tokens` or the model's limit; "
         "`detail` says by how much.",
         remedy="Raise `max_tokens`, lower `reserve_tokens`, offer fewer tools, or shorten the "
-        "input.",
+        "input. If CORE_IDENTITY is the largest part, shorten the system message with "
+        "`prompts.identity: plain` or `prompts.identity_file`.",
     ),
     "deadline_exceeded": ErrorCode(
         title="The request's deadline passed before its context was ready",

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from formatters.model import Block, Count, TrimPolicy
+from formatters.model import Block, Count, Tag, TrimPolicy
 from service.budget.counting import StablePrefix, block_tokens, find_stable_prefix, measure
 from service.budget.decisions import Decision, FittedBlock
 from service.budget.fit_history import fit_history, fit_run, placeholder_only
@@ -333,14 +333,23 @@ _REDUCTIONS: Final[tuple[tuple[TrimPolicy, Callable[[Block], _Forms]], ...]] = (
 )
 
 
+#: What is said where the system message takes the most tokens.
+_SHORTER_IDENTITY: Final = (
+    "; the system message, CORE_IDENTITY, is the largest with {}: shorten it with"
+    " prompts.identity: plain or prompts.identity_file"
+)
+
+
 def _budget_exceeded(what: str, tokens: dict[str, int], budget: Budget) -> BudgetExceededError:
     parts = {**tokens, **({"tools": budget.tools} if budget.tools else {})}
     needed = sum(parts.values())
     sizes = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
     excess = needed - budget.available
+    identity = tokens.get(Tag.CORE_IDENTITY, 0)
+    is_largest = identity and identity == max(parts.values())
     return BudgetExceededError(
         f"{what} need {needed} tokens, {excess} more than the {budget.available} available: "
-        f"{sizes}",
+        f"{sizes}{_SHORTER_IDENTITY.format(identity) if is_largest else ''}",
         needed=needed,
         available=budget.available,
     )

@@ -2,7 +2,6 @@
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -81,11 +80,7 @@ class Sessions:
         """
         ranges = self._ranges.get(reach)
         if ranges is None:
-            middles = self.middles
-            ranges = self._ranges[reach] = (
-                array("L", [bisect_left(middles, middle - reach) for middle in middles]),
-                array("L", [bisect_right(middles, middle + reach) for middle in middles]),
-            )
+            ranges = self._ranges[reach] = _find_ranges(self.middles, reach)
         return ranges
 
     def near(self, scores: Sequence[float], reaches: Iterable[float]) -> Iterator[list[float]]:
@@ -117,6 +112,21 @@ class Sessions:
                 )
             ]
             yield [total if total > 0.0 else 0.0 for total in totals]
+
+
+def _find_ranges(middles: Sequence[float], reach: float) -> tuple["array[int]", "array[int]"]:
+    """Return what `Sessions.within` does; ``middles`` ascend, so that both ends only go on."""
+    starts, ends = array("L"), array("L")
+    start, end, count = 0, 0, len(middles)
+    for middle in middles:
+        low, high = middle - reach, middle + reach
+        while middles[start] < low:
+            start += 1
+        starts.append(start)
+        while end < count and middles[end] <= high:
+            end += 1
+        ends.append(end)
+    return starts, ends
 
 
 class _Texts:

@@ -280,6 +280,7 @@ async def test_a_refused_request_is_listed_with_its_numbers(
     await page.get_by_role("link", name="Refused: budget exceeded").click()
     await expect(page.get_by_role("heading", name="Refused request")).to_be_visible()
     await expect(page.get_by_text(answer["error"]["detail"])).to_be_visible()
+    await expect(page.get_by_text("If CORE_IDENTITY is the largest part")).to_be_visible()
     await expect(page.locator(".card").filter(has_text="Available")).to_contain_text("80")
     await expect(page.get_by_role("checkbox")).to_have_count(0)
     await page.reload()

@@ -70,8 +70,8 @@ async def search_rows(
     query = choose_query(statistics)
     hits: list[Hit] = []
     if query.alone or query.pairs:
-        matching = _HITS[dialect](query, scope_keys)
-        rows = await connection.execute(matching, {"in_owner": owner, **before})
+        matching, wanted = _HITS[dialect](query, scope_keys)
+        rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
         hits = [Hit(row.sequence, statistics.having.keys() & row.terms) for row in rows.all()]
     most = request.max_rows // ROWS_PER_HIT
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
@@ -154,7 +154,11 @@ _POSITIONS: Final = _looked_up(
 )
 
 
-def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> Select[int, Sequence[int]]:
+#: A statement for rows that match a query, with parameters of its own.
+_Hits = tuple[Select[int, Sequence[int]], Mapping[str, str]]
+
+
+def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
     single = [searched.c.terms.op("&&")(_array(query.alone))] if query.alone else []
     pairs = [searched.c.terms.op("@>")(_array(pair)) for pair in query.pairs]
     # combined with each condition, so that the index looks for both at once
@@ -163,13 +167,14 @@ def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> Select[int, 
     # materialized, so that only the index of terms can be used: without statistics the planner
     # would rather read all entries of an owner
     hits = matching.cte("hits").prefix_with("MATERIALIZED").alias("searched")
-    return (
+    newest = (
         select(hits.c.sequence, hits.c.terms)
         .where(owned(hits))
         .where(tuple_(hits.c.sort_time, hits.c.sequence) < _END)
         .order_by(hits.c.sequence.desc())
         .limit(MAX_FOUND)
     )
+    return newest, {}
 
 
 def _array(keys: Sequence[int]) -> ColumnElement[Any]:
@@ -179,25 +184,29 @@ def _array(keys: Sequence[int]) -> ColumnElement[Any]:
 _full_text: Final = table("full_text", column("rowid"), column("full_text"))
 
 
-def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> Select[int, Sequence[int]]:
+_FULL_TEXT_HITS: Final = (
+    select(searched.c.sequence, searched.c.terms)
+    .select_from(_full_text)
+    .join(searched, searched.c.number == _full_text.c.rowid)
+    .where(_full_text.c.full_text.op("MATCH")(bindparam("expression")))
+    # here, so that newer rows, which a build has read already, don't count for the limit
+    .where(owned(searched), tuple_(searched.c.sort_time, searched.c.sequence) < _END)
+    .order_by(_full_text.c.rowid.desc())
+    .limit(MAX_FOUND)
+)
+
+
+def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
     # only digits and letters of our own making: nothing in them can change the expression
     matches = [keys_to_words(keys) for keys in (*((key,) for key in query.alone), *query.pairs)]
     expression = " AND ".join([f"({' OR '.join(matches)})", *keys_to_words(scope_keys).split()])
-    return (
-        select(searched.c.sequence, searched.c.terms)
-        .select_from(_full_text)
-        .join(searched, searched.c.number == _full_text.c.rowid)
-        .where(_full_text.c.full_text.op("MATCH")(expression))
-        # here, so that newer rows, which a build has read already, don't count for the limit
-        .where(owned(searched), tuple_(searched.c.sort_time, searched.c.sequence) < _END)
-        .order_by(_full_text.c.rowid.desc())
-        .limit(MAX_FOUND)
-    )
+    return _FULL_TEXT_HITS, {"expression": expression}
 
 
 #: By dialect: the statement for the numbers and keys of the newest rows that match a query and have
-#: all keys of the scope. Parameters are ``in_owner``, ``end_time`` and ``end_sequence``.
-_HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], Select[int, Sequence[int]]]]] = {
+#: all keys of the scope, with its own parameters. Others are ``in_owner``, ``end_time`` and
+#: ``end_sequence``.
+_HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], _Hits]]] = {
     "postgresql": _postgres_hits,
     "sqlite": _sqlite_hits,
 }

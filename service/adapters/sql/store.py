@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 import structlog
 from sqlalchemy import delete, select
@@ -49,6 +50,7 @@ from service.adapters.sql.queries import (
     index_rows,
     key,
     lock_owner,
+    owned,
     owner_of,
     read_bodies,
     recount,
@@ -438,6 +440,9 @@ def _row_keys(ids: Sequence[str]) -> list[str]:
     return [key(fix_surrogates(row_id)) for row_id in ids]
 
 
+_PROFILE: Final = select(profiles.c.body).where(owned(profiles))
+
+
 class SqlProfiles:
     """The `ProfileStore` in SQL."""
 
@@ -446,8 +451,8 @@ class SqlProfiles:
 
     async def get(self, owner_key: str) -> Mapping[str, object]:
         """Return the owner's profile, or an empty one."""
-        query = select(profiles.c.body).where(profiles.c.owner_key == owner_of(owner_key))
-        body = await self._database.read(lambda c: c.scalar(query), at_once=True)
+        owner = {"in_owner": owner_of(owner_key)}
+        body = await self._database.read(lambda c: c.scalar(_PROFILE, owner), at_once=True)
         profile: dict[str, object] = {} if body is None else json.loads(body)
         return profile
 

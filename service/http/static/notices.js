@@ -5,7 +5,9 @@ import { el } from "./dom.js";
 /** What to do about an error, by its code. */
 export const ADVICE = {
   budget_exceeded:
-    "Raise max_tokens, lower reserve_tokens, offer fewer tools, or shorten the input.",
+    "Raise max_tokens, lower reserve_tokens, offer fewer tools, or shorten the input. " +
+    "If CORE_IDENTITY is the largest part, shorten the system message with " +
+    "prompts.identity: plain or prompts.identity_file.",
   deadline_exceeded: "Retry with a later deadline; if it happens often, add workers.",
   unauthorized: "This worker needs a token: enter the one of the setting http.token above.",
   forbidden: "Requests from here are not allowed: open the page at the worker's own address.",

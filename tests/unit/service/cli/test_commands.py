@@ -44,11 +44,7 @@ def test_build_prints_the_messages(ctxb: Ctxb) -> None:
     ],
 )
 def test_a_build_without_a_store_says_so(
-    ctxb: Ctxb,
-    monkeypatch: pytest.MonkeyPatch,
-    url: str | None,
-    arguments: list[str],
-    noted: bool,
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch, url: str | None, arguments: list[str], noted: bool
 ) -> None:
     """On stderr, unless the request brought a history or the store outlives the command."""
     if url:
