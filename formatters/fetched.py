@@ -1,13 +1,13 @@
 """Messages that a recall fetches: an entry each, in the form of recalled rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from formatters.guard import GUARD, Guard, Place
 from formatters.handles import make_handle, preview, split_lines
 from formatters.model import Entry, Message, PreviewLimit, Role, ToolCall
 from formatters.printed import dump_value
-from formatters.repair.matching import clean_name
+from formatters.repair.matching import clean_name, match_results
 from formatters.rows import fix_surrogates
 from formatters.times import format_day
 
@@ -22,8 +22,8 @@ class FetchView:
     assistant_name: str = "Nexus"
     #: Return what names a message in recalls, if anything does.
     name: Callable[[str], str | None] = make_handle
-    #: The names of called tools by the ids of the calls, for results that don't name theirs.
-    tools: Mapping[str | None, str] = field(default_factory=dict)
+    #: The names of tools by the ids of results that don't name theirs.
+    tools: Mapping[str, str] = field(default_factory=dict)
     #: From how many tokens on only the beginning and the end are shown; None shows all.
     limit: PreviewLimit | None = None
 
@@ -72,6 +72,14 @@ def full_text(message: Message) -> str:
     return "\n".join(filter(None, [message.content, *map(_format_call, message.tool_calls)]))
 
 
+def find_tool_names(messages: Sequence[Message]) -> dict[str, str]:
+    """Return the names of the tools that were called, by the ids of their results."""
+    return {
+        messages[result].id: messages[caller].tool_calls[call].name
+        for (caller, call), result in match_results(messages).by_call.items()
+    }
+
+
 def _format_call(call: ToolCall) -> str:
     arguments = call.text if call.text is not None else dump_value(call.arguments or {})
     return f"[tool_use:{call.name} {fix_surrogates(arguments)}]"
@@ -79,6 +87,6 @@ def _format_call(call: ToolCall) -> str:
 
 def _speaker(message: Message, view: FetchView) -> str:
     if message.role is Role.TOOL:
-        name = message.name or view.tools.get(message.tool_call_id, "")
+        name = message.name or view.tools.get(message.id, "")
         return f"Tool {clean_name(name)}"
     return "Human" if message.role is Role.HUMAN else view.assistant_name

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from formatters.fetched import FetchView, fetched, full_text
+from formatters.fetched import FetchView, fetched, find_tool_names, full_text
 from formatters.handles import HANDLE_CHARS, is_handle, make_handle, split_lines
 from formatters.model import Block, Count, Entry, Facts, Message, PreviewLimit, Role, Row, Tag
 from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
-from formatters.rows import read_content, read_row, read_rows, sort_messages
+from formatters.rows import read_content, read_role, read_row, read_rows, sort_messages
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
     count_function,
@@ -58,6 +58,10 @@ MESSAGE_TOKENS: Final = 5
 NEW_ROWS: Final = 500
 #: Ids that may be printed, of messages that are too old to be found by their handle.
 PRINTABLE_ID: Final = re.compile(r"[A-Za-z0-9_.:@=+/-]{1,64}")
+#: Rows before a tool result among which its call is looked for, and the most of such reads. Agents
+#: store a call shortly before its result; parallel calls have other results between them.
+CALL_ROWS: Final = 50
+MAX_CALL_READS: Final = 10
 #: In place of messages.
 NOTHING: Final = "(No messages)"
 #: The longest note on how to go on from a query; and from anything else, where there may be two.
@@ -72,6 +76,8 @@ UNKNOWN_PART: Final = 4
 
 #: The changes of a recall's content with which it goes on.
 Change = Mapping[str, Any]
+#: The names of tools by the ids of their results.
+ToolNames = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,10 +368,11 @@ class Fetching:
             if name in unknown
         ]
         messages = sort_messages(_readable(rows))
+        tools = await self._read_tool_names(messages)
         not_found = self._list_unknown([name for name in dict.fromkeys(ids) if name in unknown])
         room = self._room - self._count(not_found)
         return lambda: replace(
-            self._select_by_ids(messages, room), not_found=not_found, warnings=warnings
+            self._select_by_ids(messages, tools, room), not_found=not_found, warnings=warnings
         )
 
     def _list_unknown(self, names: Sequence[str]) -> str:
@@ -378,12 +385,14 @@ class Fetching:
         most = self.max_tokens // UNKNOWN_PART
         return next((text for text in texts if self._count(text) <= most), "")
 
-    def _select_by_ids(self, messages: Sequence[Message], tokens: int) -> Selection:
+    def _select_by_ids(
+        self, messages: Sequence[Message], tools: ToolNames, tokens: int
+    ) -> Selection:
         """Select messages in their order as long as they fit; the first one at least in part."""
         entries: list[Entry] = []
         lines: dict[str, tuple[int, int]] = {}
         more: list[Change] = []
-        view, wanted = self._view(messages), self._content.lines
+        view, wanted = self._view(tools), self._content.lines
         wanted_lines = (wanted[0], wanted[1]) if wanted else None
         room = _Room(tokens, self._count)
         taken = 0
@@ -437,15 +446,18 @@ class Fetching:
             *self._scope, row_id, before=before + 1, after=after + 1
         )
         messages = read_rows(rows)
-        return lambda: self._select_around(messages, row_id)
+        tools = await self._read_tool_names(messages, rows)
+        return lambda: self._select_around(messages, tools, row_id)
 
-    def _select_around(self, messages: Sequence[Message], row_id: str) -> Selection:
+    def _select_around(
+        self, messages: Sequence[Message], tools: ToolNames, row_id: str
+    ) -> Selection:
         """Select the nearest messages on either side, as long as they fit."""
         ids = [message.id for message in messages]
         centre = ids.index(row_id) if row_id in ids else 0
         before, after = self._content.before, self._content.after
         first, last = max(centre - before, 0), min(centre + after, len(ids) - 1)
-        view = self._view(messages, limited=True)
+        view = self._view(tools, limited=True)
         entries = [fetched(message, view) for message in messages]
         room = _Room(self._room, self._count, entries)
         # passed over, but counted and gone on from
@@ -483,6 +495,7 @@ class Fetching:
         """Read rows from the newest on until enough of them contain the text."""
         needle, enough = text.casefold(), self.max_tokens // MESSAGE_TOKENS
         matches: list[Row] = []
+        read: list[Row] = []  # what calls and results are among
         scanned, oldest, is_end = 0, await self._older_than(), False
         while not is_end and len(matches) < enough and scanned < self.settings.memory.max_rows:
             page = await self._read_older(oldest)
@@ -490,18 +503,20 @@ class Fetching:
                 oldest = str(row["id"])
                 if needle in _searched_text(row).casefold():
                     matches.append(row)
+                if row.get("metadata") or read_role(row.get("role")) is Role.TOOL:
+                    read.append(row)
             scanned += len(page)
             is_end = len(page) < SCAN_ROWS
         older_than = None if is_end else oldest
-        messages = _readable(matches[::-1])
-        return lambda: self._select_matches(messages, needle, older_than)
+        messages = [m for m in _readable(matches[::-1]) if m.id not in self.excluded]
+        tools = await self._read_tool_names(messages, read[::-1])
+        return lambda: self._select_matches(messages, tools, needle, older_than)
 
     def _select_matches(
-        self, messages: Sequence[Message], needle: str, older_than: str | None
+        self, new: Sequence[Message], tools: ToolNames, needle: str, older_than: str | None
     ) -> Selection:
         """Select the newest matches that fit."""
-        new = [message for message in messages if message.id not in self.excluded]
-        views = [self._show_match(message, needle) for message in new]
+        views = [self._show_match(message, tools, needle) for message in new]
         entries = [view.entry for view in views]
         room = _Room(self._room, self._count, entries)
         first = len(new)
@@ -527,12 +542,12 @@ class Fetching:
             lines={message.id: view.lines for message, view in shown_here if view.lines},
         )
 
-    def _show_match(self, message: Message, needle: str) -> "_Match":
+    def _show_match(self, message: Message, tools: ToolNames, needle: str) -> "_Match":
         """Show a message that contains a text; of a long one the lines around its first match."""
-        entry = fetched(message, self._view())
+        entry = fetched(message, self._view(tools))
         if last_tokens(entry, self._count) <= self._preview_tokens:
             return _Match(entry)
-        view, lines = self._view(limited=True), split_lines(full_text(message))
+        view, lines = self._view(tools, limited=True), split_lines(full_text(message))
         hits = [number for number, line in enumerate(lines, 1) if needle in line.casefold()]
         if not hits:  # it goes beyond the end of a line
             return _Match(fetched(message, view))
@@ -595,11 +610,30 @@ class Fetching:
 
     # --- entries -----------------------------------------------------------------------------
 
+    async def _read_tool_names(
+        self, messages: Sequence[Message], rows: Sequence[Row] = ()
+    ) -> ToolNames:
+        """Return the names of tools by the ids of results that don't name theirs.
+
+        The calls are looked for among ``rows``, which have all calls and results of a part of the
+        history, then before the newest results.
+        """
+        nameless = [m.id for m in messages if m.role is Role.TOOL and not m.name]
+        names = find_tool_names(read_rows(rows)) if nameless else {}
+        for _ in range(MAX_CALL_READS):
+            newest = next((id_ for id_ in reversed(nameless) if id_ not in names), None)
+            if newest is None:
+                break
+            around = self.sources.history.around
+            near = await around(*self._scope, newest, before=CALL_ROWS, after=0)
+            names = {newest: "", **find_tool_names(read_rows(near)), **names}
+        return names
+
     @property
     def _preview_tokens(self) -> int:
         return max(self._room // LONG_PART, MIN_PREVIEW)
 
-    def _view(self, messages: Sequence[Message] = (), *, limited: bool = False) -> FetchView:
+    def _view(self, tools: ToolNames, *, limited: bool = False) -> FetchView:
         limit = PreviewLimit(self._preview_tokens, self._count) if limited else None
         memory = self.plan.memory
         return FetchView(
@@ -607,7 +641,7 @@ class Fetching:
             minutes_west=memory.minutes_west,
             assistant_name=memory.assistant_name,
             name=self.names.of,
-            tools={call.id: call.name for message in messages for call in message.tool_calls},
+            tools=tools,
             limit=limit,
         )
 

@@ -114,7 +114,10 @@ class History:
     grouped: GroupedHistory | None = None
     #: Rows of the current run, which the context doesn't show as history.
     current: tuple[Message, ...] = ()
+    #: Older rows of the history; rows of the run in the request are no history.
     not_read: int = 0
+    #: Messages of the request's run that may be stored, but are not among the rows that were read.
+    run_not_read: frozenset[str] = frozenset()
     #: How many of the rows are hits of a search: the oldest, with gaps between them. None without
     #: a search.
     found: int | None = None
@@ -429,7 +432,25 @@ class _RowReader:
         For strategies that recall, also read the older rows of a long history that match the
         input.
         """
-        return await (self._read_searched() if self.plan.strategy.recalls else self._read_newest())
+        history = await (
+            self._read_searched() if self.plan.strategy.recalls else self._read_newest()
+        )
+        return await self._without_run(history)
+
+    async def _without_run(self, history: History) -> History:
+        """Return a history whose ``not_read`` doesn't count messages of the request's run.
+
+        The store is asked which of them it has, but rarely: what is stored of a run are mostly the
+        newest rows, which were read.
+        """
+        if not (history.not_read and history.run_not_read):
+            return history
+        rows = await self.store.rows(
+            self.request.owner_key, sorted(history.run_not_read), pruned=False
+        )
+        scopes = [row.get("conversation_id") for row in rows]
+        stored = sum(self.plan.conversation_id in (None, scope) for scope in scopes)
+        return replace(history, not_read=max(history.not_read - stored, 0))
 
     async def _read_newest(self) -> History:
         """Read rows until all that may be printed are there."""
@@ -509,12 +530,16 @@ class _RowReader:
         elsewhere = in_run | {message.id for message in current}
         messages = tuple(m for m in read if m.id not in elsewhere) if elsewhere else read
         current = tuple(m for m in current if m.id not in in_run)
+        # of the first request of a run nothing is stored, and no message without an id of its own
+        own = {str(message.id) for message in request.run.history[1:] if message.id}
+        run_not_read = {request.input_id, *own}.difference(m.id for m in read) if in_run else ()
         needs_turns = plan.memory.limit is not None or plan.strategy.recalls
         return History(
             messages=messages,
             grouped=group_history(messages) if needs_turns or plan.layout == "tagged" else None,
             current=current,
             not_read=max(page.total - len(page.rows) - len(found), 0),
+            run_not_read=frozenset(run_not_read),
             found=None if hits is None else len(found),
             starts=self._starts(messages, page, newest) if plan.strategy.stable_prefix else {},
         )

@@ -93,14 +93,15 @@ def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> li
     weights = {term: idf(statistics.rows, rows) for term, rows in statistics.having.items()}
     ordered = sorted(hits, key=lambda hit: hit.sequence)
     scores: dict[int, float] = {}
-    for index, hit in enumerate(ordered):
-        around = ordered[max(index - NEIGHBOUR_DISTANCE, 0) : index + NEIGHBOUR_DISTANCE + 1]
-        nearby = {
-            term
-            for other in around
-            if abs(other.sequence - hit.sequence) <= NEIGHBOUR_DISTANCE
-            for term in other.terms
-        }
+    first = last = 0
+    for hit in ordered:
+        while ordered[first].sequence < hit.sequence - NEIGHBOUR_DISTANCE:
+            first += 1
+        while last < len(ordered) and ordered[last].sequence <= hit.sequence + NEIGHBOUR_DISTANCE:
+            last += 1
+        nearby = hit.terms
+        if last - first > 1:  # most hits of a long history have no other one nearby
+            nearby = {term for other in ordered[first:last] for term in other.terms}
         # always in the order of the weights, as a sum of floats depends on it
         scores[hit.sequence] = sum(
             weight if term in hit.terms else NEIGHBOUR_WEIGHT * weight

@@ -204,7 +204,8 @@ def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
 
 
 #: By dialect: the statement for the numbers and keys of the newest rows that match a query and have
-#: all keys of the scope. Parameters are ``in_owner``, ``end_time`` and ``end_sequence``.
+#: all keys of the scope, with its own parameters. Others are ``in_owner``, ``end_time`` and
+#: ``end_sequence``.
 _HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], _Hits]]] = {
     "postgresql": _postgres_hits,
     "sqlite": _sqlite_hits,

@@ -13,6 +13,7 @@ from bench.recounts import tokens
 from formatters.handles import make_handle
 from formatters.model import Row, Summary
 from service.audit.reports import make_report
+from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.wire.recall import RecallRequest, RecallSuccess
@@ -499,12 +500,55 @@ async def test_a_fetched_call_has_its_arguments(calling: ContextBuilder) -> None
 
 
 async def test_a_result_has_the_name_of_the_tool_that_was_called(calling: ContextBuilder) -> None:
-    """If the message with the call is fetched too."""
-    for content in ({"around": "m2"}, {"ids": ["m1", "m2"]}):
+    """Whether or not the message with the call is fetched too."""
+    for content in (
+        {"around": "m2"},
+        {"around": "m2", "before": 0, "after": 0},
+        {"ids": ["m1", "m2"]},
+        {"ids": ["m2"]},
+        {"ids": [make_handle("m2")]},
+        {"grep": "plan written"},
+    ):
         answer = await recall(calling, **content, max_tokens=4_000)
         assert f"  Tool write [{make_handle('m2')}]: plan written" in answer.text
-    alone = await recall(calling, ids=["m2"])
-    assert "  Tool unknown [" in alone.text
+
+
+async def test_calls_are_looked_for_in_the_run_of_each_result(make_builder: MakeBuilder) -> None:
+    """Ids of calls may be the same in all runs, and a name is looked for in few rows."""
+    builder = make_builder()
+    history = []
+    for n in range(0, 3 * (MAX_CALL_READS + 2), 3):
+        call = {"tool_calls": [{"id": "call_1", "name": f"tool{n}"}]}
+        history += [
+            row(n, "AI", "", run_id=f"r{n}", metadata=call),
+            row(n + 1, "TOOL", "done", run_id=f"r{n}", metadata={"tool_call_id": "call_1"}),
+            row(n + 2, "TOOL", "lost", run_id=f"r{n}", metadata={"tool_call_id": "other"}),
+        ]
+    await builder.history.append("o", history)
+
+    answer = await recall(builder, ids=["m0", "m7", "m10"])
+    assert "  Tool tool6 [" in answer.text
+    assert "  Tool tool9 [" in answer.text
+    answer = await recall(builder, grep="done")
+    assert [f"  Tool tool{n} [" in answer.text for n in range(0, len(history), 3)] == [True] * 12
+    lost = await recall(builder, grep="lost")
+    assert lost.text.count("  Tool unknown [") == MAX_CALL_READS + 2
+
+
+async def test_the_call_of_a_found_result_may_precede_what_was_read(
+    make_builder: MakeBuilder,
+) -> None:
+    """Where a search for a text ends between the two."""
+    builder = make_builder(settings=Settings(memory=MemorySettings(max_rows=SCAN_ROWS)))
+    call = {"tool_calls": [{"id": "c", "name": "count"}]}
+    history = [
+        row(0, "AI", "", run_id="r", metadata=call),
+        row(1, "TOOL", "soup", run_id="r", metadata={"tool_call_id": "c"}),
+        *(row(n, "HUMAN", "wine") for n in range(2, SCAN_ROWS + 1)),
+    ]
+    await builder.history.append("o", history)
+
+    assert "  Tool count [" in (await recall(builder, grep="soup")).text
 
 
 async def test_a_ranked_row_with_a_call_is_not_whole(calling: ContextBuilder) -> None:

@@ -11,6 +11,7 @@ from service.budget.decisions import Decision
 from service.build.account import Built
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
+from service.wire.request import BuildRequest
 from tests.support import MakeBuilder, MakeRequest, row
 
 #: Rows of the history, up to which one is read whole, and that are read at most.
@@ -120,3 +121,115 @@ async def test_a_row_that_was_read_already_is_not_read_again(
     read = [message.id for message in found.gathered.history.messages]
     assert len(set(read)) == len(read)
     assert read[-1] == f"m{ROWS - 1}"
+
+
+class Watched(MemoryHistory):
+    """A history that knows which rows were read by their ids."""
+
+    by_ids: Sequence[str] = ()
+
+    async def rows(self, owner_key: str, ids: Sequence[str], *, pruned: bool = True) -> list[Row]:
+        """Read rows, and note which."""
+        self.by_ids = ids
+        return await super().rows(owner_key, ids, pruned=pruned)
+
+
+def run_rows(minute: int) -> list[dict[str, Any]]:
+    """Return an input, and four calls with their results, with the ids that they are stored by."""
+    now: dict[str, Any] = {"run_id": "now"}
+    rows = [dict(row(minute, "human", "Find all of them", **now), id="input")]
+    for n in range(4):
+        call = {"tool_calls": [{"id": f"c{n}", "name": "find", "arguments": {"number": n}}]}
+        result = {"tool_call_id": f"c{n}"}
+        rows += [
+            dict(row(minute + 1, "ai", "", **now, metadata=call), id=f"call{n}"),
+            dict(row(minute + 2, "tool", f"found {n}", **now, metadata=result), id=f"result{n}"),
+        ]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("minute", "conversation", "stored", "most", "not_read"),
+    [
+        (300, None, 9, 5, 100),  # a run that is longer than what is read
+        (100, None, 9, 20, 80),  # a run that is older than the history, by its times
+        (300, None, 0, 20, 80),  # a run that isn't stored
+        (300, None, 6, 4, 100),  # a run that is stored in part
+        (300, "here", 9, 5, 100),
+    ],
+)
+async def test_messages_of_the_run_are_not_counted_as_history(
+    make_builder: MakeBuilder,
+    minute: int,
+    conversation: str | None,
+    stored: int,
+    most: int,
+    not_read: int,
+) -> None:
+    """Where they are stored and weren't read, as the context shows them anyway."""
+    builder = make_builder(settings=Settings(memory=MemorySettings(limit=None, max_rows=most)))
+    run = run_rows(minute)
+    past = [row(n, "human", f"{FILLING} {n}") for n in range(200, 300)]
+    await builder.history.append("o", [*past, *run[:stored]], conversation_id=conversation)
+    # of another conversation, which doesn't count
+    await builder.history.append("o", [dict(row(0, "human", "x"), id="other")], conversation_id="b")
+    context = {"explain": True, "recall_tool": True, "memory_tokens": 4_000}
+    content = {"history": run, "metadata": {"context": context}}
+    request = {"owner_key": "o", "conversation_id": conversation}
+    found = await builder.build_or_raise(
+        BuildRequest.model_validate({**request, "content": content})
+    )
+
+    # without a conversation all are in scope
+    other = conversation is None
+    assert [each.count for each in unread(found)] == [not_read + other]
+    decided = {id_ for each in found.content.decisions for id_ in each.message_ids}
+    assert len(decided - {"input"}) + not_read + other == 100 + other + 8
+    note = f"({not_read + other} earlier messages are not shown; call recall"
+    assert any(note in str(message["content"]) for message in found.content.messages)
+
+
+async def test_a_message_of_the_run_may_have_the_id_of_a_row_elsewhere(
+    make_builder: MakeBuilder,
+) -> None:
+    """A row of another conversation isn't among those that weren't read."""
+    builder = make_builder(settings=Settings(memory=MemorySettings(limit=None, max_rows=20)))
+    run = run_rows(100)
+    await builder.history.append("o", history(100), conversation_id="here")
+    await builder.history.append("o", run, conversation_id="there")
+    content = {"history": run, "metadata": {"context": {"explain": True}}}
+    request = {"owner_key": "o", "conversation_id": "here", "content": content}
+    found = await builder.build_or_raise(BuildRequest.model_validate(request))
+
+    assert [each.count for each in unread(found)] == [80]
+
+
+@pytest.mark.parametrize(
+    ("past", "stored", "run", "read"),
+    [
+        (100, 0, 1, []),  # the first request of a run
+        (100, 9, 9, []),  # all of the run was read
+        (5, 0, 9, []),  # all of the history was read
+        (100, 1, 3, ["call0", "result0"]),
+    ],
+)
+async def test_the_store_is_asked_for_the_run_only_where_it_matters(
+    make_builder: MakeBuilder,
+    builder: ContextBuilder,
+    past: int,
+    stored: int,
+    run: int,
+    read: list[str],
+) -> None:
+    """Most builds know how many rows they didn't read."""
+    store = Watched(lambda: builder.tokenizers.counter("o200k_base"), builder.clock)
+    watching = make_builder(
+        settings=Settings(memory=MemorySettings(limit=None, max_rows=20)),
+        sources={"history": store},
+    )
+    rows = run_rows(100)
+    await store.append("o", [*history(past), *rows[:stored]])
+    request = {"owner_key": "o", "content": {"history": rows[:run]}}
+    await watching.build_or_raise(BuildRequest.model_validate(request))
+
+    assert [*store.by_ids] == read
