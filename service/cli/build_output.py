@@ -1,18 +1,17 @@
 """Print a build: its messages, tokens and decisions, or why it failed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Final
 
 import typer
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from service.audit.reports import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
 from service.cli.output import cell, console, print_text, printable, table
+from service.cli.previews import NO_TEXTS, Texts, format_messages, previewed
 from service.errors import Problem
 from service.wire.response import (
     BuildResponse,
@@ -22,16 +21,6 @@ from service.wire.response import (
     Usage,
     WarningRecord,
 )
-
-#: A group of up to this many messages lists all of their ids; a larger one its first and last.
-MAX_LISTED_IDS: Final = 2
-#: Ids of this length or more are cut to their first characters.
-LONG_ID: Final = 15
-ID_PREFIX: Final = 12
-
-#: Texts of messages, by their ids.
-Texts = Mapping[str, str]
-NO_TEXTS: Final[Texts] = MappingProxyType({})
 
 _DECISION_STYLES: Final[Mapping[str, str]] = {
     "kept": "green",
@@ -187,9 +176,25 @@ def decisions_table(decisions: Sequence[DecisionRecord], texts: Texts = NO_TEXTS
         if several_blocks:
             rows.add_section()
             rows.add_row(Text(printable(block), style="bold"))
-        for _, alike in groupby(of_block, key=lambda row: (row.decision, row.reason)):
-            _add_decisions(rows, list(alike), extra, texts)
+        for alike in _neighbours(of_block):
+            _add_decisions(rows, alike, extra, texts)
     return rows
+
+
+def previewed_ids(decisions: Iterable[DecisionRecord]) -> list[str]:
+    """Return the ids of the messages of which `decisions_table` shows the first words."""
+    ids = (previewed(_ids(alike)) for alike in _neighbours(decisions))
+    return list(dict.fromkeys(chain(*ids)))
+
+
+def _neighbours(decisions: Iterable[DecisionRecord]) -> Iterator[list[DecisionRecord]]:
+    """Group adjacent decisions that are alike."""
+    groups = groupby(decisions, key=lambda row: (row.block, row.decision, row.reason))
+    return (list(alike) for _, alike in groups)
+
+
+def _ids(decisions: Iterable[DecisionRecord]) -> list[str]:
+    return [message_id for decision in decisions for message_id in decision.message_ids]
 
 
 def styled_decision(decision: str) -> Text:
@@ -202,14 +207,6 @@ def reason_text(decision: DecisionRecord) -> str:
     return decision.detail.partition(": ")[2] or decision.reason
 
 
-def format_ids(ids: Sequence[str]) -> str:
-    """Return ids in the width of a cell: of many the first and the last, and their number."""
-    short = [name if len(name) < LONG_ID else f"{name[:ID_PREFIX]}…" for name in ids]
-    if len(ids) <= MAX_LISTED_IDS:
-        return ", ".join(short)
-    return f"{short[0]} … {short[-1]} ({len(ids)})"
-
-
 #: Columns that are left out if no decision has a value for them.
 _EXTRA_COLUMNS: Final[Mapping[str, Callable[[DecisionRecord], float | None]]] = {
     "Score": lambda decision: decision.score,
@@ -220,10 +217,10 @@ _EXTRA_COLUMNS: Final[Mapping[str, Callable[[DecisionRecord], float | None]]] = 
 def _add_decisions(
     rows: Table, alike: Sequence[DecisionRecord], extra: Sequence[str], texts: Texts
 ) -> None:
-    ids = [message_id for decision in alike for message_id in decision.message_ids]
+    ids = _ids(alike)
     unnamed = f"{sum(decision.count or 0 for decision in alike)} rows"
     rows.add_row(
-        _format_messages(ids, texts) if ids else unnamed,
+        format_messages(ids, texts) if ids else unnamed,
         styled_decision(alike[0].decision),
         _format_tokens([decision.tokens for decision in alike]),
         *(_format_range(_extra_values(title, alike)) for title in extra),
@@ -236,18 +233,6 @@ def _format_tokens(counts: Sequence[int | None]) -> str:
     known = [count for count in counts if count is not None]
     at_least = "at least " if len(known) < len(counts) else ""
     return f"{at_least}{sum(known):,}" if known else ""
-
-
-def _format_messages(ids: Sequence[str], texts: Texts) -> Group:
-    """Return ids, and below them a line each of the first and the last message."""
-    lines = [Text(printable(format_ids(ids)))]
-    for name in dict.fromkeys((ids[0], ids[-1])):
-        words = " ".join(texts.get(name, "").split())
-        gap = "… " if len(lines) > 1 and len(ids) > MAX_LISTED_IDS else ""
-        if words:
-            line = printable(f"{gap}{words}")
-            lines.append(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))
-    return Group(*lines)
 
 
 def _extra_values(title: str, decisions: Iterable[DecisionRecord]) -> list[float]:

@@ -1,7 +1,8 @@
 """``ctxb diff``: compare two builds."""
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -21,12 +22,20 @@ from service.audit.compare import (
     outcome_of,
 )
 from service.audit.report_store import find_report
-from service.audit.reports import BUILD_ID, ContentReport, make_report, report_content
-from service.cli.build_output import format_ids, reason_text, styled_decision
+from service.audit.reports import BUILD_ID, BuildReport, ContentReport, make_report, report_content
+from service.cli.build_output import reason_text, styled_decision
 from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Json
 from service.cli.output import console, print_text, printable, table
+from service.cli.previews import (
+    Texts,
+    format_messages,
+    previewed,
+    read_stored_texts,
+    texts_of,
+    texts_of_rows,
+)
 from service.cli.request import complete_strategy, read_bytes
 from service.cli.start import run_on_bus, start
 from service.config.settings import Settings
@@ -86,17 +95,21 @@ def diff(
         "model": model,
     }
     options = {name: values for name, values in given.items() if values}
+    texts: dict[str, str] = {}
     if request is None:
         a, b = read_pair(settings, builds or (), options)
     elif builds:
         raise typer.BadParameter("either two builds or --request")
     else:
-        a, b = run_until_stopped(build_pair(settings, request, options))
+        a, b, texts = run_until_stopped(build_pair(settings, request, options))
     comparison = compare(a, b)
     if as_json:
         typer.echo(TypeAdapter(Comparison).dump_json(comparison, indent=2, exclude={"content"}))
     else:
-        print_comparison(comparison, text=text)
+        for report in (a, b):
+            if isinstance(report, BuildReport):
+                texts |= _reported_texts(settings, report, comparison)
+        print_comparison(comparison, texts, text=text)
     raise typer.Exit(Exit.OK if comparison.identical else Exit.DIFFERENT)
 
 
@@ -138,8 +151,10 @@ def _read_build(settings: Settings, path: Path) -> ContentReport:
 
 async def build_pair(
     settings: Settings, path: Path, options: Mapping[str, Sequence[Any]]
-) -> tuple[ContentReport, ContentReport]:
+) -> tuple[ContentReport, ContentReport, dict[str, str]]:
     """Build a request twice at the same moment: with each option's first value, and its last.
+
+    Returns the reports, and the texts of the history that was read.
 
     Raises:
         typer.BadParameter: No option has two values, or one has more.
@@ -153,17 +168,34 @@ async def build_pair(
     async with open_builder(settings) as builder:
         moment = builder.clock()
         reports = []
+        texts: dict[str, str] = {}
         for index in (0, -1):
             side = {name: values[index] for name, values in options.items()}
             set_options(request, {**side, "explain": True})
             decoded = decode(json.dumps(request).encode(), received_at=moment)
             built = await builder.build_or_raise(decoded)
             reports.append(make_report(built, at=moment, content="full", settings={}))
-    return reports[0], reports[1]
+            texts |= texts_of((*built.gathered.history.messages, *built.gathered.run))
+    return reports[0], reports[1], texts
 
 
-def print_comparison(comparison: Comparison, *, text: bool) -> None:
-    """Print what differs; with ``text`` the lines of the messages as well."""
+def _reported_texts(settings: Settings, report: BuildReport, comparison: Comparison) -> Texts:
+    """Return the words of messages that a table shows, from the store or the build's request."""
+    groups = _neighbours(comparison.history)
+    ids = [name for group in groups for name in previewed(_ids(group))]
+    owner, body = report.request.owner_key, report.request.body
+    stored = asyncio.run(read_stored_texts(settings, owner, ids))
+    if body is None:
+        return stored
+    request = decode(json.dumps(body).encode(), received_at=report.request.now)
+    return {**stored, **texts_of_rows(request.options.past or ())}
+
+
+def print_comparison(comparison: Comparison, texts: Texts, *, text: bool) -> None:
+    """Print what differs; with ``text`` the lines of the messages as well.
+
+    ``texts`` are of messages of history, by their ids: their first words are shown.
+    """
     if comparison.identical:
         print_text(f"identical: both send the same messages and tools ({comparison.b})")
     for change in comparison.settings:
@@ -173,7 +205,7 @@ def print_comparison(comparison: Comparison, *, text: bool) -> None:
     if not comparison.explained and not comparison.identical:
         print_text("history: not compared, since a build lists no decisions; build with --explain")
     if comparison.history:
-        _print_history(comparison.history)
+        _print_history(comparison.history, texts)
     for message in comparison.messages:
         _print_message(message, text=text)
     for side, warnings in (("A", comparison.warnings_a), ("B", comparison.warnings_b)):
@@ -195,14 +227,21 @@ def _print_tokens(changes: Iterable[Change]) -> None:
     console().print(table("Tokens", *columns, rows=rows, numbers=columns))
 
 
-def _print_history(changes: Iterable[HistoryChange]) -> None:
+def _neighbours(changes: Iterable[HistoryChange]) -> Iterator[list[HistoryChange]]:
+    """Group adjacent changes that are alike."""
+    groups = groupby(changes, key=lambda change: (outcome_of(change.a), outcome_of(change.b)))
+    return (list(alike) for _, alike in groups)
+
+
+def _ids(changes: Iterable[HistoryChange]) -> list[str]:
+    return [change.message_id for change in changes]
+
+
+def _print_history(changes: Iterable[HistoryChange], texts: Texts) -> None:
     """Print the messages with different decisions, adjacent ones that are alike in one row."""
     rows = table("Messages", "A", "B", "Why", title="History")
     rows.columns[0].max_width = 24
-    for _, alike in groupby(
-        changes, key=lambda change: (outcome_of(change.a), outcome_of(change.b))
-    ):
-        group = list(alike)
+    for group in _neighbours(changes):
         sides = {"A": group[0].a, "B": group[0].b}
         reasons = [
             f"{name}: {reason_text(side)}"
@@ -210,7 +249,7 @@ def _print_history(changes: Iterable[HistoryChange]) -> None:
             if side and side.decision != "kept"
         ]
         rows.add_row(
-            printable(format_ids([change.message_id for change in group])),
+            format_messages(_ids(group), texts),
             *(styled_decision(side.decision if side else "not read") for side in sides.values()),
             printable("; ".join(reasons)),
         )

@@ -12,15 +12,21 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from formatters.model import Message, Row
-from formatters.rows import read_rows
+from formatters.model import Row
 from service.app import open_builder
 from service.budget.strategies import STRATEGIES
-from service.cli.build_output import print_context, print_explanation, print_response, print_summary
+from service.cli.build_output import (
+    previewed_ids,
+    print_context,
+    print_explanation,
+    print_response,
+    print_summary,
+)
 from service.cli.exits import Exit, run_until_stopped
 from service.cli.history_files import read_history
 from service.cli.models import complete_model
 from service.cli.options import Json, owner_option
+from service.cli.previews import Texts, read_stored_texts, read_texts, texts_of_rows
 from service.cli.start import has_persistent_store, start
 from service.connect import connect_client, open_tracer, require_shared_bus
 from service.wire.payload import read_json
@@ -141,12 +147,14 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     settings = start(ctx.obj)
     request = make_request(options)
 
-    async def built() -> BuildResponse:
+    async def built() -> tuple[BuildResponse, Texts]:
         async with open_builder(settings) as builder:
-            return await builder.handle_build_request(request)
+            response = await builder.handle_build_request(request)
+            ids = _explained_ids(response) if options.explain and not as_json else ()
+            return response, await read_texts(builder.history, str(response.owner_key), ids)
 
-    response = run_until_stopped(built())
-    show = _explain(request) if options.explain else print_context
+    response, texts = run_until_stopped(built())
+    show = _explain(request, texts) if options.explain else print_context
     code = print_response(response, as_json=as_json, show=show)
     if code is Exit.OK and not (has_persistent_store(settings) or _past(request) is not None):
         typer.echo(
@@ -187,19 +195,21 @@ def send(
     settings = require_shared_bus(start(ctx.obj))
     request = make_request(options)
 
-    async def sent() -> tuple[BuildResponse, float]:
+    async def sent() -> tuple[BuildResponse, float, Texts]:
         async with (
             open_tracer(settings) as tracer,
             connect_client(settings, tracer=tracer) as client,
         ):
             before = time.perf_counter()
             response = await client.send(request, timeout_seconds=timeout, via=via)
-            return response, time.perf_counter() - before
+            seconds = time.perf_counter() - before
+        ids = _explained_ids(response) if options.explain and not as_json else ()
+        return response, seconds, await read_stored_texts(settings, str(response.owner_key), ids)
 
-    response, seconds = asyncio.run(sent())
+    response, seconds, texts = asyncio.run(sent())
     if not as_json:
         typer.echo(f"{response.content.status} in {seconds * 1000:.0f} ms: {response.id}")
-    show = _explain(request) if options.explain else print_summary
+    show = _explain(request, texts) if options.explain else print_summary
     raise typer.Exit(print_response(response, as_json=as_json, show=show))
 
 
@@ -231,12 +241,20 @@ def make_request(options: RequestOptions) -> dict[str, Any]:
     return request
 
 
-def _explain(request: dict[str, Any]) -> Callable[[BuildSuccess], None]:
-    """Return what prints the explanation of a build, with the words of the request's own rows."""
+def _explained_ids(response: BuildResponse) -> Sequence[str]:
+    """Return the ids of the messages of which an explanation shows the first words."""
+    content = response.content
+    return () if content.status == "error" else previewed_ids(content.decisions)
+
+
+def _explain(request: dict[str, Any], stored: Texts) -> Callable[[BuildSuccess], None]:
+    """Return what prints the explanation of a build, with the words of its rows.
+
+    ``stored`` are those of stored rows; rows that the request brought have its own words.
+    """
 
     def explain(content: BuildSuccess) -> None:
-        rows = _past(request) or ()
-        print_explanation(content, {message.id: _words(message) for message in read_rows(rows)})
+        print_explanation(content, {**stored, **texts_of_rows(_past(request) or ())})
 
     return explain
 
@@ -244,12 +262,6 @@ def _explain(request: dict[str, Any]) -> Callable[[BuildSuccess], None]:
 def _past(request: dict[str, Any]) -> Sequence[Row] | None:
     """Return the history that a valid request brought, or None."""
     return BuildRequest.model_validate(request).options.past
-
-
-def _words(message: Message) -> str:
-    """Return the text of a message, or else the tools that it calls."""
-    calls = ", ".join(f"{call.name}()" for call in message.tool_calls)
-    return message.content.strip() or calls
 
 
 def read_bytes(path: Path) -> bytes:

@@ -29,6 +29,7 @@ from formatters.custom import TAG_PATTERN
 from formatters.guard import GUARD
 from formatters.model import BUILT_IN_TAGS
 from formatters.providers.context_management import ContextEdit, ContextManagement
+from formatters.rows import as_mapping
 from service.errors import ContextBuilderError, Problem, did_you_mean, escape_key, shown
 from service.wire.payload import (
     MAX_BYTES,
@@ -49,6 +50,7 @@ from service.wire.validation import (
     check_ids,
     check_input,
     check_version,
+    clean_parts,
     has_lone_surrogate,
     invalid_errors,
     is_recall,
@@ -469,6 +471,8 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
             request = handler(with_derived_ids(data, nameless=nameless) | receipt)
         first = request.run.history[0]
         check_input(first.content, first.role, request.input_pointer)
+        if info.context is None:  # otherwise all of it was read from JSON
+            _clean_parts(request)
         return request
 
     @cached_property
@@ -561,6 +565,20 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
             fingerprint=self.fingerprint,
             metadata=self.metadata,
         )
+
+
+def _clean_parts(request: BuildRequest) -> None:
+    """Read the provider parts of all rows as `decode` does; the caller's own rows don't change."""
+    for index, row in enumerate(request.options.past or ()):
+        pointer = f"{request.options_pointer}/past/{index}"
+        clean_parts(row, pointer)
+        if "provider_parts" in as_mapping(row.get("metadata")):
+            row["metadata"] = {**row["metadata"]}
+            clean_parts(row["metadata"], f"{pointer}/metadata")
+    for index, message in enumerate(request.run.history):
+        pointer = f"/content/history/{index}"
+        clean_parts(message.model_extra or {}, pointer)
+        clean_parts(message.metadata or {}, f"{pointer}/metadata")
 
 
 class RejectedError(ContextBuilderError):

@@ -3,6 +3,7 @@
 All of them read the plain JSON object, before any model is made of it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, Final
@@ -156,6 +157,22 @@ def misplaced_keys(request: Mapping[str, object], options: Set[str]) -> tuple[st
     belong = options - as_mapping(metadata.get("context")).keys()
     keys = [f"/content/{key}" for key in run.keys() & (belong | {"messages"})]
     return tuple(sorted([*keys, *(f"/content/metadata/{key}" for key in metadata.keys() & belong)]))
+
+
+def clean_parts(holder: dict[str, Any], pointer: str) -> None:
+    """Replace ``provider_parts`` by what `decode` would read: they are sent as they came.
+
+    Raises:
+        InvalidRequestError: They hold values that JSON doesn't have.
+    """
+    if holder.get("provider_parts") is None:
+        return
+    try:
+        text = json.dumps(holder["provider_parts"], ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = Problem(f"{pointer}/provider_parts", f"cannot be written as JSON: {error}")
+        raise InvalidRequestError(f"{problem.pointer}: {problem.detail}", [problem]) from error
+    holder["provider_parts"] = json.loads(fix_surrogates(text))
 
 
 def omit_derived(schema: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from service.budget.fit_recall import (
     choose_passages,
     fit_recall,
     normalize_words,
+    recall_rows,
     select_rows,
 )
 from service.budget.strategies.relevance import Relevance
@@ -115,3 +116,29 @@ def test_nothing_is_ranked_if_all_rows_are_shown() -> None:
         (("old",), "dropped"),
         (("m",), "kept"),
     ]
+
+
+def test_rows_that_repair_removed_are_not_recalled() -> None:
+    """A row whose own message is gone is no candidate; one that lost a result still is."""
+    asked = Message(id="asked", role=Role.HUMAN, content="Where?")
+    said = Message(id="said", role=Role.AI, content="At the lake")
+    result = Message(id="result", role=Role.TOOL, content="lake")
+    rows = tuple(
+        replace(row(messages[0].content), messages=messages)
+        for messages in ((asked,), (said, result))
+    )
+    gone = Omission(message_ids=("asked", "result"), reason="orphan_result")
+    whole = Block(tag="HISTORY", entries=(Entry(text="", messages=(said,)),), omissions=(gone,))
+    request = RecallRequest(
+        rows=Block(tag="RECALLED", entries=rows, additive=True),
+        strategy=Relevance(rank=lambda _question, _passages, _now: []),
+        rank=lambda passages: [1.0 for _ in passages],
+    )
+
+    found = recall_rows(whole, replace(whole, entries=()), request, 200, len)
+
+    assert found.candidates == [rows[1]]
+    assert [(each.message_ids, each.outcome) for each in found.present] == [
+        (("said", "result"), "kept")
+    ]
+    assert found.decide() == found.present

@@ -1,5 +1,6 @@
 """The wire contract: what comes in, what goes out."""
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -629,3 +630,47 @@ def test_an_object_that_is_no_json_is_an_invalid_request(profile: dict[Any, Any]
     content = {"current_input": "hi", "user_profile": profile}
     with pytest.raises(InvalidRequestError):
         BuildRequest.model_validate({"owner_key": "o", "content": content})
+
+
+def with_parts(place: str, parts: object) -> dict[str, Any]:
+    """Return a request with provider parts in one of the places that may have some."""
+    kept: dict[str, Any] = {"provider_parts": parts}
+    row = {"role": "AI", "content": "hey", **(kept if place.endswith("0") else {"metadata": kept})}
+    content: dict[str, Any] = {"current_input": "hi", "context": {"past": [row]}}
+    if place.startswith("history"):
+        content = {"history": [{"content": "hi"}, {**row, "id": "a"}]}
+    return {"owner_key": "o", "content": content}
+
+
+PLACES = {
+    "past 0": "/content/context/past/0/provider_parts",
+    "past": "/content/context/past/0/metadata/provider_parts",
+    "history 0": "/content/history/1/provider_parts",
+    "history": "/content/history/1/metadata/provider_parts",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", [b"x", {1}, float("nan"), {"a": [object()]}])
+def test_parts_for_a_provider_that_are_no_json_are_refused(place: str, value: object) -> None:
+    """They are sent as they came, so a build could only fail later."""
+    with pytest.raises(InvalidRequestError) as caught:
+        BuildRequest.model_validate(with_parts(place, [{"type": "thinking", "thinking": value}]))
+
+    assert [problem.pointer for problem in caught.value.problems] == [PLACES[place]]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_parts_for_a_provider_are_read_as_from_the_bus(place: str) -> None:
+    """Lone surrogates are replaced, in keys too, and pairs are joined; the caller's stay."""
+    own = with_parts(place, [{"a\ud800": "\ud83d", "b": ("\ud83d\ude00",)}])
+    before = copy.deepcopy(own)
+    request = BuildRequest.model_validate(own)
+    (row,) = request.options.past or request.run_rows
+    read = decode(json.dumps(own).encode())
+    (sent,) = read.options.past or read.run_rows
+
+    assert row.get("provider_parts") == sent.get("provider_parts")
+    assert row.get("metadata") == sent.get("metadata")
+    assert "\ud83d" not in str(row)
+    assert own == before

@@ -1,0 +1,46 @@
+"""The words of messages for tables."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from service.cli.exits import Exit
+from service.cli.previews import read_stored_texts, texts_of_rows
+from service.config.load import load_settings
+
+Ctxb = Callable[..., Result]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"), [('{"to": "FRA"}', "f(…)"), ("{}", "f()"), ("{broken", "f(…)")]
+)
+def test_a_call_shows_whether_it_has_arguments(arguments: str, shown: str) -> None:
+    """A mark stands for them: they may be long."""
+    function = {"name": "f", "arguments": arguments}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    rows = [{"id": "m1", "role": "assistant", "content": "", "tool_calls": calls}]
+    assert texts_of_rows(rows) == {"m1": shown}
+
+
+async def test_a_store_that_cannot_be_read_has_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory, or without its tables: what is explained is shown without them."""
+    assert await read_stored_texts(load_settings(None), "ana", ["m1"]) == {}
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///no/such/folder/ctxb.db")
+    assert await read_stored_texts(load_settings(None), "ana", ["m1"]) == {}
+
+
+def test_an_explanation_shows_the_words_of_stored_rows(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it shows those of rows that the request brought."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///ctxb.db")
+    rows = [{"id": f"m{n}", "role": "user", "content": f"Line {n} of soup"} for n in range(9)]
+    Path("rows.json").write_text(json.dumps(rows))
+    assert ctxb("history", "import", "rows.json", "--owner", "ana").exit_code == Exit.OK
+    result = ctxb("build", "--owner", "ana", "--input", "Hi", "--explain")
+    decisions = result.stdout.partition("Decisions")[2]
+    assert "Line 0 of soup" in decisions
+    assert "… Line 8 of soup" in decisions
