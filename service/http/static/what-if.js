@@ -4,6 +4,7 @@ import { post } from "./api.js";
 import { comparison } from "./comparison.js";
 import { el } from "./dom.js";
 import { candidates, count, number, signed } from "./format.js";
+import { knownMessages } from "./ledger.js";
 import { failed, loading } from "./notices.js";
 import { STRATEGIES } from "./strategies.js";
 import { widthOf } from "./token-bar.js";
@@ -44,6 +45,7 @@ export function whatIf(build, owner) {
 function asking(build, owner, results, status) {
   let timer = 0;
   let running = null;
+  let known = null;
   return (wishes) => {
     clearTimeout(timer);
     running?.abort();
@@ -58,9 +60,12 @@ function asking(build, owner, results, status) {
       if (!results.children.length) results.replaceChildren(loading("what would be"));
       const path = `/v1/builds/${build.summary.build_id}/what-if`;
       try {
+        known ??= knownMessages(build, owner);
         const found = await post(path, wishes, { owner, signal });
+        const messages = await known;
+        if (signal.aborted) return;
         status.textContent = conclusion(build, found.build);
-        results.replaceChildren(outcome(build, found));
+        results.replaceChildren(outcome(build, found, messages));
       } catch (error) {
         if (error.name === "AbortError") return;
         status.textContent = "It can't be built like that.";
@@ -84,7 +89,7 @@ function conclusion(then, now) {
   return `${change} (${number(outcomes.kept)} of ${number(all)}), ${tokens} tokens. ${history}${before}`;
 }
 
-function outcome(then, { build: now, comparison: found }) {
+function outcome(then, { build: now, comparison: found }, messages) {
   const scale = Math.max(widthOf(then.usage), widthOf(now.usage));
   const bar = (name, { usage }, legend) => {
     const made = document.createElement("token-bar");
@@ -96,7 +101,10 @@ function outcome(then, { build: now, comparison: found }) {
     {},
     bar("As it was", then, false),
     bar("As it would be", now, true),
-    comparison(found, ["As it was", "As it would be"]),
+    comparison(found, ["As it was", "As it would be"], [
+      { build: then, messages },
+      { build: now, messages },
+    ]),
   );
 }
 
