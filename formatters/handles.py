@@ -22,6 +22,10 @@ _LINE: Final = re.compile(rf"[^\n]{{1,{LINE_CHARS}}}\n?|\n")
 BEGINNING: Final = 2 / 3
 #: The part of the beginning and of the end that may be given up to cut at a line's end.
 NEAR: Final = 3
+#: The least share of a native result's tokens that a preview of it saves. Savings of less aren't
+#: worth a recall: besides the rest of a result, a recall takes 82 tokens of `o200k_base` for its
+#: call and for the lines above that rest, which is a quarter of 328 tokens.
+LEAST_SAVED: Final = 1 / 4
 #: Characters that a token rarely has.
 CHARS_PER_TOKEN: Final = 16
 
@@ -48,18 +52,20 @@ def preview(
     """Return the beginning and the end of a row's text, guarded, within the limit.
 
     The line between them counts the omitted text, and has the ``name`` that recalls it, if there
-    is one. None if the whole text fits. As part of a ``native`` message it has no gutter.
+    is one. None if the whole text fits. As part of a ``native`` message it has no gutter, and None
+    is also returned if a preview might save less than `LEAST_SAVED`.
     """
     count, tokens = limit.count, limit.tokens
-    if len(text.encode("utf-8", "surrogatepass")) <= tokens:
+    most = int(tokens / (1 - LEAST_SAVED)) if native else tokens
+    if len(text.encode("utf-8", "surrogatepass")) <= most:
         return None
 
     def quote(part: str, place: Place) -> str:
         return guard.shatter(part) if native else guard.quote(part, place)
 
     # of most texts that are too long, a part is counted
-    if count(quote(text[: tokens * CHARS_PER_TOKEN], Place.ROW)) <= tokens and (
-        len(text) <= tokens * CHARS_PER_TOKEN or count(quote(text, Place.ROW)) <= tokens
+    if count(quote(text[: most * CHARS_PER_TOKEN], Place.ROW)) <= most and (
+        len(text) <= most * CHARS_PER_TOKEN or count(quote(text, Place.ROW)) <= most
     ):
         return None
     text, recall = normalize(text), f"; recall id {name}" if name else ""

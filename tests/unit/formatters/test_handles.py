@@ -70,6 +70,18 @@ def test_what_fits_has_no_preview(text: str) -> None:
     assert preview(text, make_handle("m1"), GUARD, PreviewLimit(20, words), native=True) is None
 
 
+@pytest.mark.parametrize(("number", "is_whole"), [(30, True), (40, True), (41, False)])
+def test_a_result_stays_whole_unless_a_quarter_is_saved(number: int, *, is_whole: bool) -> None:
+    """As a part of an answer, which other messages share, it keeps to its limit."""
+    text, limit = "word number, " * (number // 2) + "last" * (number % 2), PreviewLimit(30, words)
+    native = preview(text, make_handle("m1"), GUARD, limit, native=True)
+    printed = preview(text, make_handle("m1"), GUARD, limit, native=False)
+
+    assert (native is None) == is_whole
+    assert words(native or "") <= 30
+    assert (printed is None) == (number == 30)
+
+
 def test_a_preview_has_the_beginning_and_the_end() -> None:
     """A line between them names the omitted lines, and the handle that recalls them."""
     text = "\n".join(f"line {number} of the result" for number in range(1, 101))
