@@ -1,4 +1,4 @@
-"""The embedded server starts, keeps nothing on disk, and never outlives its process."""
+"""The embedded server starts, keeps what it should, and never outlives its process."""
 
 import asyncio
 import os
@@ -99,7 +99,7 @@ async def test_server_is_for_the_owner_of_the_url(binary: ServerBinary) -> None:
 async def test_nothing_is_left_on_disk(
     binary: ServerBinary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server leaves nothing behind."""
+    """Without a directory, the server leaves nothing behind."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     async with embedded_server(binary=binary) as url, redis.Redis.from_url(url) as client:
@@ -107,6 +107,26 @@ async def test_nothing_is_left_on_disk(
         await client.bgsave()
 
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - pathlib blocks as well
+
+
+async def test_directory_keeps_everything(binary: ServerBinary, tmp_path: Path) -> None:
+    """With a directory, the next server finds what the last one held."""
+    home = tmp_path / "a bus" / "of ours"
+    async with embedded_server(home, binary=binary) as url, redis.Redis.from_url(url) as client:
+        await client.set("key", "value")
+
+    async with embedded_server(home, binary=binary) as url, redis.Redis.from_url(url) as client:
+        assert await client.get("key") == b"value"
+
+
+async def test_directory_has_one_server(tmp_path: Path) -> None:
+    """Two servers never write to the same directory."""
+    if find_server() is None:
+        lacking("no server on this machine")
+    async with embedded_server(tmp_path):
+        with pytest.raises(BusError, match="another server uses"):
+            async with embedded_server(tmp_path):
+                pass
 
 
 async def test_taken_port_is_tried_elsewhere(
@@ -186,13 +206,12 @@ async def test_server_dies_with_its_process(ending: signal.Signals) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-async def test_server_dies_with_its_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_dies_with_its_guard(tmp_path: Path) -> None:
     """A guard that is killed takes the server with it."""
     if find_server() is None:
         lacking("no server on this machine")
-    # in the folder of the test: nobody is left to remove the server's
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    async with embedded_server() as url:
+    # in a folder of the test: nobody is left to remove one of its own
+    async with embedded_server(tmp_path) as url:
         pid = await process_id(url)
 
         os.kill(parent_of(pid), signal.SIGKILL)

