@@ -354,6 +354,23 @@ async def test_what_would_be_is_shown_and_kept_nowhere(
     ]
 
 
+async def test_what_a_build_had_is_shown_as_its_own(
+    open_page: OpenPage, family: Sequence[str]
+) -> None:
+    """Its strategy, layout and tokens for history; a number that is too small is said to be so."""
+    page = await open_page(at(FAMILY, f"builds/{family[2]}/what-if"))
+    await expect(page.get_by_label("Strategy")).to_have_value("middle_out")
+    await expect(page.get_by_label("Layout")).to_have_value("tagged")
+    field = page.get_by_label("Tokens for history")
+    await expect(field).to_have_attribute("placeholder", "500")
+    await field.fill("63")
+    await expect(page.locator(".wrong")).to_have_text("A whole number of at least 64")
+    await expect(page.get_by_text("Change something")).to_be_visible()
+    await field.fill("64")
+    await expect(page.locator(".wrong")).to_have_text("")
+    await expect(page.get_by_text("fewer would be kept")).to_be_visible()
+
+
 async def test_another_model_can_be_tried(
     open_page: OpenPage, scene: Scene, family: Sequence[str]
 ) -> None:

@@ -12,6 +12,8 @@ import { widthOf } from "./token-bar.js";
 /** Milliseconds to wait after a change before a request is sent. */
 const REST = 250;
 const LAYOUTS = ["tagged", "chat"];
+/** The least value of the option memory_tokens. */
+const LEAST_MEMORY = 64;
 
 /** Return the form of wishes for a build, and below it what would come of them. */
 export function whatIf(build, owner) {
@@ -34,8 +36,8 @@ export function whatIf(build, owner) {
       budget(build.usage, wish),
       model(build.summary.model, wish),
       strategy(build.strategy.name, wish),
-      memory(wish),
-      layout(wish),
+      memory(build.memory_tokens, wish),
+      layout(build.layout, wish),
     ),
     status,
     results,
@@ -159,18 +161,21 @@ function strategy(own, wish) {
   return choice("Strategy", names, own, (name) => wish("strategy", name === own ? null : name));
 }
 
-function memory(wish) {
-  const input = el("input", { type: "number", min: 64, placeholder: "as it was" });
+function memory(own, wish) {
+  const wrong = el("span", { class: "wrong", "aria-live": "polite" });
+  const input = el("input", { type: "number", min: LEAST_MEMORY, placeholder: own ?? "no limit" });
   input.addEventListener("input", () => {
-    if (input.validity.valid) wish("memory_tokens", input.value ? Number(input.value) : null);
+    const { valid } = input.validity;
+    input.ariaInvalid = String(!valid);
+    wrong.textContent = valid ? "" : `A whole number of at least ${LEAST_MEMORY}`;
+    const value = input.value ? Number(input.value) : own;
+    if (valid) wish("memory_tokens", value === own ? null : value);
   });
-  return el("label", { class: "field" }, el("span", {}, "Tokens for history"), input);
+  return el("label", { class: "field" }, el("span", {}, "Tokens for history"), input, wrong);
 }
 
-function layout(wish) {
-  return choice("Layout", ["as it was", ...LAYOUTS], "as it was", (name) =>
-    wish("layout", name === "as it was" ? null : name),
-  );
+function layout(own, wish) {
+  return choice("Layout", LAYOUTS, own, (name) => wish("layout", name === own ? null : name));
 }
 
 function choice(label, names, chosen, onchange) {
