@@ -231,6 +231,9 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
     """Count an owner's rows: those that builds may read, and those with a flag.
 
     ctxb history stats ana
+
+    Tokens are those that the memory block prints of the rows, so results of
+    tools have none.
     """
     counts = _run_on_history(start(ctx.obj), lambda store: store.stats(owner))
     if as_json:

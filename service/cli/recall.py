@@ -1,5 +1,6 @@
 """``ctxb recall``: fetch earlier messages from the store, as a model does by its tool."""
 
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -15,7 +16,9 @@ from service.cli.output import printable
 from service.cli.start import require_persistent_store, start
 from service.config.settings import Settings
 from service.connect import open_bus, require_shared_bus
+from service.errors import InvalidRequestError, Problem
 from service.wire.recall import RecallRequest, RecallResponse
+from service.wire.validation import RECALL_MODES
 
 #: The line range of an option: ``41-80``.
 LINES: Final = "FIRST-LAST"
@@ -98,16 +101,28 @@ def recall(
         "with_ids": with_ids or None,
     }
     content = {name: value for name, value in given.items() if value not in (None, [])}
+    if not content.keys() & RECALL_MODES:
+        raise typer.BadParameter("one of --query, --id, --around and --grep is needed")
     raw = {"owner_key": owner, "conversation_id": conversation, "content": content}
-    response = run_until_stopped(_recalled(settings, RecallRequest.model_validate(raw)))
+    try:
+        request = RecallRequest.model_validate(raw)
+    except InvalidRequestError as error:
+        problems = [Problem(_name_options(each.pointer), each.detail) for each in error.problems]
+        raise InvalidRequestError(_name_options(error.detail), problems) from error
+    response = run_until_stopped(_recalled(settings, request))
     answer = response.content
     if as_json:
         typer.echo(response.model_dump_json(indent=2))
     if answer.status == "error":
-        raise typer.Exit(print_failure(answer.error))
+        errors = [{**row, "pointer": _name_options(row["pointer"])} for row in answer.error.errors]
+        update = {"detail": _name_options(answer.error.detail), "errors": errors}
+        raise typer.Exit(print_failure(answer.error.model_copy(update=update)))
     if not as_json:
         typer.echo(printable(answer.text))
-        print_warnings(answer.warnings)
+        print_warnings(
+            warning.model_copy(update={"pointer": _name_options(warning.pointer or "")})
+            for warning in answer.warnings
+        )
     raise typer.Exit(Exit.OK)
 
 
@@ -118,6 +133,15 @@ async def _recalled(settings: Settings, request: RecallRequest) -> RecallRespons
             connected = await stack.enter_async_context(open_bus(require_shared_bus(settings)))
             builder = replace(builder, reports=connected.bus.reports)
         return await builder.recall(request)
+
+
+def _name_options(text: str) -> str:
+    """Replace pointers into the request by the options that they mean."""
+
+    def option(pointer: re.Match[str]) -> str:
+        return "--id" if pointer[1] == "ids" else f"--{pointer[1].replace('_', '-')}"
+
+    return re.sub(r"/content/(\w+)(?:/\d+)*", option, text)
 
 
 def _read_lines(text: str | None) -> list[int] | None:

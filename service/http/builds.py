@@ -116,6 +116,9 @@ class ShownBuild:
     usage: Usage
     #: The strategy's name and parameters.
     strategy: Mapping[str, Any]
+    layout: Literal["tagged", "chat"]
+    #: The option of the request; null where it set no limit.
+    memory_tokens: int | None
     #: The worker's settings that differ from the defaults and shaped the build.
     settings: Mapping[str, Any]
     decisions: Sequence[DecisionRecord]
@@ -260,6 +263,8 @@ async def _shown_build(report: BuildReport, call: EndpointCall) -> ShownBuild:
         summary=summary_of(report, content),
         usage=report.usage,
         strategy=report.strategy,
+        layout=report.layout,
+        memory_tokens=report.request.options.get("memory_tokens"),
         settings=report.settings,
         decisions=report.decisions,
         messages=[

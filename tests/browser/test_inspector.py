@@ -221,10 +221,35 @@ async def test_any_two_builds_can_be_picked(
     )
     await expect(page.get_by_role("heading", name="Decisions that differ")).to_be_visible()
     await expect(page.get_by_text("for other models, which share no cache")).to_be_visible()
+    side = page.locator(".fact").filter(has_text="From")
+    older = (await shown(scene, family[3]))["summary"]
+    for text in (older["question"], older["strategy"], family[3]):
+        await expect(side).to_contain_text(text)
+    await expect(side.get_by_role("time")).to_be_visible()
     await page.get_by_role("link", name="The other way round").click()
     await expect(page).to_have_url(
         scene.served.address + at(FAMILY, f"builds/{family[1]}/diff/{family[3]}")
     )
+
+
+@pytest.mark.parametrize("place", ["builds/{1}/diff/{0}", "builds/{1}/what-if"])
+async def test_a_message_that_differs_has_its_words(
+    place: str, open_page: OpenPage, scene: Scene
+) -> None:
+    """Two builds, and what would be; a row that is newer than a build is said to be so."""
+    owner = f"words-{len(place)}"
+    await scene.remember(6, owner)
+    first = await ask(scene, owner, "And now?", f"{owner}-1")
+    await scene.remember(12, owner)
+    other = await ask(scene, owner, "And then?", f"{owner}-2", strategy="middle_out")
+    page = await open_page(at(owner, place.format(other, first)))
+    if place.endswith("what-if"):
+        await page.get_by_label("Layout").select_option("chat")
+    else:
+        await expect(page.get_by_text("And then?").first).to_be_visible()
+    differing = page.get_by_role("region", name="Decisions that differ")
+    row = differing.get_by_role("row").filter(has_text="Secret number 7.")
+    await expect(row).to_contain_text("Newer than this build")
 
 
 async def test_a_list_can_be_searched(open_page: OpenPage, family: Sequence[str]) -> None:
@@ -263,7 +288,9 @@ async def test_unread_messages_count_as_left_out(open_page: OpenPage, scene: Sce
     await expect(row).to_contain_text(str(left_out))
     settings = page.get_by_role("region", name="Settings that differ")
     await expect(settings).to_contain_text("memory limit")
-    await expect(page.get_by_text("Not read, or newer").first).to_be_visible()
+    differing = page.get_by_role("region", name="Decisions that differ")
+    await expect(differing.get_by_text("Not read", exact=True).first).to_be_visible()
+    await expect(page.get_by_text("Not read, or newer")).to_have_count(0)
 
 
 async def test_a_refused_request_is_listed_with_its_numbers(
@@ -327,6 +354,23 @@ async def test_what_would_be_is_shown_and_kept_nowhere(
     ]
 
 
+async def test_what_a_build_had_is_shown_as_its_own(
+    open_page: OpenPage, family: Sequence[str]
+) -> None:
+    """Its strategy, layout and tokens for history; a number that is too small is said to be so."""
+    page = await open_page(at(FAMILY, f"builds/{family[2]}/what-if"))
+    await expect(page.get_by_label("Strategy")).to_have_value("middle_out")
+    await expect(page.get_by_label("Layout")).to_have_value("tagged")
+    field = page.get_by_label("Tokens for history")
+    await expect(field).to_have_attribute("placeholder", "500")
+    await field.fill("63")
+    await expect(page.locator(".wrong")).to_have_text("A whole number of at least 64")
+    await expect(page.get_by_text("Change something")).to_be_visible()
+    await field.fill("64")
+    await expect(page.locator(".wrong")).to_have_text("")
+    await expect(page.get_by_text("fewer would be kept")).to_be_visible()
+
+
 async def test_another_model_can_be_tried(
     open_page: OpenPage, scene: Scene, family: Sequence[str]
 ) -> None:
@@ -340,7 +384,7 @@ async def test_another_model_can_be_tried(
     await field.press("Enter")
     settings = page.get_by_role("region", name="Settings that differ")
     await expect(settings).to_contain_text("gpt-5")
-    assert asked == [{"model": "gpt-5"}]
+    assert [body for body in asked if body] == [{"model": "gpt-5"}]
     await field.fill("")
     await field.press("Enter")
     await expect(page.get_by_text("As it was.", exact=True)).to_be_visible()

@@ -4,7 +4,7 @@ import { blockOf } from "./blocks.js";
 import { cell, el, table } from "./dom.js";
 import { number, signed, words } from "./format.js";
 import { redacted } from "./notices.js";
-import { outcomeBadge } from "./said.js";
+import { beginning, outcomeBadge } from "./said.js";
 import { swatch } from "./swatch.js";
 
 const SUMS = {
@@ -12,8 +12,11 @@ const SUMS = {
   cacheable_prefix: ["Stays the same", "cacheable prefix"],
 };
 
-/** Return what differs between two builds, under these names for them. */
-export function comparison(found, names) {
+/**
+ * Return what differs between two builds, under these names for them. `sides` are the two, each as
+ * `{build, messages}` with the messages of history that it could choose from, newest first.
+ */
+export function comparison(found, names, sides) {
   return el(
     "div",
     { class: "comparison" },
@@ -21,7 +24,7 @@ export function comparison(found, names) {
     outcomeChanges(found.outcomes, names),
     tokenChanges(found.tokens, names),
     found.settings.length > 0 && settingChanges(found.settings, names),
-    part("Decisions that differ", found.history, (changes) => historyChanges(changes, found, names)),
+    part("Decisions that differ", found.history, (changes) => historyChanges(changes, names, sides)),
     part("Messages that differ", found.messages, (changes) => messageChanges(changes, found)),
     toolChanges(found.tools),
     warnings(found, names),
@@ -133,28 +136,44 @@ function settingChanges(changes, names) {
   );
 }
 
-function historyChanges(changes, { outcomes }, [one, other]) {
-  const unread = outcomes.find(({ name }) => name === "not_read");
-  const rows = changes.map(({ message_id: id, a, b }) =>
-    el(
+function historyChanges(changes, [one, other], sides) {
+  const said = new Map(sides.flatMap(({ messages }) => messages.map((each) => [each.id, each])));
+  const [absentA, absentB] = sides.map(absence);
+  const rows = changes.map(({ message_id: id, a, b }) => {
+    const text = beginning(said.get(id));
+    const words = text && el("span", { class: "beginning", dir: "auto" }, text);
+    return el(
       "tr",
       {},
-      cell(el("code", { class: "id" }, id), { heading: true }),
-      decisionCell(a, unread?.a),
-      decisionCell(b, unread?.b),
-    ),
-  );
+      cell([words, el("code", { class: "id" }, id)].filter(Boolean), { heading: true }),
+      decisionCell(a, () => absentA(id)),
+      decisionCell(b, () => absentB(id)),
+    );
+  });
   return table({
     caption: "Decisions that differ",
     columns: [{ name: "Message" }, { name: one }, { name: other }],
     rows,
+    kind: "decisions",
   });
 }
 
-function decisionCell(decision, unread) {
-  // a build that left rows unread lists none of them
-  const absent = unread ? "Not read, or newer" : "No candidate";
-  if (!decision) return cell(absent, { class: "soft" });
+/** Return a function that says what a message is to a build that has no decision on it. */
+function absence({ build, messages }) {
+  const { decisions, summary } = build;
+  const places = new Map(messages.map(({ id }, place) => [id, place]));
+  const known = decisions.flatMap(({ message_ids: ids }) => ids.map((id) => places.get(id)));
+  const newest = Math.min(...known.filter((place) => place !== undefined));
+  return (id) => {
+    if (places.get(id) < newest) return "Newer than this build";
+    if (!summary.outcomes.not_read) return "No candidate";
+    // a build that left rows unread lists none of them
+    return places.get(id) > newest ? "Not read" : "Not read, or newer";
+  };
+}
+
+function decisionCell(decision, absent) {
+  if (!decision) return cell(absent(), { class: "soft" });
   return cell([outcomeBadge(decision.decision), el("code", { class: "tag" }, decision.reason)]);
 }
 

@@ -42,6 +42,14 @@ export function messagesOf({ summary }, owner) {
   return get(`/v1/messages?build=${encodeURIComponent(summary.build_id)}`, { owner });
 }
 
+/** Request the messages of a build as a list, which is empty where that fails. */
+export function knownMessages(build, owner) {
+  return messagesOf(build, owner).then(
+    ({ messages }) => messages,
+    () => [], // a comparison is whole without words
+  );
+}
+
 /**
  * Return the decisions of a build, each with the ids of its messages. Unread messages are in none:
  * those of the history that are older than what was read, or in between.

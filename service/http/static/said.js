@@ -55,7 +55,8 @@ export function saidRow({ id, message, decision, badge = false }) {
   return el("li", {}, row);
 }
 
-function beginning(message) {
+/** Return the first words of a message, or its calls; null if its text isn't known. */
+export function beginning(message) {
   if (!message || message.text === null) return null;
   const calls = message.calls.length ? `calls ${message.calls.join(", ")}` : "no text";
   return message.text.slice(0, CLOSED_CHARACTERS).replace(/\s+/g, " ").trim() || calls;

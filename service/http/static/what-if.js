@@ -4,6 +4,7 @@ import { post } from "./api.js";
 import { comparison } from "./comparison.js";
 import { el } from "./dom.js";
 import { candidates, count, number, signed } from "./format.js";
+import { knownMessages } from "./ledger.js";
 import { failed, loading } from "./notices.js";
 import { STRATEGIES } from "./strategies.js";
 import { widthOf } from "./token-bar.js";
@@ -11,6 +12,8 @@ import { widthOf } from "./token-bar.js";
 /** Milliseconds to wait after a change before a request is sent. */
 const REST = 250;
 const LAYOUTS = ["tagged", "chat"];
+/** The least value of the option memory_tokens. */
+const LEAST_MEMORY = 64;
 
 /** Return the form of wishes for a build, and below it what would come of them. */
 export function whatIf(build, owner) {
@@ -33,8 +36,8 @@ export function whatIf(build, owner) {
       budget(build.usage, wish),
       model(build.summary.model, wish),
       strategy(build.strategy.name, wish),
-      memory(wish),
-      layout(wish),
+      memory(build.memory_tokens, wish),
+      layout(build.layout, wish),
     ),
     status,
     results,
@@ -44,6 +47,7 @@ export function whatIf(build, owner) {
 function asking(build, owner, results, status) {
   let timer = 0;
   let running = null;
+  let known = null;
   return (wishes) => {
     clearTimeout(timer);
     running?.abort();
@@ -58,9 +62,12 @@ function asking(build, owner, results, status) {
       if (!results.children.length) results.replaceChildren(loading("what would be"));
       const path = `/v1/builds/${build.summary.build_id}/what-if`;
       try {
+        known ??= knownMessages(build, owner);
         const found = await post(path, wishes, { owner, signal });
+        const messages = await known;
+        if (signal.aborted) return;
         status.textContent = conclusion(build, found.build);
-        results.replaceChildren(outcome(build, found));
+        results.replaceChildren(outcome(build, found, messages));
       } catch (error) {
         if (error.name === "AbortError") return;
         status.textContent = "It can't be built like that.";
@@ -84,7 +91,7 @@ function conclusion(then, now) {
   return `${change} (${number(outcomes.kept)} of ${number(all)}), ${tokens} tokens. ${history}${before}`;
 }
 
-function outcome(then, { build: now, comparison: found }) {
+function outcome(then, { build: now, comparison: found }, messages) {
   const scale = Math.max(widthOf(then.usage), widthOf(now.usage));
   const bar = (name, { usage }, legend) => {
     const made = document.createElement("token-bar");
@@ -96,7 +103,10 @@ function outcome(then, { build: now, comparison: found }) {
     {},
     bar("As it was", then, false),
     bar("As it would be", now, true),
-    comparison(found, ["As it was", "As it would be"]),
+    comparison(found, ["As it was", "As it would be"], [
+      { build: then, messages },
+      { build: now, messages },
+    ]),
   );
 }
 
@@ -151,18 +161,21 @@ function strategy(own, wish) {
   return choice("Strategy", names, own, (name) => wish("strategy", name === own ? null : name));
 }
 
-function memory(wish) {
-  const input = el("input", { type: "number", min: 64, placeholder: "as it was" });
+function memory(own, wish) {
+  const wrong = el("span", { class: "wrong", "aria-live": "polite" });
+  const input = el("input", { type: "number", min: LEAST_MEMORY, placeholder: own ?? "no limit" });
   input.addEventListener("input", () => {
-    if (input.validity.valid) wish("memory_tokens", input.value ? Number(input.value) : null);
+    const { valid } = input.validity;
+    input.ariaInvalid = String(!valid);
+    wrong.textContent = valid ? "" : `A whole number of at least ${LEAST_MEMORY}`;
+    const value = input.value ? Number(input.value) : own;
+    if (valid) wish("memory_tokens", value === own ? null : value);
   });
-  return el("label", { class: "field" }, el("span", {}, "Tokens for history"), input);
+  return el("label", { class: "field" }, el("span", {}, "Tokens for history"), input, wrong);
 }
 
-function layout(wish) {
-  return choice("Layout", ["as it was", ...LAYOUTS], "as it was", (name) =>
-    wish("layout", name === "as it was" ? null : name),
-  );
+function layout(own, wish) {
+  return choice("Layout", LAYOUTS, own, (name) => wish("layout", name === own ? null : name));
 }
 
 function choice(label, names, chosen, onchange) {

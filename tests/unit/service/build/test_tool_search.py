@@ -110,7 +110,7 @@ async def built(*run: Any, tools: Any = (), past: Any = None, **settings: Any) -
         for each in TOOLS:
             registry.register(each)
         fields = {"owner_key": "o", "timestamp": NOW, "content": content}
-        request = BuildRequest.model_validate(fields)
+        request = BuildRequest.model_validate(fields, context={"received_at": NOW})
         response = await builder.build(request)
     assert response.content.status == "success", response.content
     return response.content

@@ -59,16 +59,23 @@ def test_lines_of_one_message_are_printed(ctxb_with_rows: Ctxb) -> None:
 
 
 def test_what_is_wrong_is_said_on_stderr(ctxb_with_rows: Ctxb) -> None:
-    """Unknown ids as warnings, and errors by their exit codes."""
+    """Unknown ids as warnings, errors by their exit codes; both name the option."""
     unknown = ctxb_with_rows("recall", "-o", "ana", "--id", "nobody")
     assert unknown.exit_code == Exit.OK
-    assert "warning: no message has the id" in unknown.stderr
+    assert unknown.stderr == "warning: no message has the id 'nobody' (--id)\n"
 
     around = ctxb_with_rows("recall", "-o", "ana", "--around", "nobody", "--json")
     assert around.exit_code == Exit.FAILED
     assert json.loads(around.stdout)["content"]["status"] == "error"
-    assert "/content/around" in around.stderr
-    assert ctxb_with_rows("recall", "-o", "ana").exit_code == Exit.FAILED
+    assert "--around: no message has the id" in around.stderr
+    small = ctxb_with_rows("recall", "-o", "ana", "-q", "soup", "--max-tokens", "3")
+    assert small.exit_code == Exit.FAILED
+    assert "--max-tokens: " in small.stderr
+    for result in (unknown, around, small):
+        assert "/content" not in result.stderr
+    nothing = ctxb_with_rows("recall", "-o", "ana")
+    assert nothing.exit_code == Exit.USAGE
+    assert "one of --query, --id, --around and --grep" in nothing.stderr
 
 
 def test_a_build_is_excluded_on_a_bus_only(ctxb_with_rows: Ctxb) -> None:
