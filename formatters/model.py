@@ -320,8 +320,8 @@ class Facts:
     history_failed: bool = False
     #: Tokens of all history before a message, by message id; only for strategies that use them.
     starts: Mapping[str, int] = field(default_factory=dict)
-    #: How similar the pieces of messages are to the input, by message id, as far as that is known.
-    similarities: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: How similar messages are to the input, by message id, as far as that is known.
+    similarities: Mapping[str, float] = field(default_factory=dict)
     #: Stored summaries, oldest first; only for strategies that use them.
     summaries: tuple[Summary, ...] = ()
     #: The messages of the run after the current input: calls and results, oldest first.

@@ -1,8 +1,4 @@
-"""Split a long text into passages at the ends of paragraphs, code blocks, lines and sentences.
-
-A long text is compared with questions by several vectors, one for each of its pieces: a passage of
-`PIECE_CHARS` or, in a very long text, some passages in a row.
-"""
+"""Split a long text into passages at the ends of paragraphs, code blocks, lines and sentences."""
 
 import re
 from collections.abc import Iterator
@@ -12,17 +8,12 @@ from typing import Final
 GAP: Final = "..."
 #: The most passages of a text; what follows them is never shown in a passage.
 MAX_PASSAGES: Final = 40
-#: Characters of a passage that has a vector of its own.
-PIECE_CHARS: Final = 500
-#: The most vectors of a text.
-MAX_PIECES: Final = 16
 
 #: The least share of a passage's characters that it has where it ends at a boundary.
 LEAST_FILLED: Final = 0.6
 #: The same before a code block that fits whole into the next passage.
 LEAST_BEFORE_CODE: Final = 0.2
 
-_GAPS: Final = 2 * len(f"{GAP} ")
 _FENCE: Final = re.compile(r"^ {0,3}```", re.MULTILINE)
 #: Where a passage may end, the best boundaries first.
 _BOUNDARIES: Final = (
@@ -42,26 +33,8 @@ def split_passages(text: str, chars: int) -> list[str]:
     Those that don't begin or end with the text have a `GAP` there, on a line of its own if they
     have lines.
     """
-    spans = list(_spans(text, max(chars - _GAPS, 1)))
+    spans = list(_spans(text, max(chars - 2 * len(f"{GAP} "), 1)))
     return [_mark_gaps(text[i:j].strip("\n").rstrip(), i > 0, j < len(text)) for i, j in spans]
-
-
-def split_pieces(text: str) -> list[str]:
-    """Return the pieces of a text that have vectors, in order; a short text is a single one."""
-    if len(text) <= PIECE_CHARS:
-        return [text]
-    spans = list(_spans(text, PIECE_CHARS - _GAPS))
-    count = min(len(spans), MAX_PIECES)
-    groups: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-    for index, span in enumerate(spans):
-        groups[pieces_of(index, len(spans), count).start].append(span)
-    return [text[group[0][0] : group[-1][1]].strip() for group in groups]
-
-
-def pieces_of(index: int, passages: int, pieces: int) -> slice:
-    """Return which of a text's pieces a passage is in, by the number of its passages."""
-    first = index * pieces // passages
-    return slice(first, max((index + 1) * pieces // passages, first + 1))
 
 
 def _mark_gaps(passage: str, before: bool, after: bool) -> str:

@@ -1,6 +1,6 @@
 """The `[RECALLED]` block: rows of older turns that are relevant to the input, one entry per row."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -20,7 +20,7 @@ from formatters.model import (
     Turn,
     kept,
 )
-from formatters.passages import pieces_of, split_passages
+from formatters.passages import split_passages
 from formatters.printed import find_reasons, format_result, format_row
 from formatters.rows import grouped_history, split_turn
 from formatters.times import format_day
@@ -122,21 +122,13 @@ def _entry(
     )
 
 
-def _with_similarity(entry: Entry, similarities: Mapping[str, Sequence[float]]) -> Entry:
-    """Return a row with the similarity of the most similar piece of its messages, if that is known.
-
-    Each of its passages has that of the pieces it is in.
-    """
+def _with_similarity(entry: Entry, similarities: Mapping[str, float]) -> Entry:
+    """Return a row with the similarity of its most similar message, if that is known."""
     known = [similarities[m.id] for m in entry.messages if m.id in similarities]
-    if not known:
+    if not known or entry.passage is None:
         return entry
-    count = len(entry.passages)
-    passages = [
-        _as_similar(passage, [max(each[pieces_of(index, count, len(each))]) for each in known])
-        for index, passage in enumerate(entry.passages)
-    ]
-    return replace(_as_similar(entry, map(max, known)), passages=tuple(passages))
-
-
-def _as_similar(entry: Entry, values: Iterable[float]) -> Entry:
-    return replace(entry, passage=entry.passage and entry.passage._replace(similarity=max(values)))
+    return replace(
+        entry,
+        passage=entry.passage._replace(similarity=max(known)),
+        passages=tuple(_with_similarity(passage, similarities) for passage in entry.passages),
+    )

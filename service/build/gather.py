@@ -125,7 +125,7 @@ class History:
     starts: Mapping[str, int] = field(default_factory=dict)
     #: How similar rows are to the input, by id, and how many of the rows that may be recalled have
     #: no vector yet; None if rows aren't compared.
-    similarities: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    similarities: Mapping[str, float] = field(default_factory=dict)
     without_vector: int | None = None
     #: Whether the store failed.
     failed: bool = False
@@ -265,7 +265,7 @@ class Gathering:
     async def _compare(self, history: History, question: EmbeddedQuestion) -> History:
         """Return a history with the similarities of its rows to the question."""
         ids = [message.id for message in history.messages if message.role in _SPEAKERS]
-        none: Mapping[str, Sequence[float]] = {}
+        none: Mapping[str, float] = {}
         seconds = self.settings.recall.embedder.timeout_seconds
         similarities = await self._read("vectors", question.compare(ids), none, seconds)
         missing = len(ids) - len(similarities)

@@ -1,19 +1,17 @@
 """Vectors of stored rows, and how similar rows are to a question by them."""
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from heapq import nlargest
-from itertools import accumulate, chain, islice
 from math import hypot
+from operator import itemgetter
 from struct import pack
 from typing import Final, TypeVar
 
 import structlog
 from cachetools import LRUCache
 
-from formatters.passages import split_pieces
 from formatters.rows import read_content
 from service.errors import EmbedderError, NoVectorError, StoreError
 from service.ports.services import CompareVectors, Embedder, Vector
@@ -23,20 +21,19 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-#: Rows that are embedded at a time, and texts that an embedder gets at once; a process that is
-#: stopped loses this much work.
+#: Rows that are embedded at a time; a process that is stopped loses this much work.
 BATCH: Final = 32
 #: Seconds between looks for new rows while there are none, and after a failure.
 IDLE_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 10.0
 #: Digits of a similarity: machines compute vectors a little differently.
 DIGITS: Final = 3
-#: Vectors of an owner's newest rows that a question is compared with: 15 MB by MiniLM.
+#: Rows of an owner, the newest ones, that a question is compared with: 15 MB of vectors by MiniLM.
 MAX_COMPARED: Final = 20_000
-#: Vectors of all owners that are kept in memory; each needs 1 kB by MiniLM.
+#: Rows of all owners whose vectors are kept in memory; each needs 1 kB by MiniLM.
 MAX_CACHED: Final = 60_000
-#: Vectors from which on they are compared in a thread, so that the event loop stays free.
-MANY_VECTORS: Final = 2_000
+#: Rows from which on they are compared in a thread, so that the event loop stays free.
+MANY_ROWS: Final = 2_000
 #: Bytes of a number of a packed vector, a float of 16 bits.
 NUMBER_BYTES: Final = 2
 
@@ -50,10 +47,8 @@ class Similarity:
         self._compare = compare
         #: The vectors of owners' newest rows, newest first.
         self._cache: LRUCache[str, Sequence[NumberedVector]] = LRUCache(
-            MAX_CACHED, getsizeof=lambda rows: max(_bytes_of(rows) // self._size, 1)
+            MAX_CACHED, getsizeof=lambda rows: max(len(rows), 1)
         )
-        #: Bytes of a packed vector; known when the first question was embedded.
-        self._size = NUMBER_BYTES
         self._lock = asyncio.Lock()
         self._swept = False
         store.follow()
@@ -74,7 +69,6 @@ class Similarity:
             (vector,) = await self._embedder.embed([question], question=True)
         except NoVectorError:
             return None
-        self._size = NUMBER_BYTES * len(vector)
         return EmbeddedQuestion(self, owner_key, vector)
 
     async def read(self, owner_key: str, ids: Sequence[str]) -> Mapping[str, bytes]:
@@ -88,30 +82,28 @@ class Similarity:
         last = known[0].number if known else 0
         rows = await self._store.newest(owner_key, model, MAX_COMPARED, max(last - 1, 0))
         if known and rows and rows[-1] == known[0]:
-            rows = [*rows[:-1], *known]
+            rows = [*rows[:-1], *known][:MAX_COMPARED]
         elif known:  # the last row is gone: deleted, or erased with its owner
             rows = await self._store.newest(owner_key, model, MAX_COMPARED, 0)
-        totals = [*accumulate(len(row.packed) for row in rows)]
-        rows = rows[: bisect_right(totals, MAX_COMPARED * self._size)]
         with suppress(ValueError):  # larger than the whole cache
             self._cache[owner_key] = rows
         return rows
 
     async def compare(
         self, question: Vector, vectors: Iterable[tuple[T, bytes]]
-    ) -> Iterable[tuple[T, Sequence[float]]]:
-        """Compare with the vectors of rows whose vectors have the length of the question's."""
+    ) -> Iterable[tuple[T, float]]:
+        """Compare with the vectors that have the length of the question's."""
         size = NUMBER_BYTES * len(question)
-        comparable = [(key, packed) for key, packed in vectors if packed and not len(packed) % size]
+        comparable = [(key, packed) for key, packed in vectors if len(packed) == size]
         if not comparable:
             return ()
         packed = [each for _, each in comparable]
-        if sum(map(len, packed)) < MANY_VECTORS * size:
+        if len(packed) < MANY_ROWS:
             cosines = self._compare(question, packed)
         else:
             cosines = await asyncio.to_thread(self._compare, question, packed)
-        values = (round(cosine, DIGITS) for cosine in cosines)
-        return [(key, [*islice(values, len(each) // size)]) for key, each in comparable]
+        pairs = zip(comparable, cosines, strict=True)
+        return [(key, round(value, DIGITS)) for (key, _), value in pairs]
 
     async def run(self) -> None:
         """Embed rows until cancelled; failures are logged, once for each outage."""
@@ -140,31 +132,25 @@ class Similarity:
         return waiting is not None
 
     async def _embed(self, waiting: WaitingRows) -> Mapping[str, bytes]:
-        """Return the packed vectors of rows by id, one after the other; if refused, none.
+        """Return packed vectors by id; those of texts that are refused are empty.
 
-        If all rows are refused, their texts are hardly the reason: `NoVectorError` is raised.
+        If all are refused, their texts are hardly the reason: `NoVectorError` is raised.
         """
-        texts = {str(row["id"]): split_pieces(read_content(row["content"])) for row in waiting.rows}
+        texts = {str(row["id"]): read_content(row["content"]) for row in waiting.rows}
         try:
-            vectors = iter(await self._embed_pieces([*chain.from_iterable(texts.values())]))
+            vectors = await self._embedder.embed(list(texts.values()))
         except NoVectorError:
-            packed = {id_: await self._embed_alone(pieces) for id_, pieces in texts.items()}
+            packed = {id_: await self._embed_alone(text) for id_, text in texts.items()}
             if not any(packed.values()):
                 raise
             return packed
-        return {id_: b"".join(islice(vectors, len(pieces))) for id_, pieces in texts.items()}
+        return {id_: pack_vector(vector) for id_, vector in zip(texts, vectors, strict=True)}
 
-    async def _embed_alone(self, pieces: Sequence[str]) -> bytes:
+    async def _embed_alone(self, text: str) -> bytes:
         with suppress(NoVectorError):
-            return b"".join(await self._embed_pieces(pieces))
+            (vector,) = await self._embedder.embed([text])
+            return pack_vector(vector)
         return b""
-
-    async def _embed_pieces(self, pieces: Sequence[str]) -> Sequence[bytes]:
-        return [
-            pack_vector(vector)
-            for first in range(0, len(pieces), BATCH)
-            for vector in await self._embedder.embed(pieces[first : first + BATCH])
-        ]
 
 
 class EmbeddedQuestion:
@@ -186,11 +172,10 @@ class EmbeddedQuestion:
             if conversation_id in (None, row.conversation_id)
         ]
         compared = await self._similarity.compare(self._vector, rows)
-        best = ((max(values), number) for number, values in compared)
-        return [number for _, number in nlargest(count, best)]
+        return [number for number, _ in nlargest(count, compared, key=itemgetter(1, 0))]
 
-    async def compare(self, ids: Sequence[str]) -> Mapping[str, Sequence[float]]:
-        """Return how similar the pieces of rows are, by id, as far as rows have vectors."""
+    async def compare(self, ids: Sequence[str]) -> Mapping[str, float]:
+        """Return how similar rows are, by id, as far as they have vectors."""
         known = {row_id: self._read[row_id] for row_id in ids if row_id in self._read}
         others = [row_id for row_id in ids if row_id not in known]
         vectors = {**known, **await self._similarity.read(self._owner_key, others)}
@@ -201,10 +186,6 @@ def pack_vector(vector: Vector) -> bytes:
     """Return a vector of length 1 as floats of 16 bits, in little-endian order."""
     length = hypot(*vector) or 1.0
     return pack(f"<{len(vector)}e", *(number / length for number in vector))
-
-
-def _bytes_of(rows: Iterable[NumberedVector]) -> int:
-    return sum(len(row.packed) for row in rows)
 
 
 @asynccontextmanager

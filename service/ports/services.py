@@ -101,8 +101,8 @@ class Summarizer(Protocol):
 #: A text as numbers: the smaller the angle between two vectors, the more similar are the texts.
 Vector = Sequence[float]
 
-#: Return how similar a question is to each vector of some rows, in order; at least one. A row's
-#: vectors are packed, see `service.build.similarity`, and as long as the question's.
+#: Return how similar a question is to each of some rows. Those of the rows are packed, see
+#: `service.build.similarity`, and as long as the question's; at least one.
 CompareVectors = Callable[[Vector, Sequence[bytes]], Sequence[float]]
 
 

@@ -277,7 +277,7 @@ class WaitingRows:
 
 
 class NumberedVector(NamedTuple):
-    """The packed vectors of a row, and how a store finds the row."""
+    """The vector of a row, and how a store finds the row."""
 
     #: Its number in the order of arrival.
     number: int

@@ -249,16 +249,3 @@ async def test_the_newest_vectors_come_with_their_numbers(stage: Stage) -> None:
     request = SearchRequest((), "later", 4, [found[-1].number])
     around = await stage.stores.history.search("o", None, request)
     assert "a" in [each["id"] for each in around]
-
-
-async def test_a_row_may_have_many_vectors(stage: Stage) -> None:
-    """They are the bytes that were put, however many."""
-    await stage.append("o", "a")
-    waiting = await stage.vectors.take("m", 9)
-    assert waiting
-    many = bytes(range(256)) * 48
-    await stage.vectors.put(waiting, "m", {"a": many})
-
-    assert await stage.vectors.read("o", "m", ["a"]) == {"a": many}
-    assert [row.packed for row in await stage.vectors.newest("o", "m", 9, 0)] == [many]
-    assert await stage.taken() is None

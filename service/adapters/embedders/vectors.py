@@ -12,12 +12,12 @@ _TINY: Final = 1e-9
 
 
 def compare_vectors(question: Vector, rows: Sequence[bytes]) -> list[float]:
-    """Return the cosine of a question and each vector of rows, relative to the vectors' mean.
+    """Return the cosine of a question and each row, relative to the mean of the rows.
 
     The mean is subtracted from all vectors: the subject that a whole conversation shares doesn't
     distinguish its rows.
     """
-    matrix = np.frombuffer(b"".join(rows), "<f2").reshape(-1, len(question)).astype(np.float32)
+    matrix = np.frombuffer(b"".join(rows), "<f2").reshape(len(rows), -1).astype(np.float32)
     mean = matrix.mean(axis=0)
     matrix -= mean
     asked = np.asarray(question, np.float32)

@@ -1,21 +1,11 @@
 """Passages of long texts."""
 
-import random
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.passages import (
-    GAP,
-    MAX_PASSAGES,
-    MAX_PIECES,
-    PIECE_CHARS,
-    pieces_of,
-    split_passages,
-    split_pieces,
-)
+from formatters.passages import GAP, MAX_PASSAGES, split_passages
 
 #: The characters of both gaps.
 GAPS = 2 * len(f"{GAP} ")
@@ -82,33 +72,3 @@ def test_passages_are_short_and_have_all_words(text: str, chars: int) -> None:
     assert all(len(passage) <= chars for passage in passages)
     assert all(passage in text for passage in bare)
     assert len("".join("".join(bare).split())) >= len("".join(text.split()))
-
-
-def test_a_long_text_has_pieces() -> None:
-    """A short one is whole, and a blank one has none; very long ones have no more of them."""
-    assert split_pieces("") == [""]
-    assert split_pieces("word " * 100) == ["word " * 100]
-    assert split_pieces(" " * 2_000) == []
-    assert [len(each) for each in split_pieces("word " * 201)] == [489, 489, 489]
-    assert len(split_pieces("word " * 100_000)) <= MAX_PIECES
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_a_passage_is_in_its_piece(seed: int) -> None:
-    """Of the usual length, also if several passages in a row are a piece."""
-    draw = random.Random(seed)  # noqa: S311 - to be repeatable, not secret
-    words = draw.choices(["a", "b.", "c\n\n", "```", "d" * 90], k=draw.randint(30, 1_500))
-    text = " ".join(words)
-    pieces, passages = split_pieces(text), said(text, PIECE_CHARS - GAPS)
-
-    assert len(pieces) <= MAX_PIECES
-    for index, passage in enumerate(passages if len(text) > PIECE_CHARS else ()):
-        (piece,) = pieces[pieces_of(index, len(passages), len(pieces))]
-        assert passage.strip() in piece
-
-
-def test_passages_of_another_length_are_in_pieces_close_by() -> None:
-    """A longer one in several, a shorter one in the only one there."""
-    assert [pieces_of(index, 2, 5) for index in range(2)] == [slice(0, 2), slice(2, 5)]
-    assert [pieces_of(index, 4, 2) for index in range(4)] == [slice(0, 1)] * 2 + [slice(1, 2)] * 2
-    assert pieces_of(9, 10, 1) == slice(0, 1)

@@ -68,18 +68,6 @@ async def test_a_paraphrase_is_recalled(make_request: MakeRequest) -> None:
     assert embedder.questions == [QUESTION] * 2
 
 
-async def test_the_passage_that_is_similar_is_shown(make_request: MakeRequest) -> None:
-    """Of a message whose beginning is about something else."""
-    long = "The weather and soup of a day, as so often. " * 40 + CHALET
-    async with opened(Concepts()) as builder:
-        await builder.history.append("p", [row(0, "HUMAN", long), *history()[8:]])
-        request = make_request(QUESTION, strategy="relevance", memory_tokens=300, owner_key="p")
-        content = (await builder.build(request)).content
-
-    assert content.status == "success"
-    assert CHALET in str(content.messages)
-
-
 @pytest.mark.parametrize("fault", ["fails", "broken"])
 async def test_a_failure_leaves_the_words(make_request: MakeRequest, fault: str) -> None:
     """The build goes on, and reports any error of an embedder."""

@@ -22,7 +22,7 @@ from tests.support import row
 
 def compare(question: Vector, rows: Any) -> list[float]:
     """Return dot products, in Python."""
-    unpacked = struct.iter_unpack(f"<{len(question)}e", b"".join(rows))
+    unpacked = [struct.unpack(f"<{len(packed) // 2}e", packed) for packed in rows]
     return [sum(a * b for a, b in zip(question, each, strict=True)) for each in unpacked]
 
 
@@ -51,8 +51,8 @@ def rows(*texts: str) -> list[Row]:
 
 async def compared(
     similarity: Similarity, question: str, *ids: str, owner: str = "o"
-) -> Mapping[str, Sequence[float]]:
-    """Return how similar the pieces of rows are to a question."""
+) -> Mapping[str, float]:
+    """Return how similar rows are to a question."""
     asked = await similarity.ask(owner, question)
     assert asked
     return await asked.compare(ids)
@@ -67,7 +67,7 @@ async def test_a_question_finds_what_is_similar(history: MemoryHistory, store: S
     for _ in range(2):
         found = await compared(similarity, "which cabin", "m0", "m1", "m2", "gone")
         assert found.keys() == {"m0", "m1", "m2"}
-        assert max(found, key=lambda name: max(found[name])) == "m0"
+        assert max(found, key=found.__getitem__) == "m0"
 
     assert embedder.calls == [["the hut", "rain", "a boat"]]
     assert await compared(similarity, "which cabin", "m0", owner="other") == {}
@@ -177,7 +177,7 @@ async def test_the_nearest_rows_are_known_by_their_numbers(
     history: MemoryHistory, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best first, and of equal ones the newer; of one conversation if requested."""
-    monkeypatch.setattr(module, "MANY_VECTORS", 2)
+    monkeypatch.setattr(module, "MANY_ROWS", 2)
     similarity = Similarity(Concepts(), store, compare)
     await history.append("o", rows("a hut", "rain", "a boat", "the hut"), conversation_id="x")
     await history.append("o", [row(9, "HUMAN", "my cabin, a cabin")], conversation_id="y")
@@ -187,51 +187,6 @@ async def test_the_nearest_rows_are_known_by_their_numbers(
     assert await asked.nearest("x", 2) == [4, 1]
     assert await asked.nearest(None, 9) == [5, 4, 1, 3, 2]
     assert await asked.nearest("z", 9) == []
-
-
-#: Texts whose last piece is about a cabin or about none.
-HUT, SOUP = ("rain " * 190 + f"the {word} " * 80 for word in ("hut", "soup"))
-
-
-async def test_a_long_text_has_a_vector_for_each_piece(
-    history: MemoryHistory, store: Store
-) -> None:
-    """Its best piece counts; an embedder gets a bounded number of texts at once."""
-    embedder = Concepts()
-    similarity = Similarity(embedder, store, compare)
-    await history.append("o", rows("a cabin with rain", SOUP, HUT, *(HUT for _ in range(20))))
-
-    found = await compared(similarity, "which cabin", "m0", "m1", "m2")
-    asked = await similarity.ask("o", "which cabin")
-    assert asked
-    assert [len(values) for values in found.values()] == [1, 4, 4]
-    assert max(found["m2"]) == found["m2"][-1] > max(found["m0"]) > max(found["m1"])
-    assert (await asked.nearest(None, 99))[-2:] == [1, 2]
-    assert max(map(len, embedder.calls)) == BATCH
-
-
-async def test_a_long_text_is_refused_as_a_whole(history: MemoryHistory, store: Store) -> None:
-    """If one of its pieces is."""
-    embedder = Concepts()
-    embedder.refused = "soup"
-    similarity = Similarity(embedder, store, compare)
-    await history.append("o", rows(SOUP, HUT))
-
-    assert (await compared(similarity, "cabin", "m0", "m1")).keys() == {"m1"}
-
-
-async def test_a_bounded_number_of_vectors_is_compared(
-    history: MemoryHistory, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of the newest rows, each with all of its own."""
-    monkeypatch.setattr(module, "MAX_COMPARED", 9)
-    similarity = Similarity(Concepts(), store, compare)
-    await history.append("o", rows("hut", HUT, HUT, "hut"))
-
-    for _ in range(2):
-        asked = await similarity.ask("o", "cabin")
-        assert asked
-        assert set(await asked.nearest(None, 9)) == {2, 3, 4}
 
 
 class Counted(Store):

@@ -31,11 +31,3 @@ def test_a_single_row_is_not_similar_to_anything(compare_vectors: CompareVectors
     """It is what all rows have in common; nor is anything to a question without a direction."""
     assert compare_vectors([1.0, 0.0], [pack_vector([0.0, 1.0])]) == [0.0]
     assert compare_vectors([0.0, 0.0], [pack_vector([0.0, 1.0])] * 2) == [0.0, 0.0]
-
-
-def test_a_row_may_have_several_vectors(compare_vectors: CompareVectors) -> None:
-    """They are compared like those of other rows."""
-    one, two, three = (pack_vector(each) for each in ([1.0, 0.0], [0.6, 0.8], [0.0, 1.0]))
-
-    apart = compare_vectors([1.0, 0.1], [one, two, three])
-    assert compare_vectors([1.0, 0.1], [one, two + three]) == apart
