@@ -504,7 +504,7 @@ class Fetching:
                 if needle in _searched_text(row).casefold():
                     matches.append(row)
                 if row.get("metadata") or read_role(row.get("role")) is Role.TOOL:
-                    read.append(row)
+                    read.append({**row, "content": ""})
             scanned += len(page)
             is_end = len(page) < SCAN_ROWS
         older_than = None if is_end else oldest

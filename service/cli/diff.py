@@ -41,7 +41,7 @@ from service.cli.start import run_on_bus, start
 from service.config.settings import Settings
 from service.errors import InvalidRequestError, NotFoundError
 from service.wire.payload import read_json
-from service.wire.request import decode, set_options
+from service.wire.request import BuildRequest, decode, set_options
 from service.wire.response import BuildResponse
 
 TWICE: Final = "Give it twice to compare two, once to use it for both."
@@ -187,7 +187,7 @@ def _reported_texts(settings: Settings, report: BuildReport, comparison: Compari
     stored = asyncio.run(read_stored_texts(settings, owner, ids))
     if body is None:
         return stored
-    request = decode(json.dumps(body).encode(), received_at=report.request.now)
+    request = BuildRequest.model_validate(body)  # of any size
     return {**stored, **texts_of_rows(request.options.past or ())}
 
 

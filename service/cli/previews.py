@@ -12,8 +12,8 @@ from formatters.rows import read_rows
 from service.cli.output import printable
 from service.cli.start import has_persistent_store
 from service.config.settings import Settings
-from service.connect import open_stores
-from service.errors import StoreError
+from service.connect import check_store, open_stores
+from service.errors import ConfigError, StoreError
 from service.ports.stores import HistoryReader
 
 #: A group of up to this many messages lists all of their ids; a larger one its first and last.
@@ -46,13 +46,17 @@ async def read_texts(history: HistoryReader, owner_key: str, ids: Sequence[str])
 
 
 async def read_stored_texts(settings: Settings, owner_key: str, ids: Sequence[str]) -> Texts:
-    """Return the texts of rows in the configured store; none if it is in memory or unavailable."""
+    """Return the texts of rows in the configured store, as far as it has any.
+
+    None if it is in memory, unavailable, missing or of another version, which opening would change.
+    """
     if not (ids and has_persistent_store(settings)):
         return NO_TEXTS
     try:
+        await check_store(settings)
         async with open_stores(settings) as stores:
             return await read_texts(stores.history, owner_key, ids)
-    except StoreError:
+    except (ConfigError, StoreError):
         return NO_TEXTS
 
 

@@ -1,5 +1,6 @@
 """The words of messages for tables."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +26,16 @@ def test_a_call_shows_whether_it_has_arguments(arguments: str, shown: str) -> No
     assert texts_of_rows(rows) == {"m1": shown}
 
 
-async def test_a_store_that_cannot_be_read_has_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In memory, or without its tables: what is explained is shown without them."""
-    assert await read_stored_texts(load_settings(None), "ana", ["m1"]) == {}
-    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///no/such/folder/ctxb.db")
-    assert await read_stored_texts(load_settings(None), "ana", ["m1"]) == {}
+def test_a_store_that_cannot_be_read_has_no_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In memory, or without its tables, which nobody asked to make: ids are shown alone."""
+    monkeypatch.chdir(tmp_path)
+    assert asyncio.run(read_stored_texts(load_settings(None), "ana", ["m1"])) == {}
+    for url in ("sqlite:///no/such/folder/ctxb.db", "mysql://host/ctxb", "sqlite:///new.db"):
+        monkeypatch.setenv("CTXB_STORE__URL", url)
+        assert asyncio.run(read_stored_texts(load_settings(None), "ana", ["m1"])) == {}
+    assert not [*tmp_path.iterdir()]
 
 
 def test_an_explanation_shows_the_words_of_stored_rows(
