@@ -3,12 +3,15 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
+from service.cli.diff import _reported_texts
 from service.cli.exits import Exit
+from service.config.load import load_settings
 
 Ctxb = Callable[..., Result]
 
@@ -145,3 +148,15 @@ def test_tools_and_warnings_are_compared(ctxb: Ctxb, monkeypatch: pytest.MonkeyP
     result = ctxb("diff", first, second)
     assert "tool added: look" in result.stdout
     assert "warning in B only: unknown_model" in result.stdout
+
+
+def test_words_of_a_request_are_read_whatever_its_size() -> None:
+    """What a worker received in UTF-8 may exceed its limit once other letters are escaped."""
+    past = [{"id": f"m{n}", "role": "user", "content": "字" * 90_000} for n in range(9)]
+    body = {"owner_key": "ana", "content": {"current_input": "Hi", "context": {"past": past}}}
+    report: Any = SimpleNamespace(request=SimpleNamespace(owner_key="ana", body=body))
+    comparison: Any = SimpleNamespace(history=[])
+
+    texts = _reported_texts(load_settings(None), report, comparison)
+
+    assert texts.keys() == {row["id"] for row in past}

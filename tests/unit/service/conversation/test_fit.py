@@ -70,7 +70,7 @@ def test_results_that_are_still_to_come_are_no_fault() -> None:
 
 
 def test_results_are_no_longer_to_come_once_an_instruction_follows() -> None:
-    """As after a message of the user; the placeholder stands behind the call."""
+    """As after a message of the user; the placeholder follows the call."""
     rule = {"role": "system", "content": "Be brief."}
     found = fitted([ASKED, CALL, rule], 100)
 
