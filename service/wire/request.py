@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import structlog
 from pydantic import (
@@ -426,7 +426,40 @@ Content = Annotated[
 ]
 
 
-class BuildRequest(Tolerant, json_schema_extra=omit_derived):
+class RequestFields(Tolerant, json_schema_extra=omit_derived):
+    """The parts that requests of all kinds have."""
+
+    kind: ClassVar[RequestKind]
+
+    schema_version: str = SCHEMA_VERSION
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    #: In a recall, the only conversation whose messages may be fetched.
+    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    role: str = "SYSTEM"
+    timestamp: Any = None
+    content: Any
+    metadata: RequestMetadata = RequestMetadata()
+    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, and
+    #: the time of receipt. Fields, because private attributes would add 10 % to the validation.
+    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The parts of the request that its response repeats."""
+        return Envelope(
+            id=self.id,
+            owner_key=self.owner_key,
+            run_id=self.run_id,
+            fingerprint=self.fingerprint,
+            metadata=self.metadata,
+            kind=self.kind,
+        )
+
+
+class BuildRequest(RequestFields):
     """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
 
     Validation of an object raises errors of `service.errors` only: `InvalidRequestError` with a
@@ -434,21 +467,12 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
     `decode` for bytes.
     """
 
-    schema_version: str = SCHEMA_VERSION
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    kind = "build"
+
     run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
-    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
-    role: str = "SYSTEM"
-    timestamp: Any = None
     content: Content
-    metadata: RequestMetadata = RequestMetadata()
-    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, the
-    #: end of derived ids, the time of receipt, and pointers of misplaced keys. Fields, because
-    #: private attributes would add 10 % to the validation.
-    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    #: Set on receipt too: the end of derived ids, and pointers of misplaced keys.
     derived_name: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
-    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
     misplaced: Annotated[tuple[str, ...], SkipJsonSchema(), Field(exclude=True)] = ()
 
     @model_validator(mode="wrap")
@@ -554,17 +578,6 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
         if key == "messages":
             return f"is unknown and ignored; {INPUT_KEYS}"
         return f"is unknown and ignored{did_you_mean(key, ShortContent.model_fields)}"
-
-    @cached_property
-    def envelope(self) -> Envelope:
-        """The parts of the request that its response repeats."""
-        return Envelope(
-            id=self.id,
-            owner_key=self.owner_key,
-            run_id=self.run_id,
-            fingerprint=self.fingerprint,
-            metadata=self.metadata,
-        )
 
 
 def _clean_parts(request: BuildRequest) -> None:
