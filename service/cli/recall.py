@@ -2,7 +2,7 @@
 
 import re
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,7 +11,7 @@ from service.app import open_builder
 from service.cli.build_output import print_failure, print_warnings
 from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
-from service.cli.options import Conversation, Json, Owner
+from service.cli.options import Conversation, Json, Owner, takes
 from service.cli.output import printable
 from service.cli.start import require_persistent_store, start
 from service.config.settings import Settings
@@ -23,57 +23,57 @@ from service.wire.validation import RECALL_MODES
 #: The line range of an option: ``41-80``.
 LINES: Final = "FIRST-LAST"
 
-Query = Annotated[
-    str | None,
-    typer.Option("--query", "-q", metavar="TEXT", help="Their subject, as a question or in words."),
-]
-Ids = Annotated[
-    list[str] | None,
-    typer.Option("--id", metavar="ID", help="The id or handle of one; may be repeated."),
-]
-Around = Annotated[
-    str | None, typer.Option(metavar="ID", help="One message, with those before and after it.")
-]
-Grep = Annotated[str | None, typer.Option(metavar="TEXT", help="A text that they contain.")]
 Number = Annotated[int | None, typer.Option(help="With --around: how many on this side.")]
-Lines = Annotated[
-    str | None, typer.Option(metavar=LINES, help="With one --id: only these lines of it.")
-]
-Page = Annotated[int | None, typer.Option(help="With --query: which part of the answers.")]
-OlderThan = Annotated[
-    str | None, typer.Option(metavar="ID", help="With --grep: search only before this message.")
-]
-MaxTokens = Annotated[int | None, typer.Option(help="The most tokens of the answer.")]
-ExcludeBuild = Annotated[
-    str | None,
-    typer.Option(metavar="BUILD", help="Don't repeat what this build showed; needs a bus."),
-]
-Model = Annotated[
-    str | None, typer.Option(autocompletion=complete_model, help="The model that will read it.")
-]
-WithIds = Annotated[bool, typer.Option("--with-ids", help="With --query: show ids too.")]
 
 
-def recall(
-    ctx: typer.Context,
-    *,
-    owner: Owner,
-    conversation: Conversation = None,
-    query: Query = None,
-    ids: Ids = None,
-    around: Around = None,
-    grep: Grep = None,
-    before: Number = None,
-    after: Number = None,
-    lines: Lines = None,
-    page: Page = None,
-    older_than: OlderThan = None,
-    max_tokens: MaxTokens = None,
-    exclude_build: ExcludeBuild = None,
-    model: Model = None,
-    with_ids: WithIds = False,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallOptions:
+    """The options that make a recall, most of them under their names on the wire."""
+
+    owner: Owner
+    conversation: Conversation = None
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query", "-q", metavar="TEXT", help="Their subject, as a question or in words."
+        ),
+    ] = None
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="ID", help="The id or handle of one; may be repeated."),
+    ] = None
+    around: Annotated[
+        str | None, typer.Option(metavar="ID", help="One message, with those before and after it.")
+    ] = None
+    grep: Annotated[str | None, typer.Option(metavar="TEXT", help="A text that they contain.")] = (
+        None
+    )
+    before: Number = None
+    after: Number = None
+    lines: Annotated[
+        str | None, typer.Option(metavar=LINES, help="With one --id: only these lines of it.")
+    ] = None
+    page: Annotated[int | None, typer.Option(help="With --query: which part of the answers.")] = (
+        None
+    )
+    older_than: Annotated[
+        str | None, typer.Option(metavar="ID", help="With --grep: search only before this message.")
+    ] = None
+    max_tokens: Annotated[int | None, typer.Option(help="The most tokens of the answer.")] = None
+    exclude_build: Annotated[
+        str | None,
+        typer.Option(metavar="BUILD", help="Don't repeat what this build showed; needs a bus."),
+    ] = None
+    model: Annotated[
+        str | None, typer.Option(autocompletion=complete_model, help="The model that will read it.")
+    ] = None
+    with_ids: Annotated[bool, typer.Option("--with-ids", help="With --query: show ids too.")] = (
+        False
+    )
+
+
+@takes(RecallOptions)
+def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False) -> None:
     """Fetch earlier messages: what a context has left out, by words, ids or place.
 
     ctxb recall --owner ana --query "Where is the key?"
@@ -85,27 +85,14 @@ def recall(
     the tool `recall` gives a model. The notes at the end say how to go on.
     """
     settings = require_persistent_store(start(ctx.obj))
-    given: dict[str, object] = {
-        "query": query,
-        "ids": ids,
-        "around": around,
-        "grep": grep,
-        "before": before,
-        "after": after,
-        "lines": _read_lines(lines),
-        "page": page,
-        "older_than": older_than,
-        "max_tokens": max_tokens,
-        "exclude_build": exclude_build,
-        "model": model,
-        "with_ids": with_ids or None,
-    }
+    read = {"lines": _read_lines(options.lines), "with_ids": options.with_ids or None}
+    given = asdict(options) | read
+    raw = {"owner_key": given.pop("owner"), "conversation_id": given.pop("conversation")}
     content = {name: value for name, value in given.items() if value not in (None, [])}
     if not content.keys() & RECALL_MODES:
         raise typer.BadParameter("one of --query, --id, --around and --grep is needed")
-    raw = {"owner_key": owner, "conversation_id": conversation, "content": content}
     try:
-        request = RecallRequest.model_validate(raw)
+        request = RecallRequest.model_validate({**raw, "content": content})
     except InvalidRequestError as error:
         problems = [Problem(_name_options(each.pointer), each.detail) for each in error.problems]
         raise InvalidRequestError(_name_options(error.detail), problems) from error
