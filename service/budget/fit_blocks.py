@@ -125,7 +125,9 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
         blocks=tuple(fitted_blocks),
         tokens=tokens,
         tools=budget.tools,
-        stable_prefix=_stable_prefix(fitted_blocks, tokens, budget, count),
+        stable_prefix=find_stable_prefix(
+            fitted_blocks, tokens, count, tools_chosen=budget.tools_chosen
+        ),
         history=fitted_history,
         run=fitted_run,
         reduced_blocks=reduced_blocks,
@@ -144,16 +146,10 @@ def _fit_everything(blocks: Sequence[Block], budget: Budget, count: Count) -> Fi
         blocks=tuple(blocks),
         tokens=tokens,
         tools=budget.tools,
-        stable_prefix=_stable_prefix(blocks, tokens, budget, count),
+        stable_prefix=find_stable_prefix(blocks, tokens, count, tools_chosen=budget.tools_chosen),
         history=fit_history(history, budget.strategy, None, count) if history else None,
         run=fit_run(run, budget.available, count) if run else None,
     )
-
-
-def _stable_prefix(
-    blocks: Sequence[Block], tokens: Mapping[str, int], budget: Budget, count: Count
-) -> StablePrefix:
-    return find_stable_prefix(blocks, tokens, count, tools_chosen=budget.tools_chosen)
 
 
 def _find(blocks: Iterable[Block], policy: TrimPolicy) -> Block | None:
