@@ -24,8 +24,11 @@ NOT_RUN = {
     "make demo",
     ". .venv/bin/activate",
     "mkdir -p build/tutorial",
-    "ln -s ../../service/cli/demo/history.json build/tutorial/weekend.json",
+    "cp service/cli/demo/history.json build/tutorial/weekend.json",
     "cd build/tutorial",
+    "python3 -m venv .venv",
+    'pip install "$(echo ./ctxb-*.whl)[embedded]"',
+    "cp .venv/lib/python*/site-packages/ctxb/service/cli/demo/history.json weekend.json",
     "pip install --editable .",
 }
 
