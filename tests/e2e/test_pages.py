@@ -19,7 +19,7 @@ PAGES = ["tutorial.md", "builds.md", "cost.md", "strategies.md", *HOW_TOS]
 #: Other lines of a block are shown, not run: the answer to something, or a message.
 SHOWN = {"json", "text"}
 
-#: Commands that a test can't run: they would install, or leave the folder.
+#: Commands that aren't run here: they would install, leave the folder, or need a port of their own.
 NOT_RUN = {
     "make demo",
     ". .venv/bin/activate",
@@ -30,6 +30,7 @@ NOT_RUN = {
     'pip install "$(echo ./ctxb-*.whl)[embedded]"',
     "cp .venv/lib/python*/site-packages/ctxb/service/cli/demo/history.json weekend.json",
     "pip install --editable .",
+    "node explain.mjs bld_5d4b8ca19cb01f1f52f2390e46b46de4 m43",
 }
 
 
