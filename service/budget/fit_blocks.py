@@ -329,7 +329,10 @@ _REDUCTIONS: Final[tuple[tuple[TrimPolicy, Callable[[Block], _Forms]], ...]] = (
 )
 
 
-#: What is said where the system message takes the most tokens.
+#: Tokens up to which a system message is about as short as `prompts.identity: plain` makes it.
+_SHORT_IDENTITY: Final = 200
+
+#: What is said where a longer system message takes the most tokens.
 _SHORTER_IDENTITY: Final = (
     "; the system message, CORE_IDENTITY, is the largest with {}: shorten it with"
     " prompts.identity: plain or prompts.identity_file"
@@ -342,7 +345,7 @@ def _budget_exceeded(what: str, tokens: dict[str, int], budget: Budget) -> Budge
     sizes = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
     excess = needed - budget.available
     identity = tokens.get(Tag.CORE_IDENTITY, 0)
-    is_largest = identity and identity == max(parts.values())
+    is_largest = identity > _SHORT_IDENTITY and identity == max(parts.values())
     return BudgetExceededError(
         f"{what} need {needed} tokens, {excess} more than the {budget.available} available: "
         f"{sizes}{_SHORTER_IDENTITY.format(identity) if is_largest else ''}",

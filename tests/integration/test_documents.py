@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -56,6 +57,7 @@ from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse
 from service.worker.handler import decode_request
+from tests.serving import serving
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names
 from tests.validity.canonical import canonical
@@ -579,6 +581,25 @@ def test_the_builder_in_process_works(capsys: pytest.CaptureFixture[str]) -> Non
     exec(compile(example, page, "exec"), {"__name__": "example"})  # noqa: S102 - our own text
 
     assert "[2025-12-09 17:02] Human: Where is the key?" in capsys.readouterr().out
+
+
+async def test_the_program_that_explains_a_build_later_works(tmp_path: Path) -> None:
+    """It prints the decision about a message, though the request did not ask for decisions."""
+    if (node := shutil.which("node")) is None:
+        lacking("node is not installed")
+    (program,) = fences(text_of("docs/builds.md"), "js")
+    async with serving() as scene:
+        await scene.remember(6, owner="ines")
+        content = await scene.built(owner="ines")
+        path = tmp_path / "explain.mjs"
+        path.write_text(program.replace("http://127.0.0.1:8766", scene.served.address), "utf-8")
+        process = await asyncio.create_subprocess_exec(
+            node, str(path), content["build_id"], "m2", stdout=PIPE
+        )
+        printed, _ = await process.communicate()
+
+    assert not content["decisions"]
+    assert b"decision: 'kept'" in printed
 
 
 def test_the_client_that_is_shown_is_the_one_that_is_tested() -> None:
