@@ -336,7 +336,7 @@ _REDUCTIONS: Final[tuple[tuple[TrimPolicy, Callable[[Block], _Forms]], ...]] = (
 #: What is said where the system message takes the most tokens.
 _SHORTER_IDENTITY: Final = (
     "; the system message, CORE_IDENTITY, is the largest with {}: shorten it with"
-    " prompts.identity_file, or with prompts.identity: plain if that isn't set"
+    " prompts.identity: plain or prompts.identity_file"
 )
 
 
