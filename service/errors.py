@@ -34,8 +34,8 @@ class ErrorCode:
 CODES: Final[Mapping[str, ErrorCode]] = {
     "invalid_request": ErrorCode(
         title="The request does not follow the wire contract",
-        when="A key is missing or has an invalid value, two parts contradict each other, a tool or a "
-        "strategy is unknown, or `reply_to` isn't allowed.",
+        when="A key is missing or has an invalid value, two parts contradict each other, a tool or "
+        "a strategy is unknown, or `reply_to` isn't allowed.",
         remedy="Correct the places that `errors` lists. The same request would fail again.",
     ),
     "unsupported_content": ErrorCode(
@@ -126,8 +126,8 @@ CODES: Final[Mapping[str, ErrorCode]] = {
     "not_found": ErrorCode(
         title="The owner has nothing of that name",
         on_the_wire=False,
-        when="A path, a build or a row doesn't exist, or belongs to another owner. Builds are shown "
-        "as long as their report is kept.",
+        when="A path, a build or a row doesn't exist, or belongs to another owner. Builds are "
+        "shown as long as their report is kept.",
         remedy="Check the path and `X-Owner-Key`. To keep reports longer, raise "
         "`reports.ttl_seconds`.",
     ),

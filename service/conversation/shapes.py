@@ -46,7 +46,7 @@ def read_messages(row: Row) -> tuple[Message, ...]:
 
 
 def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
-    """Return the messages in dictionaries of any shape; one with several results has several.
+    """Return the messages in dictionaries of any shape; each of several results is a message.
 
     Roles without a speaker, such as ``system``, are read as OTHER.
     """
@@ -55,7 +55,7 @@ def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
 
 
 def messages_to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as dictionaries in OpenAI's chat form; OTHER is written as ``user``."""
+    """Return messages as dictionaries in OpenAI's chat form; the role OTHER becomes ``user``."""
     return [*map(_to_dict, messages)]
 
 

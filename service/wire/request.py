@@ -498,7 +498,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def former_ids(self) -> tuple[str, str] | None:
-        """Return what versions up to 1.0 named the input's row and the run; None if the same.
+        """Return the ids that versions up to 1.0 gave the input's row and the run, if others.
 
         Other requests may have had the same ids then.
         """
@@ -520,7 +520,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def derived_ids(self) -> frozenset[str]:
-        """Return the ids in `run_rows` of messages that have none of their own."""
+        """Return the ids in `run_rows` that were made for messages without an id."""
         own = {message.id for message in self.run.history}
         return frozenset(row["id"] for row in self.run_rows if row["id"] not in own)
 
@@ -538,7 +538,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def ignored_keys(self) -> Iterator[Problem]:
-        """Yield the keys that are ignored, with what may have been meant."""
+        """Yield the keys that are ignored, each with a suggestion."""
         for key in self.options.model_extra or {}:
             detail = f"is unknown and ignored{did_you_mean(key, OPTIONS)}"
             yield Problem(f"{self.options_pointer}/{escape_key(key)}", detail)

@@ -83,7 +83,8 @@ def test_every_public_method_has_its_place() -> None:
                 if own and not method.startswith("_") and method in vars(value):
                     assert f"{method}(" in section, (name, method)
     usage = "add_tool_result(*, tool_call_id, name, result, conversation_id=None)"
-    assert page.count(f"| `{usage}` |") == 2
+    assert page.count(f"| `{usage}` |") == 1
+    assert page.count("All other methods are those of [ContextManager](#contextmanager).") == 1
 
 
 def test_comments_become_markdown() -> None:
