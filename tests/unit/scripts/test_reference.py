@@ -80,7 +80,8 @@ def test_every_public_method_has_its_place() -> None:
             section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
             for method, _ in inspect.getmembers(value, inspect.isfunction):
                 own = value.__module__.startswith(("service.", "formatters.", "prompts."))
-                if own and not method.startswith("_") and method in vars(value):
+                hidden = method.startswith(("_", "model_"))  # pydantic's own
+                if own and not hidden and method in vars(value):
                     assert f"{method}(" in section, (name, method)
     usage = "add_tool_result(*, tool_call_id, name, result, conversation_id=None)"
     assert page.count(f"| `{usage}` |") == 1
