@@ -106,8 +106,8 @@ CODES: Final[Mapping[str, ErrorCode]] = {
     "not_replayable": ErrorCode(
         title="The build cannot be repeated",
         on_the_wire=False,
-        when="A build is to be repeated with other options, but its request is kept neither in its "
-        "report nor in the history as a whole.",
+        when="A build is to be repeated with other options, but its whole request is no longer "
+        "kept.",
         remedy="Set `http.content` to `full`, so that reports keep requests.",
     ),
     "unauthorized": ErrorCode(

@@ -72,11 +72,11 @@ MOST_LINES = {
     **dict.fromkeys(("deployment.md", "how-to-make-it-yours.md"), 260),
     "ARCHITECTURE.md": 120,
     "context.md": 340,
-    "in-process.md": 380,
+    "in-process.md": 370,
     "porting.md": 300,
     "tutorial.md": 320,
     "metrics.md": 350,
-    "wire.md": 340,
+    "wire.md": 320,
 }
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -243,13 +243,12 @@ def test_the_response_of_the_wire_page_is_whole() -> None:
 
 
 def test_events_in_documents_are_whole() -> None:
-    """The published schema takes the one that is shown, with all keys of the table."""
+    """The published schema takes the one that is shown, which has every key."""
     schema = Draft202012Validator(json.loads(text_of("docs/schemas/context_pruned.json")))
     (event,) = (each for each in documents_json() if is_event(each))
 
     schema.validate(event)
-    table = section(text_of("docs/wire.md"), "### Rows that fall out")
-    assert {*first_column(table), "run_id"} == set(event["content"]) == set(Pruned.model_fields)
+    assert set(event["content"]) == set(Pruned.model_fields)
 
 
 def test_rows_in_documents_can_be_published() -> None:
