@@ -31,7 +31,7 @@ _TOKENIZERS: Final = TiktokenTokenizers()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitUsage:
-    """Tokens of what fits, and of what was given."""
+    """The tokens of the messages that fit, and of all messages."""
 
     tokenizer: str
     #: False if the tokenizer only estimates the model's counts.

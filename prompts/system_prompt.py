@@ -50,7 +50,7 @@ class InjectionTrigger(Protocol):
     """Decides when a reminder is due: `EveryNTurns`, `OnTokenThreshold`, or one of your own."""
 
     def fires(self, turn: int, tokens: int) -> bool:
-        """Return whether a reminder is due in a turn, counted from 1; ``tokens`` of history."""
+        """Return whether a reminder is due; turns count from 1, ``tokens`` are the history's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def require_shared_bus(settings: Settings) -> Settings:
 async def connect_client(
     settings: Settings, bus: Bus | None = None, tracer: Tracer | None = None
 ) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus; by default on the configured bus, where workers answer.
+    """Open a client on a bus; by default on the bus of the settings.
 
     Raises:
         BusError: The configured bus does not answer.

@@ -42,7 +42,7 @@ def page() -> str:
         "\n## Classes\n",
         *(_section(name, value) for name, value in classes.items()),
         "## Errors\n",
-        *_table((f"`{name}`", _about(value)) for name, value in errors.items()),
+        *_table((f"`{name}`", _about_error(name, value)) for name, value in errors.items()),
         "\n## Strategies\n",
         "In `ctxb.strategies`.\n",
         *_table(_call(name, value) for name, value in own.items() if inspect.isroutine(value)),
@@ -54,11 +54,13 @@ def page() -> str:
 
 def _section(name: str, value: type) -> str:
     """Return the section of a class."""
-    rows = list(_members(value))
+    base = _listed_base(value)
+    inherited = set(_members(base)) if base else set()
+    rows = [row for row in _members(value) if row not in inherited]
     table = ["", *_table(rows)] if rows else []
-    if base := _listed_base(value):
-        name_of_it = base.__name__
-        table += ["", f"All other methods are those of [{name_of_it}](#{name_of_it.lower()})."]
+    if base:
+        more = f"methods of [{base.__name__}](#{base.__name__.lower()})."
+        table += ["", f"It also has the other {more}" if rows else f"It has the {more}"]
     call = "" if _is_plain(value) else f"`{_signature(name, value)}`\n\n"
     return "\n".join([f"### {name}\n", f"{call}{_about(value)}", *table, ""])
 
@@ -134,6 +136,10 @@ def _default(value: object) -> object:
         return value
     text = repr(value)
     return _Shown(text if len(text) < 20 and not text.startswith("<") else "…")
+
+
+def _about_error(name: str, value: type) -> str:
+    return _about(value) if value.__name__ == name else f"The same as `{value.__name__}`."
 
 
 def _about(value: object) -> str:

@@ -498,7 +498,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def former_ids(self) -> tuple[str, str] | None:
-        """Return the ids that versions up to 1.0 gave the input's row and the run, if others.
+        """Return the ids that versions up to 1.0 gave the input's row and the run, if different.
 
         Other requests may have had the same ids then.
         """
