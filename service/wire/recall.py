@@ -140,7 +140,7 @@ class RecallContent(Tolerant, extra="allow", strict=True):
 
 
 class RecallRequest(Tolerant, json_schema_extra=omit_derived):
-    """A request for earlier messages; `CONTEXT_RECALL_REQUEST` on the bus.
+    """A request for earlier messages, on the topic `context.recall.request`.
 
     Validation of an object raises as that of a `BuildRequest` does.
     """
@@ -258,7 +258,7 @@ class RecallSuccess(BaseModel, frozen=True):
 
 
 class RecallResponse(BaseModel, frozen=True):
-    """The answer to a recall; `CONTEXT_RECALL_RESPONSE` on the bus."""
+    """The answer to a recall, on its `reply_to` or `context.recall.response`."""
 
     schema_version: str = SCHEMA_VERSION
     id: str

@@ -245,7 +245,7 @@ class EditOption(Tolerant, extra="allow", strict=True):
 
 
 class ManagementOption(Tolerant, extra="forbid", strict=True):
-    """How the provider shall manage a long context on its side."""
+    """How the provider is to manage a long context on its side."""
 
     edits: Annotated[list[EditOption], Field(min_length=1, max_length=MAX_EDITS)]
 
@@ -359,7 +359,7 @@ Tools = Annotated[list[Any] | None, AfterValidator(_one_kind), WithJsonSchema(_T
 
 
 class Run(Tolerant):
-    """A run as the orchestrator holds it.
+    """An input, with the messages that answer it so far.
 
     The first message of its history is the current input. The others followed it, oldest first:
     assistant messages with their tool calls, and tool results.
@@ -427,7 +427,7 @@ Content = Annotated[
 
 
 class BuildRequest(Tolerant, json_schema_extra=omit_derived):
-    """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
+    """A request to build a context, on the topic `context.build.request`.
 
     Validation of an object raises errors of `service.errors` only: `InvalidRequestError` with a
     JSON pointer for each problem, `UnsupportedContentError` or `UnsupportedVersionError`. Use
