@@ -153,7 +153,7 @@ class ContextBuilder:
         return answered.response
 
     async def answer(self, request: BuildRequest) -> Answered[BuildResponse]:
-        """Answer a request; the caller starts the work after the answer.
+        """Answer a request, and leave the background work after the answer to the caller.
 
         Raises:
             InvalidRequestError: It is a mapping, or something else that isn't a `BuildRequest`.

@@ -124,7 +124,7 @@ class RecallContent(Tolerant, extra="allow", strict=True):
 
 
 class RecallRequest(RequestFields):
-    """A request for earlier messages; `CONTEXT_RECALL_REQUEST` on the bus.
+    """A request for earlier messages, on the topic `context.recall.request`.
 
     Validation of an object raises as that of a `BuildRequest` does.
     """
@@ -220,7 +220,7 @@ class RecallSuccess(BaseModel, frozen=True):
 
 
 class RecallResponse(BaseModel, frozen=True):
-    """The answer to a recall; `CONTEXT_RECALL_RESPONSE` on the bus."""
+    """The answer to a recall, on its `reply_to` or `context.recall.response`."""
 
     schema_version: str = SCHEMA_VERSION
     id: str

@@ -245,7 +245,7 @@ class EditOption(Tolerant, extra="allow", strict=True):
 
 
 class ManagementOption(Tolerant, extra="forbid", strict=True):
-    """How the provider shall manage a long context on its side."""
+    """How the provider is to manage a long context on its side."""
 
     edits: Annotated[list[EditOption], Field(min_length=1, max_length=MAX_EDITS)]
 
@@ -359,7 +359,7 @@ Tools = Annotated[list[Any] | None, AfterValidator(_one_kind), WithJsonSchema(_T
 
 
 class Run(Tolerant):
-    """A run as the orchestrator holds it.
+    """An input, with the messages that answer it so far.
 
     The first message of its history is the current input. The others followed it, oldest first:
     assistant messages with their tool calls, and tool results.
@@ -460,7 +460,7 @@ class RequestFields(Tolerant, json_schema_extra=omit_derived):
 
 
 class BuildRequest(RequestFields):
-    """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
+    """A request to build a context, on the topic `context.build.request`.
 
     Validation of an object raises errors of `service.errors` only: `InvalidRequestError` with a
     JSON pointer for each problem, `UnsupportedContentError` or `UnsupportedVersionError`. Use
@@ -522,7 +522,7 @@ class BuildRequest(RequestFields):
 
     @property
     def former_ids(self) -> tuple[str, str] | None:
-        """Return what versions up to 1.0 named the input's row and the run; None if the same.
+        """Return the ids that versions up to 1.0 gave the input's row and the run, if different.
 
         Other requests may have had the same ids then.
         """
@@ -544,7 +544,7 @@ class BuildRequest(RequestFields):
 
     @property
     def derived_ids(self) -> frozenset[str]:
-        """Return the ids in `run_rows` of messages that have none of their own."""
+        """Return the ids in `run_rows` that were made for messages without an id."""
         own = {message.id for message in self.run.history}
         return frozenset(row["id"] for row in self.run_rows if row["id"] not in own)
 
@@ -562,7 +562,7 @@ class BuildRequest(RequestFields):
 
     @property
     def ignored_keys(self) -> Iterator[Problem]:
-        """Yield the keys that are ignored, with what may have been meant."""
+        """Yield the keys that are ignored, each with a suggestion."""
         for key in self.options.model_extra or {}:
             detail = f"is unknown and ignored{did_you_mean(key, OPTIONS)}"
             yield Problem(f"{self.options_pointer}/{escape_key(key)}", detail)
